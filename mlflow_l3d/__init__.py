@@ -1,0 +1,30 @@
+"""mlflow-l3d: how much of a score is luck, and which kind of luck.
+
+The package is almost empty on purpose: MLflow imports plug-ins while it starts. Names are loaded where they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlflow_l3d.investigate import Investigation, investigate
+    from mlflow_l3d.evaluate import evaluate
+
+__version__ = "0.1.0"
+__all__ = ["Investigation", "__version__", "evaluate", "investigate"]
+
+_HOMES = {
+    "Investigation": "mlflow_l3d.investigate",
+    "evaluate": "mlflow_l3d.evaluate",
+    "investigate": "mlflow_l3d.investigate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

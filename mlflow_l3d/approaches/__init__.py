@@ -1,0 +1,1 @@
+"""What is trained or prompted in a cell."""

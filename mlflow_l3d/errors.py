@@ -1,0 +1,49 @@
+"""The errors a user sees: one line that names the parameter, the value, what is allowed, and the fix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class L3DError(Exception):
+    """An error that a user can mend; its text is one line and is shown without a traceback."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+class ParameterError(L3DError, ValueError):
+    """A parameter has a value that is not allowed.
+
+    Parameters
+    ----------
+    name
+        The parameter, under the name that the user typed.
+    value
+        What was given.
+    allowed
+        What would have been accepted.
+    fix
+        What to do, where `allowed` does not already say it.
+    """
+
+    def __init__(self, name: str, value: object, allowed: str, fix: str = "") -> None:
+        text = f"{name}={value!s}: {allowed.rstrip('.')}."
+        super().__init__(f"{text} {fix}".rstrip())
+        self.name = name
+        self.value = value
+        self.allowed = allowed
+        self.fix = fix
+
+    def __reduce__(self) -> tuple[type, tuple[str, object, str, str]]:
+        """Keep the parts when the error crosses a process boundary."""
+        return type(self), (self.name, self.value, self.allowed, self.fix)
+
+
+def unknown_name(parameter: str, value: str, known: Iterable[str], what: str = "one of") -> ParameterError:
+    """Build the error for a name that is not in a closed list, with a did-you-mean where one is close."""
+    names = sorted(known)
+    close = difflib.get_close_matches(value, names, n=1, cutoff=0.6)
+    fix = f"Did you mean {close[0]!r}?" if close else ""
+    return ParameterError(parameter, repr(value), f"must be {what} {', '.join(names) or '(none)'}", fix)

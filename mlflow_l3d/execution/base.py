@@ -1,0 +1,59 @@
+"""The protocol of an executor, and the job it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from mlflow_l3d.approaches.base import Approach, Value
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.tasks.base import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that a worker needs besides the cells. It is pickled to worker processes of this machine only.
+
+    Attributes
+    ----------
+    approach
+        The approach itself; it must survive pickling.
+    task
+        The data with its split settings.
+    hyperparameters
+        Complete and checked.
+    model, device
+        As for :meth:`mlflow_l3d.approaches.base.Approach.prepare`.
+    cache
+        Folder for what is worth keeping between runs.
+    """
+
+    approach: Approach
+    task: Task
+    hyperparameters: Mapping[str, Value]
+    model: str
+    device: str
+    cache: Path
+
+
+class Executor(Protocol):
+    """How cells are run: entry-point group ``mlflow_l3d.executors``.
+
+    The entry point names a class; it is called with keyword arguments ``job`` and ``workers`` (a positive number, or None for the
+    executor's own choice).
+
+    Contract: `run` yields exactly one outcome a cell, in any order, as soon as it is known, and takes from `cells` only
+    what it is about to start, so that memory does not grow with the number of cells. A cell that raises, or that ends its
+    worker, gives an outcome with `error`; the others go on. Closing the iterator, or an exception thrown into it
+    (Ctrl-C), stops the workers at once and leaves none behind.
+    """
+
+    def __init__(self, *, job: Job, workers: int | None) -> None:
+        """Remember the job; nothing starts before :meth:`run`."""
+        ...
+
+    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        """Run the cells."""
+        ...

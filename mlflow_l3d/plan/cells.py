@@ -1,0 +1,111 @@
+"""A cell: one training and evaluation, with the configuration of every factor; and what comes out of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Phase = Literal["investigation", "golden"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One training and evaluation of a design.
+
+    Attributes
+    ----------
+    phase
+        ``investigation`` for a cell of a factor's M x N table, ``golden`` for a run in which every factor varies.
+    factor
+        The factor whose table the cell belongs to; None for golden.
+    row, column
+        Mitigation and investigation run, 0-based; None for golden.
+    index
+        Golden run, 0-based; None for investigation.
+    configurations
+        Configuration index of every factor.
+    seeds
+        Seed of every factor, see :func:`mlflow_l3d.plan.factors.configuration_seed`.
+    key
+        ``l3d.cell_key``: the same key means the same result.
+    """
+
+    phase: Phase
+    factor: str | None
+    row: int | None
+    column: int | None
+    index: int | None
+    configurations: Mapping[str, int]
+    seeds: Mapping[str, int]
+    key: str
+
+    @property
+    def name(self) -> str:
+        """Name of the run as people read it."""
+        if self.phase == "golden":
+            return f"golden {self.index}"
+        return f"{self.factor} row {self.row} column {self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a session returns for one cell.
+
+    Attributes
+    ----------
+    key
+        Key of the cell.
+    example_ids
+        Shape (n,): ids of the evaluated examples, int64 or str; None where the approach has no predictions.
+    labels, predictions
+        Shape (n,), int64: class numbers; a prediction of -1 is an answer that names no class.
+    scores
+        Shape (n, classes), float32: class scores, or None.
+    metrics
+        Fractions (0..1) and other numbers of the approach's own. Where there are no predictions it must hold the metric
+        that is investigated.
+    curves
+        Name -> one value a step (an epoch, say).
+    duration_seconds
+        Wall clock of the training and evaluation of this cell alone.
+    error, traceback
+        One line and the whole traceback, where the cell raised; else None.
+    """
+
+    key: str
+    example_ids: npt.NDArray[Any] | None = None
+    labels: npt.NDArray[np.int64] | None = None
+    predictions: npt.NDArray[np.int64] | None = None
+    scores: npt.NDArray[np.float32] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    duration_seconds: float = 0.0
+    error: str | None = None
+    traceback: str | None = None
+
+
+def content_key(content: Mapping[str, Any]) -> str:
+    """Return the SHA-256 hash (first 32 hexadecimal digits) of a JSON document with sorted keys.
+
+    Raises
+    ------
+    TypeError
+        If `content` holds what JSON cannot represent, rather than a guess at a text for it.
+    """
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
+
+
+def cell_key(context_key: str, seeds: Mapping[str, int]) -> str:
+    """Return ``l3d.cell_key`` from the key of everything that cells share and the seeds of this one.
+
+    Where a cell stands in a design is not part of it: a golden run shared by several factors is one cell.
+    """
+    return content_key({"context": context_key, "seeds": dict(seeds)})

@@ -1,0 +1,107 @@
+"""Randomness factors, their configurations, and the seeds that belong to them.
+
+A *factor* is one source of randomness (Pecher et al. 2024, section 3). A *configuration* of a factor is an
+index with its own seed. The seed of a configuration depends on nothing but the root seed, the name of the factor
+and the index, so that a cell can be repeated alone, anywhere, in any order.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+INVESTIGATION_BASE: Final = 0
+"""Columns of the investigated factor use configurations 0, 1, 2, ..."""
+MITIGATION_BASE: Final = 1_000_000
+"""Row ``i`` puts every factor that is not investigated at configuration ``MITIGATION_BASE + i``."""
+GOLDEN_BASE: Final = 2_000_000
+"""Golden run ``l`` puts every factor at configuration ``GOLDEN_BASE + l``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A randomness factor and what it decides, in the words of the papers."""
+
+    name: str
+    meaning: str
+
+
+FACTORS: Final[dict[str, Factor]] = {
+    factor.name: factor
+    for factor in (
+        Factor("label_selection", "which training examples count as labelled, and which test examples are evaluated"),
+        Factor("data_split", "the division into training, validation and test examples"),
+        Factor("data_order", "the order of examples in the prompt, in batches or in tasks"),
+        Factor("sample_choice", "which examples stand in the prompt or are adapted on"),
+        Factor("model_initialisation", "the values of newly created weights"),
+        Factor("model_randomness", "dropout and sampling inside the model"),
+        Factor("seed", "all algorithmic factors at once"),
+    )
+}
+"""Factors that the papers name. An approach may declare others; the names are then its own."""
+
+TASK_FACTORS: Final = ("label_selection", "data_split")
+"""Factors that the task draws from, whatever the approach."""
+
+
+def _word(text: str) -> int:
+    """Return a stable 32-bit number for a name (Python's own hash changes from process to process)."""
+    return zlib.crc32(text.encode("utf-8"))
+
+
+def configuration_seed(root_seed: int, factor: str, configuration: int) -> int:
+    """Return the seed of one configuration of one factor.
+
+    Parameters
+    ----------
+    root_seed
+        Non-negative; zero is a seed like any other.
+    factor
+        Name of the factor.
+    configuration
+        Non-negative index of the configuration.
+
+    Returns
+    -------
+    int
+        In ``[0, 2**53)``: exact in JSON, JavaScript and a float column.
+
+    Notes
+    -----
+    ``numpy.random.SeedSequence(root_seed, spawn_key=(crc32(factor), configuration))``, so factors are independent
+    streams and so are the configurations of a factor.
+    """
+    if root_seed < 0 or configuration < 0:
+        msg = f"root_seed and configuration must not be negative, got {root_seed} and {configuration}"
+        raise ValueError(msg)
+    sequence = np.random.SeedSequence(root_seed, spawn_key=(_word(factor), configuration))
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(11))
+
+
+def stream(seed: int, *purpose: str) -> np.random.Generator:
+    """Return the generator of one purpose of one factor.
+
+    A factor that decides several things (the outer and the inner split, say) draws each from a stream of its
+    own, so that a change in how much one of them draws leaves the others as they were.
+
+    Parameters
+    ----------
+    seed
+        The seed of the factor's configuration, from :func:`configuration_seed`.
+    *purpose
+        Words that name what is drawn.
+    """
+    return np.random.default_rng(stream_sequence(seed, *purpose))
+
+
+def stream_seed(seed: int, *purpose: str) -> int:
+    """Return an integer seed in ``[0, 2**53)`` for a generator of another library, such as ``torch.Generator``."""
+    return int(stream_sequence(seed, *purpose).generate_state(1, np.uint64)[0] >> np.uint64(11))
+
+
+def stream_sequence(seed: int, *purpose: str) -> np.random.SeedSequence:
+    """Return the seed sequence behind :func:`stream`."""
+    return np.random.SeedSequence(seed, spawn_key=tuple(_word(word) for word in purpose))

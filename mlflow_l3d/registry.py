@@ -1,0 +1,65 @@
+"""Approaches, tasks and executors by name, ours and a stranger's through the same entry points."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from pathlib import Path
+from typing import Any, Final
+
+from mlflow_l3d.errors import L3DError, unknown_name
+
+GROUPS: Final = {
+    "approach": "mlflow_l3d.approaches",
+    "task": "mlflow_l3d.tasks",
+    "executor": "mlflow_l3d.executors",
+}
+"""Parameter -> entry-point group."""
+
+
+@cache
+def _source_entry_points(group: str) -> tuple[EntryPoint, ...]:
+    """Read our own entry points from `pyproject.toml` where the package runs from its sources without an installation.
+
+    `mlflow run` does so in the environment that `conda.yaml` describes.
+    """
+    try:
+        distribution("mlflow-l3d")
+    except PackageNotFoundError:
+        pyproject = Path(__file__).parents[1] / "pyproject.toml"
+        if not pyproject.is_file():
+            return ()
+        declared = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]["entry-points"]
+        return tuple(EntryPoint(name, value, group) for name, value in declared.get(group, {}).items())
+    return ()
+
+
+def names(parameter: str) -> list[str]:
+    """Return the names that `parameter` (``approach``, ``task``, ``executor``) may have, sorted."""
+    return sorted(_found(parameter))
+
+
+def load(parameter: str, name: str) -> Any:
+    """Return the object that an entry point names.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such name; with a did-you-mean where one is close.
+    L3DError
+        If the entry point cannot be imported.
+    """
+    found = _found(parameter)
+    if name not in found:
+        raise unknown_name(parameter, name, found)
+    try:
+        return found[name].load()
+    except (ImportError, AttributeError) as error:
+        msg = f"{parameter}={name}: the entry point {found[name].value!r} cannot be loaded ({error})."
+        raise L3DError(msg) from error
+
+
+def _found(parameter: str) -> dict[str, EntryPoint]:
+    group = GROUPS[parameter]
+    return {point.name: point for point in (*_source_entry_points(group), *entry_points(group=group))}

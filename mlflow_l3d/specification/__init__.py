@@ -1,0 +1,1 @@
+"""What the user asks for: the parameters of the entry points, checked."""

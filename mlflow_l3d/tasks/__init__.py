@@ -1,0 +1,1 @@
+"""Labelled data by name, and the splits that randomness factors decide."""
