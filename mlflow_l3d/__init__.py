@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlflow_l3d.investigate import Investigation, investigate
     from mlflow_l3d.evaluate import evaluate
+    from mlflow_l3d.investigate import Investigation, investigate
 
 __version__ = "0.1.0"
 __all__ = ["Investigation", "__version__", "evaluate", "investigate"]

@@ -41,13 +41,13 @@ class Job:
 class Executor(Protocol):
     """How cells are run: entry-point group ``mlflow_l3d.executors``.
 
-    The entry point names a class; it is called with keyword arguments ``job`` and ``workers`` (a positive number, or None for the
-    executor's own choice).
+    The entry point names a class; it is called with keyword arguments ``job`` and ``workers`` (a positive number, or
+    None for the executor's own choice).
 
-    Contract: `run` yields exactly one outcome a cell, in any order, as soon as it is known, and takes from `cells` only
-    what it is about to start, so that memory does not grow with the number of cells. A cell that raises, or that ends its
-    worker, gives an outcome with `error`; the others go on. Closing the iterator, or an exception thrown into it
-    (Ctrl-C), stops the workers at once and leaves none behind.
+    Contract: `run` yields exactly one outcome a cell, in any order, as soon as it is known, and takes from `cells`
+    only what it is about to start, so that memory does not grow with the number of cells. A cell that raises, or that
+    ends its worker, gives an outcome with `error`; the others go on. Closing the iterator, or an exception thrown into
+    it (Ctrl-C), stops the workers at once and leaves none behind.
     """
 
     def __init__(self, *, job: Job, workers: int | None) -> None:

@@ -11,7 +11,7 @@ from mlflow_l3d.plan.factors import GOLDEN_BASE, INVESTIGATION_BASE, MITIGATION_
 
 @dataclass(frozen=True, slots=True)
 class CrossedDesign:
-    """The published design (Pecher et al. 2024, Algorithm 1): the same N columns under each of M rows, and L golden runs.
+    """The published design (Pecher et al. 2024, Algorithm 1): N columns under each of M rows, and L golden runs.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class CrossedDesign:
 
     def golden_cell(self, index: int) -> Cell:
         """Return golden run `index`: an independent draw of every factor."""
-        return self._cell("golden", {name: GOLDEN_BASE + index for name in self.all_factors}, index=index)
+        return self._cell("golden", dict.fromkeys(self.all_factors, GOLDEN_BASE + index), index=index)
 
     def _cell(
         self,

@@ -19,7 +19,9 @@ MAIN: Final[Mapping[str, Parameter]] = {
     "factor": Parameter(
         "data_order", "randomness factors to investigate: one name, several separated by commas, or `all`"
     ),
-    "task": Parameter("auto", "name of a task, a .csv, .parquet or .jsonl file, a data set folder, or hf:NAME[/CONFIG]"),
+    "task": Parameter(
+        "auto", "name of a task, a .csv, .parquet or .jsonl file, a data set folder, or hf:NAME[/CONFIG]"
+    ),
     "approach": Parameter("finetuning", "what is trained: an entry point of the group mlflow_l3d.approaches"),
     "model": Parameter("auto", "hub id, folder, or package:NAME; auto is the approach's own default"),
     "design": Parameter("crossed", "how cells are laid out"),
@@ -29,9 +31,13 @@ MAIN: Final[Mapping[str, Parameter]] = {
     "root_seed": Parameter("0", "the number that every seed is derived from"),
     "metric": Parameter("f1_macro", "the metric whose spread is investigated"),
     "hyperparameters": Parameter("default", "`default`, a JSON file, or inline name=value pairs separated by commas"),
-    "num_labelled": Parameter("auto", "training examples that count as labelled; auto is 1000, fewer where data is small"),
+    "num_labelled": Parameter(
+        "auto", "training examples that count as labelled; auto is 1000, fewer where data is small"
+    ),
     "test_size": Parameter("auto", "test examples that are evaluated; auto is 1000, fewer where data is small"),
-    "test_selection": Parameter("label_selection", "`label_selection` (the factor draws test examples, too) or `fixed`"),
+    "test_selection": Parameter(
+        "label_selection", "`label_selection` (the factor draws test examples, too) or `fixed`"
+    ),
     "text_column": Parameter("auto", "text column of a file or data set; two for sentence pairs, separated by a comma"),
     "label_column": Parameter("label", "label column of a file or data set"),
     "device": Parameter("auto", "cpu, cuda, cuda:N, mps; auto takes an accelerator where there is one"),
