@@ -1,0 +1,189 @@
+"""What an analysis returns: frozen records that neither compute nor log.
+
+Scores and standard deviations are in the unit of the table they came from (MLflow holds fractions, 0..1); importance
+has no unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A numbered warning: what is doubtful, and what to do.
+
+    Attributes
+    ----------
+    code
+        ``L3D001`` and so on; explained in docs/statistics.md.
+    severity
+        ``info`` or ``warning``.
+    title
+        A few words.
+    message
+        One or two sentences with the numbers, and what to do.
+    factor
+        The factor it is about; None for the whole investigation.
+    """
+
+    code: str
+    severity: Literal["info", "warning"]
+    title: str
+    message: str
+    factor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """The importance score of one factor (Pecher et al. 2024, Algorithm 1), and what stands beside it.
+
+    Attributes
+    ----------
+    factor
+        The investigated factor.
+    importance
+        ``(contributed_std - mitigated_std) / golden_std``, the published score; important if above 0.
+    contributed_std, mitigated_std, golden_std
+        Population standard deviations (ddof=0): mean over rows of the std within a row, std of the row means, std of
+        the golden runs.
+    importance_corrected, importance_ci_low, importance_ci_high
+        Bias-corrected estimate from the two-way analysis of variance, and its 95 % jackknife interval.
+    score_mean, score_std
+        Over all cells of the factor's table (ddof=0).
+    collapsed_share
+        Share of the table's cells with a score below 1 / classes; nan where the number of classes is not known.
+    table
+        Shape (M, N): rows are mitigation runs, columns investigation runs; nan where a cell is missing.
+    golden
+        Shape (L,): golden scores, nan where missing.
+    rows_used
+        Rows without a missing cell: the rows behind the numbers above.
+    cells_missing, golden_missing
+        How many cells of the table, and golden runs, have no score.
+    """
+
+    factor: str
+    importance: float
+    contributed_std: float
+    mitigated_std: float
+    golden_std: float
+    importance_corrected: float
+    importance_ci_low: float
+    importance_ci_high: float
+    score_mean: float
+    score_std: float
+    collapsed_share: float
+    table: FloatArray
+    golden: FloatArray
+    rows_used: int
+    cells_missing: int
+    golden_missing: int
+
+    def metrics(self) -> dict[str, float]:
+        """Return the parent metrics of this factor, by their plain names; those that are nan are left out."""
+        names = (
+            "importance",
+            "contributed_std",
+            "mitigated_std",
+            "golden_std",
+            "importance_corrected",
+            "importance_ci_low",
+            "importance_ci_high",
+            "score_mean",
+            "score_std",
+            "collapsed_share",
+        )
+        values = {name: float(getattr(self, name)) for name in names}
+        return {name: value for name, value in values.items() if not math.isnan(value)}
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """Agreement of single predictions between runs (Zhou et al. 2025, equations 2 and 3).
+
+    Attributes
+    ----------
+    group
+        A factor (runs of one row, averaged over rows: only that factor differs), or ``golden`` (every factor differs).
+    consistency, correct_consistency
+        CON and CCON: share of pairs of runs that agree on an example, and that agree and are right.
+    runs, groups, pairs_of_predictions
+        Runs counted, groups averaged over, and comparisons behind the numbers.
+    unparsed_share
+        Share of predictions that name no class (-1); they agree with nothing.
+    """
+
+    group: str
+    consistency: float
+    correct_consistency: float
+    runs: int
+    groups: int
+    pairs_of_predictions: int
+    unparsed_share: float
+
+    def metrics(self) -> dict[str, float]:
+        """Return the parent metrics of this group, by their plain names; those that are nan are left out."""
+        values = {"consistency": self.consistency, "correct_consistency": self.correct_consistency}
+        return {name: value for name, value in values.items() if not math.isnan(value)}
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """Everything that is computed from the cells of one investigation.
+
+    Attributes
+    ----------
+    metric
+        The metric whose spread is investigated.
+    importances
+        Factor -> importance, in the order of investigation.
+    consistencies
+        Factor or ``golden`` -> consistency; empty where there are no predictions.
+    checks
+        What is doubtful.
+    cells_failed
+        Cells of the plan that have no score, golden runs included.
+    """
+
+    metric: str
+    importances: Mapping[str, Importance]
+    consistencies: Mapping[str, Consistency] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
+    cells_failed: int = 0
+
+    def metrics(self) -> dict[str, float]:
+        """Return the parent metrics: ``<name>/<factor>``, and the plain name too where there is one factor only."""
+        values: dict[str, float] = {}
+        for factor, record in self.importances.items():
+            own = {**record.metrics(), **(self.consistencies[factor].metrics() if factor in self.consistencies else {})}
+            values.update({f"{name}/{factor}": value for name, value in own.items()})
+            if len(self.importances) == 1:
+                values.update(own)
+        if "golden" in self.consistencies:
+            values.update({f"{name}/golden": v for name, v in self.consistencies["golden"].metrics().items()})
+        values["cells_failed"] = float(self.cells_failed)
+        return values
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a factor: the metrics, rows used and cells missing, most important first."""
+        rows = [
+            {
+                "factor": factor,
+                **record.metrics(),
+                **(self.consistencies[factor].metrics() if factor in self.consistencies else {}),
+                "rows_used": record.rows_used,
+                "cells_missing": record.cells_missing,
+            }
+            for factor, record in self.importances.items()
+        ]
+        return pd.DataFrame(rows).sort_values("importance", ascending=False, na_position="last", ignore_index=True)
