@@ -1,0 +1,1 @@
+"""What MLflow loads by itself: an evaluator, a data set constructor and a data set source."""

@@ -1,0 +1,70 @@
+"""The cells of an investigation as an MLflow data set, so that lineage says where the scores came from.
+
+MLflow imports this module while it starts: only leaf modules of MLflow may be imported here.
+"""
+
+# No postponed annotations here: MLflow checks that the constructor's return annotation is a class.
+from typing import TYPE_CHECKING, Any
+
+from mlflow.data.dataset import Dataset
+from mlflow.data.dataset_source import DatasetSource
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class L3DRunsSource(DatasetSource):
+    """The child runs of one parent run on a tracking server.
+
+    Parameters
+    ----------
+    parent_run_id
+        Id of the parent run. The address of the server is not kept: it may hold a password.
+    """
+
+    def __init__(self, parent_run_id: str) -> None:
+        self.parent_run_id = parent_run_id
+
+    @staticmethod
+    def _get_source_type() -> str:
+        return "l3d_runs"
+
+    def load(self) -> "pd.DataFrame":
+        """Read the cells of the parent run from the current tracking server: one row a cell."""
+        from mlflow_l3d.ledger.reader import read_investigation
+
+        return read_investigation(self.parent_run_id).cells
+
+    @staticmethod
+    def _can_resolve(raw_source: Any) -> bool:
+        return isinstance(raw_source, str) and raw_source.startswith("l3d-runs:")
+
+    @classmethod
+    def _resolve(cls, raw_source: Any) -> "L3DRunsSource":
+        return cls(str(raw_source).removeprefix("l3d-runs:"))
+
+    def to_dict(self) -> dict[Any, Any]:
+        """Return what :meth:`from_dict` needs."""
+        return {"parent_run_id": self.parent_run_id}
+
+    @classmethod
+    def from_dict(cls, source_dict: dict[Any, Any]) -> "L3DRunsSource":
+        """Build the source from :meth:`to_dict`."""
+        return cls(source_dict["parent_run_id"])
+
+
+def from_l3d_runs(parent_run_id: str, name: str | None = None, digest: str | None = None) -> Dataset:
+    """Return the cells of a parent run as a data set for ``mlflow.models.evaluate``.
+
+    Parameters
+    ----------
+    parent_run_id
+        A run whose children carry the tags of a cell (``l3d.role`` = ``cell``), ours or a stranger's.
+    name, digest
+        As for every MLflow data set; by default the id of the run, and a hash of the cells.
+    """
+    from mlflow.data.pandas_dataset import from_pandas
+
+    source = L3DRunsSource(parent_run_id)
+    dataset: Dataset = from_pandas(source.load(), source=source, name=name or f"l3d-{parent_run_id}", digest=digest)
+    return dataset
