@@ -17,6 +17,20 @@ import pandas as pd
 
 FloatArray = npt.NDArray[np.float64]
 
+IMPORTANCE_METRICS = (
+    "importance",
+    "contributed_std",
+    "mitigated_std",
+    "golden_std",
+    "importance_corrected",
+    "importance_ci_low",
+    "importance_ci_high",
+    "score_mean",
+    "score_std",
+    "collapsed_share",
+)
+"""Metrics of one factor that a parent has, by their plain names; all are fields of :class:`Importance`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -91,19 +105,7 @@ class Importance:
 
     def metrics(self) -> dict[str, float]:
         """Return the parent metrics of this factor, by their plain names; those that are nan are left out."""
-        names = (
-            "importance",
-            "contributed_std",
-            "mitigated_std",
-            "golden_std",
-            "importance_corrected",
-            "importance_ci_low",
-            "importance_ci_high",
-            "score_mean",
-            "score_std",
-            "collapsed_share",
-        )
-        values = {name: float(getattr(self, name)) for name in names}
+        values = {name: float(getattr(self, name)) for name in IMPORTANCE_METRICS}
         return {name: value for name, value in values.items() if not math.isnan(value)}
 
 
@@ -186,4 +188,7 @@ class Analysis:
             }
             for factor, record in self.importances.items()
         ]
-        return pd.DataFrame(rows).sort_values("importance", ascending=False, na_position="last", ignore_index=True)
+        frame = pd.DataFrame(rows)
+        if "importance" not in frame:
+            frame["importance"] = math.nan
+        return frame.sort_values("importance", ascending=False, na_position="last", ignore_index=True)

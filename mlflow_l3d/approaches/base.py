@@ -117,14 +117,22 @@ class Approach(Protocol):
         Every randomness factor of the approach, those of the task included.
     hyperparameters
         Name -> declaration.
+    metrics
+        Metrics of its own that may be investigated, beside those that every approach with predictions has.
     default_model, default_task
         What is used where the user names none; the empty text where the approach has no model.
+
+    Notes
+    -----
+    An approach may also have ``complete(hyperparameters) -> hyperparameters``, called once they are resolved, where a
+    default depends on another hyperparameter.
     """
 
     name: str
     version: str
     factors: tuple[str, ...]
     hyperparameters: Mapping[str, Hyperparameter]
+    metrics: tuple[str, ...]
     default_model: str
     default_task: str
 

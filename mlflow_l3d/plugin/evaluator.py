@@ -25,12 +25,49 @@ class L3DEvaluator(ModelEvaluator):
     def evaluate(
         self,
         *,
-        model_type: str,
+        model_type: str,  # noqa: ARG002 - MLflow's signature
         dataset: Any,
         run_id: str,
         evaluator_config: dict[str, Any],
-        model: Any = None,
-        **kwargs: Any,
+        model: Any = None,  # noqa: ARG002
+        **kwargs: Any,  # noqa: ARG002
     ) -> EvaluationResult:
-        """Score the cells in `dataset` and write metrics and artifacts to the run `run_id`."""
-        raise NotImplementedError
+        """Score the cells in `dataset` and write metrics and artifacts to the run `run_id`.
+
+        Parameters
+        ----------
+        model_type
+            ``l3d``.
+        dataset
+            What :func:`mlflow_l3d.plugin.dataset.from_l3d_runs` returned.
+        run_id
+            The active run; start it with the id of the parent.
+        evaluator_config
+            ``metric``: the metric whose spread is investigated, ``f1_macro`` by default.
+        model, **kwargs
+            Unused.
+
+        Raises
+        ------
+        L3DError
+            If the cells lack the metric or a coordinate.
+        """
+        import tempfile
+        from pathlib import Path
+
+        from mlflow.tracking import MlflowClient
+
+        from mlflow_l3d.evaluate import score_cells, write_scored
+        from mlflow_l3d.ledger.names import PREDICTIONS
+        from mlflow_l3d.scoring import order
+
+        client = MlflowClient()
+        run = client.get_run(run_id)
+        cells = order(dataset.features_data)
+        metric = (evaluator_config or {}).get("metric", "f1_macro")
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            scored = score_cells(client, cells, metric=metric, parent=run, table_file=folder / PREDICTIONS)
+            write_scored(client, run, cells, scored, folder)
+        metrics = scored.analysis.metrics()
+        return EvaluationResult(metrics=metrics, artifacts={}, run_id=run_id)  # type: ignore[no-untyped-call]

@@ -45,3 +45,15 @@ MAIN: Final[Mapping[str, Parameter]] = {
     "workers": Parameter("auto", "worker processes; auto is one a core (one a GPU)"),
 }
 """Parameters of the entry point `main`, in the order in which people read them."""
+
+EVALUATE: Final[Mapping[str, Parameter]] = {
+    "parent_run_id": Parameter("latest", "the parent run; `latest` is the experiment's latest investigation"),
+    "where": Parameter("none", "an MLflow filter that finds the cells, in place of the parent's children"),
+    "metric": Parameter("auto", "the metric whose spread is investigated; auto is the parent's own, or f1_macro"),
+}
+"""Parameters of the entry point `evaluate`."""
+
+DELETE: Final[Mapping[str, Parameter]] = {
+    "parent_run_id": Parameter("none", "the parent run that is deleted together with its children"),
+}
+"""Parameters of `mlflow-l3d delete`."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
+
+SPLITS_VERSION: Final = 1
+"""Part of every cell's key; changed whenever the same seeds would draw another split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +113,3 @@ class TaskLoader(Protocol):
         ...
 
 
-LoaderFactory: TypeAlias = Callable[[], TaskLoader]

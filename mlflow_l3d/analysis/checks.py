@@ -1,0 +1,223 @@
+"""Numbered warnings about an analysis: what is doubtful, with the numbers, and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from mlflow_l3d.analysis.components import ROUNDING, crossed_components
+from mlflow_l3d.analysis.results import Check, FloatArray, Importance
+
+FEW_ROWS: Final = 10
+"""Below this many complete rows L3D007 speaks."""
+CLOSURE_LEVEL: Final = 0.0027
+"""Two-sided level of the closure check: three standard deviations of a normal variable."""
+COLLAPSE_WARNING: Final = 0.05
+"""From this share of collapsed runs on, L3D005 is a warning."""
+SHOWN: Final = 8
+"""How many rows or columns a message names."""
+
+
+def all_checks(
+    importances: Mapping[str, Importance], golden: FloatArray, *, classes: int | None = None
+) -> tuple[Check, ...]:
+    """Return every check that fires, warnings first, else by number and factor.
+
+    Parameters
+    ----------
+    importances
+        Factor -> importance.
+    golden
+        Shape (L,): golden scores that the factors share, nan where missing.
+    classes
+        Number of classes, for collapsed golden runs; None where it is not known.
+    """
+    found = [*golden_checks(golden, classes=classes)]
+    for record in importances.values():
+        found.extend(factor_checks(record))
+    return tuple(sorted(found, key=lambda check: (check.severity != "warning", check.code)))
+
+
+def golden_checks(golden: FloatArray, *, classes: int | None = None) -> Iterator[Check]:
+    """Yield the checks of the golden runs alone: L3D003, L3D004, L3D005."""
+    known = golden[np.isfinite(golden)]
+    lost = len(golden) - len(known)
+    if len(known) < 2:
+        yield Check(
+            "L3D003",
+            "warning",
+            "No golden runs to compare with",
+            f"{len(known)} golden runs have a score; without at least 2 there is no golden standard deviation and no "
+            "importance. Run the golden runs (golden_runs), or see why they failed and run the same command again.",
+        )
+    elif lost:
+        yield Check(
+            "L3D003",
+            "warning",
+            "Golden runs missing",
+            f"{_count(lost, 'golden run')} of {len(golden)} {_have(lost)} no score; the golden standard deviation is that "
+            f"of the other {len(known)}. See the errors of the failed runs, then run the same command again.",
+        )
+    if len(known) >= 2 and float(np.ptp(known)) <= _rounding(known):
+        yield Check(
+            "L3D004",
+            "warning",
+            "Constant golden scores",
+            f"All {len(known)} golden runs score {points(known[0])}: importance is undefined. Either the model learns "
+            "nothing and predicts one class, or no factor has an effect; look at the predictions of one run.",
+        )
+    if classes is not None and len(known):
+        yield from _collapsed(known, classes, "golden runs", None)
+
+
+def factor_checks(record: Importance) -> Iterator[Check]:
+    """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007."""
+    yield from _verdict(record)
+    yield from _missing_cells(record)
+    known = record.table[np.isfinite(record.table)]
+    if len(known) >= 2 and float(np.ptp(known)) <= _rounding(known):
+        message = (
+            f"All {len(known)} cells score {points(known[0])}: importance is undefined. Either every run predicts one "
+            "class, or no factor has an effect; look at the predictions of one run."
+        )
+        yield Check("L3D004", "warning", "Constant scores", message, record.factor)
+    if record.collapsed_share > 0:
+        yield _collapse(record.collapsed_share, len(known), "cells", record.factor)
+    yield from _closure(record)
+    yield from _few_rows(record)
+
+
+def points(value: float) -> str:
+    """Return a fraction as percentage points with two decimals, as the papers print it."""
+    return f"{100 * value:.2f}"
+
+
+def _verdict(record: Importance) -> Iterator[Check]:
+    """L3D001: the interval does not bear the published score out."""
+    score, low, high = record.importance, record.importance_ci_low, record.importance_ci_high
+    if not (math.isfinite(score) and math.isfinite(low) and math.isfinite(high)):
+        return
+    important = score > 0
+    if low > 0 if important else high < 0:
+        return
+    claim = "important" if important else "not important"
+    numbers = (
+        f"The published score {score:+.2f} says {claim}, the corrected score {record.importance_corrected:+.2f} has "
+        f"the 95 % interval {low:+.2f} to {high:+.2f}"
+    )
+    if low <= 0 <= high:
+        title = "Importance not certain"
+        message = (
+            f"{numbers}, which holds 0: it may be luck. Report both, or add runs (mitigation_runs, investigation_runs)."
+        )
+        yield Check("L3D001", "warning" if important else "info", title, message, record.factor)
+    else:
+        message = (
+            f"{numbers}, which is all on the other side of 0: few investigation runs bias the published score. Trust "
+            "the interval, and raise investigation_runs."
+        )
+        yield Check("L3D001", "warning", "Published and corrected score disagree", message, record.factor)
+
+
+def _missing_cells(record: Importance) -> Iterator[Check]:
+    """L3D002: cells without a score, and the rows that were left out for them."""
+    if not record.cells_missing:
+        return
+    missing = ~np.isfinite(record.table)
+    left_out = np.flatnonzero(missing.any(axis=1)).tolist()
+    message = (
+        f"{_count(record.cells_missing, 'cell')} of {record.table.size} {_have(record.cells_missing)} no score, so "
+        f"{_named('row', left_out)} of {len(record.table)} {_be(len(left_out))} left out of importance and intervals. "
+    )
+    empty = np.flatnonzero(missing.all(axis=0)).tolist()
+    if empty and len(empty) < record.table.shape[1]:
+        message += f"No row has a score in {_named('column', empty)}, so no row is complete: mend that first. "
+    message += "See the errors of the failed runs, then run the same command again: only missing cells are computed."
+    yield Check("L3D002", "warning", "Cells missing", message, record.factor)
+
+
+def _collapsed(scores: FloatArray, classes: int, what: str, factor: str | None) -> Iterator[Check]:
+    share = float((scores < 1 / classes).mean())
+    if share > 0:
+        yield _collapse(share, len(scores), what, factor)
+
+
+def _collapse(share: float, count: int, what: str, factor: str | None) -> Check:
+    """L3D005: runs that score below chance."""
+    message = (
+        f"{round(share * count)} of {count} {what} ({points(share)} %) score below chance (1 / classes): these runs "
+        "learned nothing, and a few of them can make up most of a standard deviation. Look at their training, and try "
+        "a smaller learning rate, a longer warm-up or more epochs."
+    )
+    return Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Collapsed runs", message, factor)
+
+
+def _closure(record: Importance) -> Iterator[Check]:
+    """L3D006: table and golden runs estimate the same total variance, and differ by more than chance."""
+    golden = record.golden[np.isfinite(record.golden)]
+    complete = record.table[np.isfinite(record.table).all(axis=1)]
+    components = crossed_components(complete) if len(complete) else None
+    if components is None or len(golden) < 2 or not (record.golden_std > 0 and components.total > 0):
+        return
+    from scipy.special import fdtr, fdtrc
+
+    variance = float(golden.var(ddof=1))
+    ratio = components.total / variance
+    degrees = (components.total_degrees, len(golden) - 1)
+    chance = 2 * min(float(fdtr(*degrees, ratio)), float(fdtrc(*degrees, ratio)))
+    if chance >= CLOSURE_LEVEL:
+        return
+    message = (
+        f"The table implies a standard deviation of {points(math.sqrt(components.total))} points when every factor "
+        f"varies, the golden runs show {points(math.sqrt(variance))}: chance alone does this in about "
+        f"{_one_in(chance)}. Either a factor is not varied in one of the two, a seed is shared where it should not be, "
+        "or some runs collapsed. Compare the seed.* and factor.* parameters of golden runs and cells."
+    )
+    yield Check("L3D006", "warning", "Table and golden runs do not agree", message, record.factor)
+
+
+def _few_rows(record: Importance) -> Iterator[Check]:
+    """L3D007: too few rows or columns for a narrow interval, or for any at all."""
+    rows, columns = record.rows_used, record.table.shape[1]
+    if rows >= FEW_ROWS and columns >= 3:
+        return
+    head = f"{_count(rows, 'complete row')} and {_count(columns, 'column')}"
+    if min(rows, columns) < 2:
+        text = f"{head}: at least 2 of each are needed for an importance score, 3 for its interval."
+    elif min(rows, columns) < 3:
+        text = f"{head}: at least 3 of each are needed for an interval, so nothing says how far the score is luck."
+    else:
+        text = f"{head}: the interval of the importance score is wide."
+    message = f"{text} The paper uses 10 columns with 20 to 100 rows; raise mitigation_runs or investigation_runs."
+    yield Check("L3D007", "warning" if min(rows, columns) < 3 else "info", "Few runs", message, record.factor)
+
+
+def _rounding(values: FloatArray) -> float:
+    """Return the range of scores that is rounding alone."""
+    return ROUNDING * float(np.abs(values).max())
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _have(number: int) -> str:
+    return "has" if number == 1 else "have"
+
+
+def _be(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _named(noun: str, numbers: Sequence[int]) -> str:
+    """Return the first few of a list of row or column numbers, as people say it."""
+    shown = ", ".join(str(number) for number in numbers[:SHOWN])
+    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+    return f"{noun}{'' if len(numbers) == 1 else 's'} {shown}{more}"
+
+
+def _one_in(chance: float) -> str:
+    return f"1 of {1 / chance:,.0f} investigations" if chance > 1e-6 else "fewer than 1 of a million investigations"

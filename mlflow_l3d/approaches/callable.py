@@ -1,0 +1,169 @@
+"""Bring your own function: it trains and predicts, the platform does the rest."""
+
+from __future__ import annotations
+
+import time
+from collections import abc
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.approaches.base import Hyperparameter, Value
+from mlflow_l3d.approaches.failures import failed
+from mlflow_l3d.approaches.modelless import no_model
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.factors import TASK_FACTORS
+from mlflow_l3d.tasks.base import Split, Task
+
+Function: TypeAlias = abc.Callable[[Task, Split, Mapping[str, int], Mapping[str, Value]], npt.ArrayLike]
+"""``function(task, split, seeds, hyperparameters)`` -> class numbers of shape (n,), -1 for none, or class scores of
+shape (n, classes), for the n examples of ``split.test`` in that order."""
+
+
+class Callable:
+    """An approach made of one function.
+
+    Parameters
+    ----------
+    function
+        See :data:`Function`. It draws from nothing but the seeds it is given, and lives at the top of a module where
+        worker processes are to find it.
+    name
+        Name of the approach.
+    version
+        Changed whenever the same cell would give other predictions.
+    factors
+        Randomness factors whose seeds the function uses. The task's own (``label_selection``, ``data_split``) decide
+        the split and are added where they are missing.
+    hyperparameters
+        Name -> declaration; none by default.
+    default_task
+        Task where the user names none.
+
+    Raises
+    ------
+    ParameterError
+        If the function cannot be called, `name` or `version` is empty, or a factor stands twice.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        *,
+        name: str,
+        version: str,
+        factors: Iterable[str],
+        hyperparameters: Mapping[str, Hyperparameter] | None = None,
+        default_task: str = "",
+    ) -> None:
+        given = (factors,) if isinstance(factors, str) else tuple(factors)
+        if not callable(function):
+            raise ParameterError("function", type(function).__name__, "must be callable")
+        for parameter, text in (("name", name), ("version", version)):
+            if not isinstance(text, str) or not text:
+                raise ParameterError(parameter, repr(text), "must be a text that is not empty")
+        if len(set(given)) < len(given):
+            raise ParameterError("factors", ",".join(given), "must name each factor once")
+        self.function = function
+        self.name = name
+        self.version = version
+        self.factors: tuple[str, ...] = (*(factor for factor in TASK_FACTORS if factor not in given), *given)
+        self.hyperparameters: Mapping[str, Hyperparameter] = dict(hyperparameters or {})
+        self.metrics: tuple[str, ...] = ()
+        self.default_model = ""
+        self.default_task = default_task
+
+    def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
+        """Return none; override it where hyperparameters switch a factor off."""
+        return {}
+
+    def model_revision(self, model: str) -> str:
+        """Return ``none``; override it where the function uses a model."""
+        return no_model(self.name, model)
+
+    def numerics(self, device: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Return the version of numpy; override it where other libraries or the device decide the numbers."""
+        return {"numpy": np.__version__}
+
+    def prepare(
+        self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
+    ) -> CallableSession:
+        """Return a session that calls the function once a cell."""
+        del model, device, cache
+        return CallableSession(self, task, dict(hyperparameters))
+
+
+@dataclass(frozen=True, slots=True)
+class CallableSession:
+    """Calls the function for one cell after the other."""
+
+    approach: Callable
+    task: Task
+    hyperparameters: Mapping[str, Value]
+
+    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        """Run the cells."""
+        for cell in cells:
+            started = time.perf_counter()
+            try:
+                yield self._outcome(cell, started)
+            except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
+                yield failed(cell.key, error, time.perf_counter() - started)
+
+    def _outcome(self, cell: Cell, started: float) -> Outcome:
+        split = self.task.split(cell.seeds)
+        seeds = {factor: cell.seeds[factor] for factor in self.approach.factors}
+        returned = self.approach.function(self.task, split, seeds, dict(self.hyperparameters))
+        predictions, scores = _interpret(returned, self.approach.name, len(split.test), len(self.task.class_names))
+        return Outcome(
+            key=cell.key,
+            example_ids=self.task.example_ids[split.test],
+            labels=self.task.labels[split.test],
+            predictions=predictions,
+            scores=scores,
+            duration_seconds=time.perf_counter() - started,
+        )
+
+    def close(self) -> None:
+        """Release nothing."""
+
+
+def _interpret(
+    returned: Any, name: str, examples: int, classes: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None]:
+    """Return predictions and, where there are any, class scores.
+
+    Raises
+    ------
+    L3DError
+        If shape, type or values are not those of :data:`Function`.
+    """
+    wanted = f"it must return class numbers of shape ({examples},) or class scores of shape ({examples}, {classes})"
+    try:
+        array = np.asarray(returned)
+    except ValueError:
+        msg = f"the function of approach {name} returned rows of unequal length; {wanted}, one a test example."
+        raise L3DError(msg) from None
+    if array.shape not in {(examples,), (examples, classes)}:
+        msg = f"the function of approach {name} returned shape {array.shape}; {wanted}, one a test example."
+        raise L3DError(msg)
+    if array.ndim == 2:
+        if array.dtype.kind not in "fiu" or np.isnan(array).any():
+            msg = f"the function of approach {name} returned class scores that are not numbers ({array.dtype})."
+            raise L3DError(msg)
+        return array.argmax(axis=1).astype(np.int64), array.astype(np.float32)
+    if array.dtype.kind not in "iu":
+        msg = f"the function of approach {name} returned predictions of type {array.dtype}; class numbers are integers."
+        raise L3DError(msg)
+    if examples and (array.min() < -1 or array.max() >= classes):
+        msg = (
+            f"the function of approach {name} returned predictions from {array.min()} to {array.max()}; "
+            f"class numbers go from 0 to {classes - 1}, and -1 is none."
+        )
+        raise L3DError(msg)
+    return array.astype(np.int64), None

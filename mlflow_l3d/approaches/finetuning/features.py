@@ -1,0 +1,222 @@
+"""Features of a frozen encoder: computed once for a task, kept on disk, shared by all workers."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import shutil
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import numpy as np
+
+from mlflow_l3d.approaches.finetuning.approach import minor_version
+from mlflow_l3d.approaches.finetuning.draws import FloatArray
+from mlflow_l3d.approaches.finetuning.pretrained import load_encoder, load_tokenizer
+from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.finetuning.tokens import Tokens, check_length, tokenise
+from mlflow_l3d.approaches.models import ModelReference
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.plan.cells import content_key
+
+if TYPE_CHECKING:
+    import torch
+
+_log = logging.getLogger(__name__)
+BATCH: Final = 32
+"""Examples encoded together; part of what decides the last bits, so it does not depend on the machine."""
+
+
+def load_or_encode(
+    texts: Sequence[Sequence[str]], found: ModelReference, recipe: Recipe, *, device: str, cache: Path
+) -> FloatArray:
+    """Return the features of all texts, from the cache where they are there.
+
+    One process encodes, with all cores, while others that want the same wait. A file appears under its name only
+    when it is whole; one of another shape or size is made again.
+
+    Parameters
+    ----------
+    texts
+        One column of n texts, or two.
+    found, recipe, device
+        What encodes, and how: pooling, max_length.
+    cache
+        The cache folder; features lie in ``features/``.
+
+    Returns
+    -------
+    ndarray
+        Shape (n, D), float32, memory-mapped and read-only.
+
+    Raises
+    ------
+    ParameterError
+        If the cache folder cannot take the file (no space, no right to write), or the model cannot be loaded.
+    """
+    from filelock import FileLock
+
+    path = cache / "features" / f"{features_key(texts, found, recipe, device)}.npy"
+    rows = len(texts[0])
+    with _cache_errors(cache):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        features = _stored(path, rows)
+        if features is not None:
+            return features
+        with FileLock(path.with_suffix(".lock")):
+            features = _stored(path, rows)
+            if features is not None:
+                return features
+            partial = path.with_suffix(".partial")
+            try:
+                with partial.open("wb") as file:
+                    encode(file, texts, found, recipe, device=device, free=shutil.disk_usage(path.parent).free)
+                    file.flush()
+                    os.fsync(file.fileno())
+                partial.replace(path)
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
+        features = _stored(path, rows)
+    if features is None:
+        msg = f"{path.name} changed while it was written"
+        raise RuntimeError(msg)
+    return features
+
+
+def features_key(texts: Sequence[Sequence[str]], found: ModelReference, recipe: Recipe, device: str) -> str:
+    """Return the hash of everything that the features depend on: weights, texts, pooling, cut, library versions."""
+    digest = hashlib.sha256()
+    for column in texts:
+        digest.update(len(column).to_bytes(8))
+        for text in column:
+            content = text.encode("utf-8", "surrogatepass")
+            digest.update(len(content).to_bytes(8) + content)
+    return content_key(
+        {
+            "format": 1,
+            "model": found.revision,
+            "texts": digest.hexdigest(),
+            "pooling": recipe.pooling,
+            "max_length": recipe.max_length,
+            "device": device.partition(":")[0],
+            "dtype": "float32",
+            "torch": minor_version("torch"),
+            "transformers": minor_version("transformers"),
+        }
+    )
+
+
+def encode(
+    file: BinaryIO,
+    texts: Sequence[Sequence[str]],
+    found: ModelReference,
+    recipe: Recipe,
+    *,
+    device: str,
+    free: int,
+    workers: int | None = None,
+) -> None:
+    """Encode all texts into a .npy file, row by row, so that memory does not grow with the number of texts.
+
+    Each worker thread computes its batches with one thread of torch: the numbers do not depend on how many cores
+    there are, and no core waits for another.
+
+    Parameters
+    ----------
+    file
+        Open for writing in binary mode.
+    texts, found, recipe, device
+        As for :func:`load_or_encode`.
+    free
+        Bytes free on the disk: too few are noticed before the work, not after it.
+    workers
+        Threads; None for one a core (one for an accelerator).
+    """
+    import torch
+
+    tokenizer = load_tokenizer(found)
+    encoder = load_encoder(found)
+    check_length(recipe.max_length, tokenizer, encoder.config)
+    encoder.to(device)
+    rows, width = len(texts[0]), int(encoder.config.hidden_size)
+    if free < rows * width * 4:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    tokens = tokenise(tokenizer, texts, recipe.max_length)
+    header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
+    np.lib.format.write_array_header_1_0(file, header)
+    start, writing = file.tell(), threading.Lock()
+
+    def one(batch: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        values = pooled(encoder, tokens, batch, recipe.pooling, device)
+        with writing:
+            for position, row in zip(batch.tolist(), values.cpu().numpy(), strict=True):
+                file.seek(start + position * width * 4)
+                file.write(row.astype("<f4").tobytes())
+
+    count = workers or (_cores() if device == "cpu" else 1)
+    before = torch.get_num_threads()
+    _log.info("Encoding %d texts once for all cells, with %d threads", rows, count)
+    try:
+        with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            for _ in pool.map(one, tokens.by_length(np.arange(rows), BATCH)):
+                pass
+    finally:
+        torch.set_num_threads(before)
+
+
+def pooled(
+    encoder: Any, tokens: Tokens, positions: np.ndarray[Any, np.dtype[np.int64]], pooling: str, device: str
+) -> torch.Tensor:
+    """Return one vector an example, shape (b, D): the mean over its tokens, or its first token (``cls``)."""
+    import torch
+
+    with torch.inference_mode():
+        inputs = tokens.batch(positions, device)
+        states = encoder(**inputs).last_hidden_state
+        if pooling == "cls":
+            return states[:, 0]  # type: ignore[no-any-return]
+        weights = inputs["attention_mask"].unsqueeze(2).to(states.dtype)
+        return (states * weights).sum(1) / weights.sum(1)  # type: ignore[no-any-return]
+
+
+def _stored(path: Path, rows: int) -> FloatArray | None:
+    """Return the stored features, or None where there are none or the file is not what its name promises."""
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        return None
+    except (ValueError, EOFError):
+        found = None
+    if found is not None and found.ndim == 2 and len(found) == rows and found.dtype == np.float32:
+        whole: FloatArray = found
+        return whole
+    warnings.warn(f"Features in {path.name} are damaged and made again.", stacklevel=3)
+    return None
+
+
+@contextmanager
+def _cache_errors(cache: Path) -> Iterator[None]:
+    """Turn an error of the disk into one line that names the cache folder and the way out."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        fix = "Free some space there, or set the environment variable L3D_CACHE to another folder."
+        raise ParameterError(
+            "L3D_CACHE", cache, f"the cache folder cannot take the features ({reason})", fix
+        ) from error
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

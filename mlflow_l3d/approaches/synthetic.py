@@ -1,0 +1,239 @@
+"""An approach whose importance scores are known in closed form; nothing is trained, and torch is not needed."""
+
+from __future__ import annotations
+
+import math
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.approaches.base import Hyperparameter, Value
+from mlflow_l3d.approaches.failures import failed
+from mlflow_l3d.approaches.modelless import no_model
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.factors import TASK_FACTORS, stream
+from mlflow_l3d.tasks.base import Task
+
+FACTORS: Final = (
+    "label_selection",
+    "data_split",
+    "data_order",
+    "sample_choice",
+    "model_initialisation",
+    "model_randomness",
+)
+NO_EFFECT: Final = 1e6
+"""A factor whose sensitivity is at least this is left out of the score."""
+MARGIN: Final = 0.05
+"""Scores lie in ``[MARGIN, 1 - MARGIN]``."""
+_DEFAULTS: Final = dict(zip(FACTORS, (1.0, 4.5, 0.0, 9.0, 2.0, 99.0), strict=True))
+
+
+def _hyperparameters() -> dict[str, Hyperparameter]:
+    declared = {
+        f"a_{factor}": Hyperparameter(
+            default,
+            f"sensitivity of the score to {factor}: 0 is strongest, {NO_EFFECT:g} and above is none",
+            low=0.0,
+            high=1e9,
+        )
+        for factor, default in _DEFAULTS.items()
+    }
+    declared["noise"] = Hyperparameter(
+        0.0, "relative half-width of noise that a change of any active factor draws anew", low=0.0, high=1.0
+    )
+    declared["duration"] = Hyperparameter(0.0, "seconds that a cell sleeps", low=0.0)
+    declared["spin"] = Hyperparameter(0.0, "milliseconds that a cell keeps its core busy", low=0.0)
+    declared["fail_every"] = Hyperparameter(
+        0, "one cell in so many fails, chosen by the hash of its key; 0 is none", low=0
+    )
+    return declared
+
+
+def sensitivities(hyperparameters: Mapping[str, Value]) -> dict[str, float]:
+    """Return the sensitivity ``a_k`` of every factor that has an effect."""
+    given = {factor: float(hyperparameters[f"a_{factor}"]) for factor in FACTORS}
+    return {factor: a for factor, a in given.items() if a < NO_EFFECT}
+
+
+def score(seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]) -> float:
+    r"""Return the score of a cell: the Sobol G-function of one uniform number a factor.
+
+    :math:`y = e \prod_k (|4 u_k - 2| + a_k) / (1 + a_k)`, with :math:`u_k` the first number of the stream of factor k
+    and e uniform in ``[1 - noise, 1 + noise]``, drawn from the seeds of all active factors together. The range of y is
+    mapped linearly onto ``[MARGIN, 1 - MARGIN]``, which leaves every share of its variance as it is.
+
+    Parameters
+    ----------
+    seeds
+        Factor -> seed; those of inactive factors are not looked at.
+    hyperparameters
+        Complete.
+
+    References
+    ----------
+    Sobol (2003), "Theorems and examples on high dimensional model representation"; Saltelli et al. (2010), section 5.
+    """
+    active = sensitivities(hyperparameters)
+    noise = float(hyperparameters["noise"])
+    if not active:
+        return 0.5
+    value, low, high = 1.0, 1.0, 1.0
+    for factor, a in active.items():
+        uniform = stream(seeds[factor], "synthetic").random()
+        value *= (abs(4.0 * uniform - 2.0) + a) / (1.0 + a)
+        low *= a / (1.0 + a)
+        high *= (2.0 + a) / (1.0 + a)
+    if noise > 0:
+        together = stream(0, "synthetic noise", *(f"{factor}={seeds[factor]}" for factor in active))
+        value *= 1.0 + noise * together.uniform(-1.0, 1.0)
+        low *= 1.0 - noise
+        high *= 1.0 + noise
+    return float(MARGIN + (1.0 - 2.0 * MARGIN) * (value - low) / (high - low))
+
+
+def total_sobol_indices(hyperparameters: Mapping[str, Value]) -> dict[str, float]:
+    r"""Return the total Sobol index S_T of every factor, in closed form.
+
+    With :math:`V_k = 1 / (3 (1 + a_k)^2)`, :math:`V_e = noise^2 / 3` and
+    :math:`P = (1 + V_e) \prod_k (1 + V_k)`, the score has variance :math:`P - 1` and
+    :math:`S_{T,k} = (P - \prod_{j \ne k} (1 + V_j)) / (P - 1)`: noise is drawn anew whenever a factor changes, so it
+    is part of the effect of each.
+
+    Returns
+    -------
+    dict
+        Factor -> share in ``[0, 1]``, 0 for a factor without effect.
+
+    References
+    ----------
+    Sobol (2003); Saltelli et al. (2010), section 5, where noise is 0.
+    """
+    variances = {factor: 1.0 / (3.0 * (1.0 + a) ** 2) for factor, a in sensitivities(hyperparameters).items()}
+    main = math.prod(1.0 + variance for variance in variances.values())
+    whole = main * (1.0 + float(hyperparameters["noise"]) ** 2 / 3.0)
+    shares = {factor: (whole - main / (1.0 + variance)) / (whole - 1.0) for factor, variance in variances.items()}
+    return {factor: shares.get(factor, 0.0) for factor in FACTORS}
+
+
+def true_importance(hyperparameters: Mapping[str, Value]) -> dict[str, float]:
+    """Return ``sqrt(S_T) - sqrt(1 - S_T)`` of every factor: the limit of the published score for many runs.
+
+    The golden standard deviation, by which the published score divides, is that of the score itself.
+    """
+    indices = total_sobol_indices(hyperparameters)
+    return {factor: math.sqrt(share) - math.sqrt(max(0.0, 1.0 - share)) for factor, share in indices.items()}
+
+
+def fails(key: str, every: int) -> bool:
+    """Return whether the cell with this key fails where one in `every` does."""
+    return every > 0 and zlib.crc32(key.encode("utf-8")) % every == 0
+
+
+class Synthetic:
+    """The synthetic approach: metric ``synthetic_score`` is exact, predictions have about that accuracy."""
+
+    name: str = "synthetic"
+    version: str = "1"
+    factors: tuple[str, ...] = FACTORS
+    hyperparameters: Mapping[str, Hyperparameter] = _hyperparameters()
+    metrics: tuple[str, ...] = ("synthetic_score",)
+    default_model: str = ""
+    default_task: str = "synthetic"
+
+    def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
+        """Return the factors whose sensitivity is :data:`NO_EFFECT` or more."""
+        active = sensitivities(hyperparameters)
+        return {
+            factor: f"a_{factor} is {NO_EFFECT:g} or more; give it a smaller value"
+            for factor in FACTORS
+            if factor not in active
+        }
+
+    def model_revision(self, model: str) -> str:
+        """Return ``none``; there is no model."""
+        return no_model(self.name, model)
+
+    def numerics(self, device: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Return nothing but the dtype: the device has no part in it."""
+        return {"dtype": "float64"}
+
+    def prepare(
+        self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
+    ) -> SyntheticSession:
+        """Return a session; there is nothing to load."""
+        del model, device, cache
+        return SyntheticSession(task, dict(hyperparameters))
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticSession:
+    """Scores cells, one after the other."""
+
+    task: Task
+    hyperparameters: Mapping[str, Value]
+
+    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        """Score the cells."""
+        for cell in cells:
+            started = time.perf_counter()
+            try:
+                yield self._outcome(cell, started)
+            except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
+                yield failed(cell.key, error, time.perf_counter() - started)
+
+    def _outcome(self, cell: Cell, started: float) -> Outcome:
+        settings = self.hyperparameters
+        if fails(cell.key, int(settings["fail_every"])):
+            msg = "this cell fails, as fail_every asks"
+            raise RuntimeError(msg)
+        _spend(float(settings["duration"]), float(settings["spin"]) / 1000.0)
+        value = score(cell.seeds, settings)
+        # An inactive factor of the task must not draw another split either.
+        active = sensitivities(settings)
+        positions = self.task.split({name: cell.seeds[name] if name in active else 0 for name in TASK_FACTORS}).test
+        labels = self.task.labels[positions]
+        scores = _class_scores(value, labels, positions, self.task)
+        return Outcome(
+            key=cell.key,
+            example_ids=self.task.example_ids[positions],
+            labels=labels,
+            predictions=scores.argmax(axis=1).astype(np.int64),
+            scores=scores,
+            metrics={"synthetic_score": value},
+            duration_seconds=time.perf_counter() - started,
+        )
+
+    def close(self) -> None:
+        """Release nothing."""
+
+
+def _class_scores(
+    value: float, labels: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], task: Task
+) -> npt.NDArray[np.float32]:
+    """Return (n, classes) scores of which the true class has the highest where the example's own uniform is low.
+
+    An example keeps its uniform in every cell, so the share of right predictions is close to `value`, and a higher
+    score never makes a right prediction wrong.
+    """
+    uniform = stream(0, "synthetic examples").random(len(task))[positions]
+    rows = np.arange(len(labels))
+    scores = np.zeros((len(labels), len(task.class_names)), dtype=np.float32)
+    right = 0.5 + (value - uniform) / 2.0
+    scores[rows, labels] = right
+    scores[rows, (labels + 1) % len(task.class_names)] = 1.0 - right
+    return scores
+
+
+def _spend(sleep_seconds: float, busy_seconds: float) -> None:
+    if sleep_seconds > 0:
+        time.sleep(sleep_seconds)
+    end = time.perf_counter() + busy_seconds
+    while time.perf_counter() < end:
+        pass

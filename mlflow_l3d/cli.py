@@ -1,0 +1,130 @@
+"""The command line: one verb for each entry point, every parameter of the entry point as an option."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from mlflow_l3d import __version__
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.specification.parameters import DELETE, EVALUATE, MAIN, Parameter
+
+_VERBS: Mapping[str, tuple[str, Mapping[str, Parameter]]] = {
+    "investigate": ("run an investigation and score it", MAIN),
+    "evaluate": ("score an existing parent run", EVALUATE),
+    "delete": ("delete a parent run with its children", DELETE),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one line, as for every other mistake."""
+        raise L3DError(f"{self.prog}: {message} (see {self.prog} --help)")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    root = _Parser(prog="mlflow-l3d", description="How much of a score is luck, and which kind of luck?")
+    root.add_argument("--version", action="version", version=f"mlflow-l3d {__version__}")
+    verbs = root.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    for verb, (description, parameters) in _VERBS.items():
+        sub = verbs.add_parser(verb, help=description, description=description, allow_abbrev=False)
+        for name, parameter in parameters.items():
+            sub.add_argument(
+                f"--{name.replace('_', '-')}",
+                dest=name,
+                default=parameter.default,
+                metavar="VALUE",
+                help=f"{parameter.help} (default: {parameter.default})".replace("%", "%%"),
+            )
+    return root
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status: 0, 1 (failed), 2 (a parameter is not allowed) or 130 (Ctrl-C)."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        options = vars(_parse_or_fail(argv))
+        return _run(options.pop("verb"), options)
+    except ParameterError as error:
+        print(f"mlflow-l3d: error: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    except L3DError as error:
+        print(f"mlflow-l3d: error: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    except KeyboardInterrupt:
+        print("mlflow-l3d: interrupted; the same command continues where it stopped.", file=sys.stderr)  # noqa: T201
+        return 130
+    except Exception as error:  # noqa: BLE001 - an unforeseen error still ends in one line, after its traceback
+        traceback.print_exc()
+        print(f"mlflow-l3d: unexpected error: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _parse_or_fail(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse; where `mlflow run` made a run for us, an unknown option fails that run, too."""
+    try:
+        return _parse(argv)
+    except L3DError as error:
+        attached = os.environ.get("MLFLOW_RUN_ID")
+        if attached:
+            from mlflow_l3d.investigate import fail_attached
+
+            fail_attached(attached, str(error))
+        raise
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse, with a did-you-mean for a misspelt option."""
+    options, rest = parser().parse_known_args(argv)
+    if rest:
+        known = [f"--{name.replace('_', '-')}" for name in _VERBS[options.verb][1]]
+        raise unknown_name("option", rest[0].partition("=")[0], known)
+    return options
+
+
+def _run(verb: str, options: dict[str, Any]) -> int:
+    if verb == "investigate":
+        from mlflow_l3d.investigate import investigate
+
+        result = investigate(progress=True, **options)
+        print(result.summary())  # noqa: T201
+        return 0
+    if verb == "evaluate":
+        return _evaluate(options)
+    from mlflow_l3d.evaluate import delete
+
+    print(f"{delete(options['parent_run_id'])} runs deleted")  # noqa: T201
+    return 0
+
+
+def _evaluate(options: dict[str, Any]) -> int:
+    from mlflow_l3d.evaluate import evaluate
+    from mlflow_l3d.investigate import fail_attached
+    from mlflow_l3d.ledger.connection import error_line, scrub_environment
+    from mlflow_l3d.report.terminal import summary
+
+    attached = scrub_environment()
+    try:
+        analysis = evaluate(**options)
+    except Exception as error:
+        if attached is not None:
+            fail_attached(attached, error_line(error))
+        raise
+    print(summary(analysis, title=f"evaluation of run {options['parent_run_id']}"))  # noqa: T201
+    return 0
+
+
+def _terminate(_number: int, _frame: object) -> NoReturn:
+    """Treat SIGTERM (schedulers, `mlflow run` after Ctrl-C) as Ctrl-C, once."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt

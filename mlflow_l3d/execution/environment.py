@@ -1,0 +1,107 @@
+"""What a worker process finds around it: environment variables, a place to run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+WORKER_ENVIRONMENT: Final = {
+    # One thread a worker: several of them side by side beat one that uses all cores, and sums keep their order.
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+"""Set before the worker's interpreter starts: some libraries look at it only when they are loaded."""
+
+ATTACH_VARIABLES: Final = (
+    "MLFLOW_RUN_ID",
+    "MLFLOW_EXPERIMENT_ID",
+    "MLFLOW_EXPERIMENT_NAME",
+    "MLFLOW_RUN_CONTEXT",
+    "MLFLOW_ACTIVE_MODEL_ID",
+    "_MLFLOW_ACTIVE_MODEL_ID",
+)
+"""Would attach a run that a worker starts to the parent's."""
+
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def starting_worker() -> Iterator[None]:
+    """Lend a new process its environment, and keep Ctrl-C from it until it can refuse the signal by itself.
+
+    A process inherits both from the thread that starts it. The variables are put back at once; a signal that
+    arrives meanwhile reaches this process afterwards. Variables are only set here: to remove some would race with
+    other threads that read them, so the worker does that, see :func:`forget_attached_run`.
+    """
+    with _LOCK:
+        before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
+        blocked: set[signal.Signals] | None = None
+        if hasattr(signal, "pthread_sigmask"):
+            _start_resource_tracker()
+            blocked = {
+                number
+                for number in signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+                if isinstance(number, signal.Signals)
+            }
+        os.environ.update(WORKER_ENVIRONMENT)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+            if blocked is not None and signal.SIGINT not in blocked:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _start_resource_tracker() -> None:
+    # It is started with the first process otherwise, and unblocks the signal on the way.
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()
+
+
+def refuse_interrupts() -> None:
+    """Ignore Ctrl-C in this process: the terminal sends it to all, and the parent decides."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def forget_attached_run() -> None:
+    """Remove what ties this process to a run of MLflow."""
+    for name in ATTACH_VARIABLES:
+        os.environ.pop(name, None)
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
+def places(device: str) -> list[str]:
+    """Return the devices that workers share, in turn: every GPU for ``cuda``, else `device` itself."""
+    if device != "cuda":
+        return [device]
+    import torch
+
+    return [f"cuda:{index}" for index in range(torch.cuda.device_count())] or [device]
+
+
+def default_workers(device: str) -> int:
+    """Return how many workers there are where the user does not say: one a core on the CPU, else one a device."""
+    return cores() if device == "cpu" else len(places(device))

@@ -1,0 +1,157 @@
+"""One cell in one session: every executor runs cells through here, so that all give the same outcomes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.approaches.base import Session
+from mlflow_l3d.approaches.failures import failed
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.execution.base import Job
+from mlflow_l3d.plan.cells import Cell, Outcome
+
+
+def run_cell(session: Session, cell: Cell, job: Job) -> Outcome:
+    """Run one cell; whatever goes wrong in the approach becomes an outcome with `error`.
+
+    Parameters
+    ----------
+    session
+        A prepared session of `job`; it stays in use after an error.
+    cell
+        The cell.
+    job
+        Names the approach and the classes.
+    """
+    started = time.perf_counter()
+    try:
+        outcomes = list(session.run([cell]))
+        if len(outcomes) != 1:
+            msg = f"approach {job.approach.name} returned {len(outcomes)} outcomes for one cell."
+            raise L3DError(msg)
+        outcome = finished(outcomes[0], cell, job)
+    # SystemExit, too: a library that gives up must not take the worker with it.
+    except (Exception, SystemExit) as error:  # noqa: BLE001
+        return failed(cell.key, error, time.perf_counter() - started)
+    if outcome.duration_seconds > 0:
+        return outcome
+    return replace(outcome, duration_seconds=time.perf_counter() - started)
+
+
+def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
+    """Check what an approach returned for `cell`, and add the metrics that every approach has.
+
+    ``f1_macro``, ``accuracy`` and ``matthews_corrcoef`` are computed from labels and predictions, where there are any,
+    for all approaches in the same way; metrics of other names stay as the approach gave them. Arrays and numbers come
+    back as plain numpy and Python types.
+
+    Raises
+    ------
+    L3DError
+        If the outcome is not what :class:`mlflow_l3d.plan.cells.Outcome` says; it names the approach.
+    """
+    try:
+        return _finished(outcome, cell, len(job.task.class_names))
+    except (_Violation, TypeError, ValueError, OverflowError) as error:
+        msg = f"approach {job.approach.name} returned an outcome that is not valid: {error}."
+        raise L3DError(msg) from error
+
+
+class _Violation(Exception):
+    """What is wrong with an outcome."""
+
+
+def _finished(outcome: Outcome, cell: Cell, classes: int) -> Outcome:
+    if not isinstance(outcome, Outcome):
+        msg = f"it is a {type(outcome).__name__}"
+        raise _Violation(msg)
+    if outcome.key != cell.key:
+        msg = f"its key is {outcome.key!r} and the cell's is {cell.key!r}"
+        raise _Violation(msg)
+    duration = _number("duration_seconds", outcome.duration_seconds)
+    if outcome.error is not None:
+        return Outcome(
+            cell.key,
+            duration_seconds=duration,
+            error=" ".join(str(outcome.error).split()),
+            traceback=None if outcome.traceback is None else str(outcome.traceback),
+        )
+    metrics = {str(name): _number(f"metric {name}", value) for name, value in outcome.metrics.items()}
+    curves = {str(name): tuple(float(value) for value in values) for name, values in outcome.curves.items()}
+    whole = replace(outcome, metrics=metrics, curves=curves, duration_seconds=duration)
+    if outcome.predictions is None:
+        if not metrics:
+            msg = "it has neither predictions nor metrics"
+            raise _Violation(msg)
+        if any(part is not None for part in (outcome.example_ids, outcome.labels, outcome.scores)):
+            msg = "it has example_ids, labels or scores, and no predictions"
+            raise _Violation(msg)
+        return whole
+    return _with_predictions(whole, metrics, classes)
+
+
+def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], classes: int) -> Outcome:
+    from mlflow_l3d.analysis.metrics import classification_metrics
+
+    if outcome.labels is None or outcome.example_ids is None:
+        msg = "it has predictions, and no labels or no example_ids"
+        raise _Violation(msg)
+    predictions = _classes("predictions", outcome.predictions, -1, classes)
+    labels = _classes("labels", outcome.labels, 0, classes)
+    ids = _ids(outcome.example_ids)
+    if not len(predictions) == len(labels) == len(ids):
+        msg = f"it has {len(ids)} example_ids, {len(labels)} labels and {len(predictions)} predictions"
+        raise _Violation(msg)
+    if not len(ids):
+        msg = "it has no example"
+        raise _Violation(msg)
+    scores = None if outcome.scores is None else np.asarray(outcome.scores)
+    if scores is not None and (scores.shape != (len(ids), classes) or scores.dtype.kind not in "fiu"):
+        msg = f"scores have shape {scores.shape} and type {scores.dtype}, not numbers of shape ({len(ids)}, {classes})"
+        raise _Violation(msg)
+    return replace(
+        outcome,
+        example_ids=ids,
+        labels=labels,
+        predictions=predictions,
+        scores=None if scores is None else scores.astype(np.float32, copy=False),
+        metrics={**metrics, **classification_metrics(labels, predictions)},
+    )
+
+
+def _classes(name: str, values: Any, lowest: int, classes: int) -> npt.NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        msg = f"{name} have shape {array.shape} and type {array.dtype}, not integers of shape (n,)"
+        raise _Violation(msg)
+    if len(array) and not lowest <= int(array.min()) <= int(array.max()) < classes:
+        msg = f"{name} go from {array.min()} to {array.max()}, allowed is {lowest} to {classes - 1}"
+        raise _Violation(msg)
+    return array.astype(np.int64, copy=False)
+
+
+def _ids(values: Any) -> npt.NDArray[Any]:
+    array = np.asarray(values)
+    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.tolist()):
+        array = array.astype(np.str_)
+    if array.ndim != 1 or array.dtype.kind not in "iuU":
+        msg = f"example_ids have shape {array.shape} and type {array.dtype}, not integers or texts of shape (n,)"
+        raise _Violation(msg)
+    if len(np.unique(array)) < len(array):
+        msg = "example_ids are not unique"
+        raise _Violation(msg)
+    return array if array.dtype.kind == "U" else array.astype(np.int64, copy=False)
+
+
+def _number(name: str, value: Any) -> float:
+    number = float(value)
+    if not np.isfinite(number):
+        msg = f"{name} is {number}"
+        raise _Violation(msg)
+    return number

@@ -1,0 +1,211 @@
+"""Worker processes as the parent sees them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing import connection as pipes
+from multiprocessing import get_context
+from typing import Any, Final
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.environment import starting_worker
+from mlflow_l3d.execution.worker import serve
+from mlflow_l3d.plan.cells import Cell
+
+LOOK_SECONDS: Final = 1.0
+"""How often dead workers are looked for where their pipe says nothing, e.g. because a process of theirs holds it."""
+FAREWELL_SECONDS: Final = 5.0
+"""How long workers may take to close their sessions."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A cell that is handed to a worker for the `attempt`-th time."""
+
+    cell: Cell
+    attempt: int = 1
+
+
+class Worker:
+    """One worker process and the cells that it has: the first is being run, a second one waits in its pipe."""
+
+    def __init__(self, pickled_job: bytes, device: str, reserved: Assignment | None) -> None:
+        self.device = device
+        self.ready = False
+        self.reserved = reserved
+        self.in_flight: deque[Assignment] = deque()
+        self.current_since = time.perf_counter()
+        context = get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        main = threading.current_thread() is threading.main_thread()
+        # Daemonic, so that an iterator that nobody closes does not keep the interpreter from ending.
+        self.process = context.Process(target=serve, args=(theirs, device, os.getpid(), main), daemon=True)
+        with starting_worker():
+            self.process.start()
+        theirs.close()
+        # A job larger than the pipe's buffer is taken only when the new interpreter is up; others start meanwhile.
+        self._sender = threading.Thread(target=self._send_job, args=(pickled_job,), name="l3d-job", daemon=True)
+        self._sender.start()
+
+    def _send_job(self, pickled_job: bytes) -> None:
+        try:
+            self._connection.send_bytes(pickled_job)
+        except OSError:
+            # The worker died; that shows at the other side of the pipe.
+            return
+
+    def send(self, assignment: Assignment) -> None:
+        """Give the worker a cell."""
+        if not self.in_flight:
+            self.current_since = time.perf_counter()
+        self.in_flight.append(assignment)
+        self._write(assignment.cell)
+
+    def received(self) -> None:
+        """Note that the current cell is done, and that the next one has begun."""
+        self.in_flight.popleft()
+        self.current_since = time.perf_counter()
+
+    def current_seconds(self) -> float:
+        """Return how long the current cell has been running."""
+        return time.perf_counter() - self.current_since
+
+    def dismiss(self) -> None:
+        """Tell the worker that there are no more cells."""
+        self._write(None)
+
+    def _write(self, message: Cell | None) -> None:
+        try:
+            self._connection.send(message)
+        except OSError:
+            # The worker died; that shows when it is looked at next.
+            return
+
+    def look(self) -> tuple[bool, Any]:
+        """Return whether the worker lives or has left something to read, and what it sent, if anything."""
+        alive = self.process.is_alive()
+        try:
+            if self._connection.poll():
+                return True, self._connection.recv()
+        except (EOFError, OSError):
+            return False, None
+        return alive, None
+
+    @property
+    def waitables(self) -> tuple[pipes.Connection[Any, Any] | int, ...]:
+        """What becomes ready when there is something to look at."""
+        return self._connection, self.process.sentinel
+
+    def ended(self) -> str:
+        """Release a worker that ended, and return how it did."""
+        self.process.join(LOOK_SECONDS)
+        self.kill()
+        code = self.process.exitcode
+        self.release()
+        if code is None or code >= 0:
+            return f"worker ended with exit code {code}"
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"
+        hint = ", often a lack of memory" if name == "SIGKILL" else ""
+        return f"worker ended with signal {-code} ({name}{hint})"
+
+    def kill(self) -> None:
+        """Stop the process at once, whatever it does."""
+        if self.process.is_alive():
+            self.process.kill()
+
+    def release(self, deadline: float | None = None) -> None:
+        """Wait for the process until `deadline` (of :func:`time.monotonic`), kill it then, and close the pipe."""
+        if deadline is not None:
+            self.process.join(max(0.0, deadline - time.monotonic()))
+        self.kill()
+        self.process.join()
+        self._sender.join()
+        self._connection.close()
+        self.process.close()
+
+
+class Pool:
+    """The worker processes of one job.
+
+    Parameters
+    ----------
+    job
+        What the cells share; pickled once for all workers.
+    devices
+        Given to workers in turn, the least used first.
+
+    Raises
+    ------
+    ParameterError
+        If the job does not survive pickling.
+    """
+
+    def __init__(self, job: Job, devices: list[str]) -> None:
+        try:
+            self._pickled = pickle.dumps(job)
+        except Exception as error:
+            raise ParameterError(
+                "approach",
+                job.approach.name,
+                f"must survive pickling with executor=processes ({type(error).__name__}: {error})",
+                "Define functions and classes at the top of a module, or use executor=inline.",
+            ) from error
+        self._name = job.approach.name
+        self._devices = devices
+        self.workers: list[Worker] = []
+
+    def start(self, reserved: Assignment | None = None) -> None:
+        """Start a worker; `reserved` is a cell that nobody else may have."""
+        used = [worker.device for worker in self.workers]
+        self.workers.append(Worker(self._pickled, min(self._devices, key=used.count), reserved))
+
+    def events(self) -> Iterator[tuple[Worker, bool, Any]]:
+        """Wait until something happens; yield every worker that sent something or ended, as :meth:`Worker.look`."""
+        pipes.wait([part for worker in self.workers for part in worker.waitables], LOOK_SECONDS)
+        for worker in tuple(self.workers):
+            alive, message = worker.look()
+            if message is not None or not alive:
+                yield worker, alive, message
+
+    def bury(self, worker: Worker) -> str:
+        """Take a worker that ended out of the pool, and return how it ended.
+
+        Raises
+        ------
+        L3DError
+            If it was not ready yet and no other worker is left: there is no reason to hope for the next one.
+        """
+        self.workers.remove(worker)
+        how = worker.ended()
+        if not worker.ready:
+            if not self.workers:
+                msg = (
+                    f"approach {self._name}: {how} before it was ready; its own output says why. A script needs "
+                    "`if __name__ == '__main__':` around what it runs, and fewer workers need less memory."
+                )
+                raise L3DError(msg)
+            _logger.warning("%s before it was ready; %d are left", how, len(self.workers))
+        return how
+
+    def stop(self, *, at_once: bool) -> None:
+        """End all workers: kill them, or let those that are ready close their sessions first."""
+        for worker in self.workers:
+            if worker.ready and not at_once:
+                worker.dismiss()
+            else:
+                worker.kill()
+        deadline = time.monotonic() + FAREWELL_SECONDS
+        for worker in self.workers:
+            worker.release(deadline)
+        self.workers.clear()

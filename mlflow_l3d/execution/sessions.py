@@ -1,0 +1,48 @@
+"""How a session begins and ends, in this process or in a worker."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mlflow_l3d.approaches.base import Session
+from mlflow_l3d.approaches.failures import one_line
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.execution.base import Job
+
+_logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def session_of(job: Job) -> Iterator[Session]:
+    """Prepare the session of `job`, and close it in the end.
+
+    Raises
+    ------
+    L3DError
+        If it cannot be prepared: the approach's own error where it is one, else one line that says what was raised,
+        with the traceback as a note.
+    """
+    session = prepared(job)
+    try:
+        yield session
+    finally:
+        try:
+            session.close()
+        except Exception:
+            _logger.warning("approach %s could not close its session", job.approach.name, exc_info=True)
+
+
+def prepared(job: Job) -> Session:
+    """Return the session of `job`; errors as :func:`session_of`."""
+    try:
+        return job.approach.prepare(job.task, job.hyperparameters, model=job.model, device=job.device, cache=job.cache)
+    except L3DError:
+        raise
+    except (Exception, SystemExit) as error:
+        msg = f"approach {job.approach.name} could not be prepared: {one_line(error)}"
+        wrapped = L3DError(msg)
+        wrapped.add_note("".join(traceback.format_exception(error)))
+        raise wrapped from error

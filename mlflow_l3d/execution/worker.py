@@ -1,0 +1,116 @@
+"""What runs in a worker process: prepare once, then one cell after the other until the pipe ends."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+from dataclasses import dataclass, replace
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection, wait
+
+from mlflow_l3d.approaches.failures import one_line
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.environment import forget_attached_run, refuse_interrupts
+from mlflow_l3d.execution.outcomes import run_cell
+from mlflow_l3d.execution.sessions import session_of
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The session is prepared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unprepared:
+    """The session could not be prepared."""
+
+    error: L3DError
+    notes: tuple[str, ...]
+
+
+def serve(connection: Connection, device: str, parent: int, parent_is_main_thread: bool) -> None:
+    """Run a worker: receive the job, then cells; send an outcome for each.
+
+    Parameters
+    ----------
+    connection
+        Pipe to the parent: the pickled job comes first, then cells, in the end None.
+    device
+        Device of this worker.
+    parent
+        Process id of the parent.
+    parent_is_main_thread
+        Whether the main thread of the parent started this process.
+    """
+    refuse_interrupts()
+    _die_with_parent(parent, parent_is_main_thread)
+    forget_attached_run()
+    try:
+        _serve(connection, device)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        # The parent is gone, or wants no more.
+        return
+
+
+def _serve(connection: Connection, device: str) -> None:
+    try:
+        job = replace(_job(connection.recv_bytes()), device=device)
+        with session_of(job) as session:
+            connection.send(Ready())
+            while (cell := connection.recv()) is not None:
+                connection.send(run_cell(session, cell, job))
+    except L3DError as error:
+        connection.send(Unprepared(_sendable(error), tuple(getattr(error, "__notes__", ()))))
+
+
+def _job(pickled: bytes) -> Job:
+    try:
+        job = pickle.loads(pickled)  # noqa: S301 - our parent's, through our own pipe
+    except Exception as error:
+        msg = (
+            f"a worker process cannot load the approach or the task ({one_line(error)}). "
+            "Define it in a module that can be imported, or use executor=inline."
+        )
+        raise L3DError(msg) from error
+    if not isinstance(job, Job):
+        msg = f"a worker process was given a {type(job).__name__} and not a job."
+        raise L3DError(msg)
+    return job
+
+
+def _sendable(error: L3DError) -> L3DError:
+    """Return the error itself where it survives the pipe, else its text."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own, a moment ago
+    except Exception:  # noqa: BLE001 - whatever a stranger's class raises
+        return L3DError(str(error))
+    return error
+
+
+def _die_with_parent(parent: int, parent_is_main_thread: bool) -> None:
+    """End this process when its parent ends, also in the middle of a long cell.
+
+    A thread waits for the end of the pipe that only the living parent holds. It needs the interpreter for that, so on
+    Linux the kernel is asked as well. The kernel looks at the *thread* that started us, so that is only right for the
+    parent's main thread.
+    """
+    process = parent_process()
+    if process is not None:
+        threading.Thread(target=_watch, args=(process.sentinel,), name="l3d-watchdog", daemon=True).start()
+    if sys.platform == "linux":
+        if parent_is_main_thread:
+            import ctypes
+
+            pr_set_pdeathsig = 1
+            ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def _watch(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)

@@ -1,0 +1,240 @@
+"""The main job: specification -> plan of cells -> executor -> ledger -> analysis -> report."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from mlflow_l3d import registry
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.conclusion import conclude
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.execution.base import Executor, Job
+from mlflow_l3d.ledger.connection import error_line, quick_refusals, scrub_environment
+from mlflow_l3d.ledger.ledger import Ledger
+from mlflow_l3d.ledger.parent import run_title
+from mlflow_l3d.monitor import Monitor
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.specification.investigation import Specification, specify
+
+if TYPE_CHECKING:
+    from mlflow_l3d.approaches.base import Approach
+    from mlflow_l3d.plan.cells import Cell
+    from mlflow_l3d.tasks.base import Task
+
+_logger = logging.getLogger("mlflow_l3d")
+
+
+@dataclass(frozen=True)
+class Investigation:
+    """A finished investigation.
+
+    Attributes
+    ----------
+    run_id
+        The parent run.
+    analysis
+        Importance, consistency and checks.
+    specification
+        What was investigated.
+    cells
+        One row a cell: coordinates, metrics, run id.
+    computed, reused
+        How many cells were trained now, and how many were taken from the tracking server or the spool.
+    seconds
+        Wall clock.
+    """
+
+    run_id: str
+    analysis: Analysis
+    specification: Specification
+    cells: pd.DataFrame
+    computed: int
+    reused: int
+    seconds: float
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a factor, most important first."""
+        return self.analysis.to_frame()
+
+    def summary(self) -> str:
+        """Return the table and the sentences that the command line prints at the end."""
+        from mlflow_l3d.report.terminal import summary
+
+        lines = [
+            f"{self.computed} cells computed, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",
+            f"MLflow run {self.run_id}; report.html is among its artifacts",
+        ]
+        return summary(self.analysis, title=run_title(self.specification), lines=lines)
+
+
+def investigate(
+    *,
+    approach: Approach | str | None = None,
+    task: Task | str | None = None,
+    progress: bool = False,
+    **parameters: object,
+) -> Investigation:
+    """Investigate how much of a score is luck, and which kind of luck.
+
+    Parameters
+    ----------
+    approach, task
+        A name, or an object of your own.
+    progress
+        Whether to show a progress bar on stderr.
+    **parameters
+        As on the command line, see :data:`mlflow_l3d.specification.parameters.MAIN`: ``factor``, ``model``,
+        ``investigation_runs``, ``mitigation_runs``, ``root_seed``, ...
+
+    Returns
+    -------
+    Investigation
+        Its runs are on the current MLflow tracking server.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what to change.
+    """
+    named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
+    attached = scrub_environment()
+    with quick_refusals():
+        try:
+            specification = specify(
+                {**parameters, **named},
+                approach=None if isinstance(approach, str) else approach,
+                task=None if isinstance(task, str) else task,
+            )
+        except Exception as error:
+            if attached is not None:
+                fail_attached(attached, error_line(error))
+            raise
+        return run(specification, attached=attached, progress=progress)
+
+
+def fail_attached(run_id: str, line: str) -> None:
+    """Mark the run that `mlflow run` made as failed; the error itself is the caller's to show."""
+    from mlflow_l3d.ledger.connection import connect
+    from mlflow_l3d.ledger.parent import mark_failed
+
+    try:
+        mark_failed(connect(), run_id, line)
+    except Exception as error:  # noqa: BLE001 - the first error matters more
+        _logger.error("The run could not be marked as failed: %s", error_line(error))
+
+
+def run(specification: Specification, *, attached: str | None = None, progress: bool = False) -> Investigation:
+    """Carry out a specification; see :func:`investigate`."""
+    started = time.monotonic()
+    try:
+        ledger = Ledger.open(specification, attached)
+    except Exception as error:
+        if attached is not None:
+            fail_attached(attached, error_line(error))
+        raise
+    try:
+        computed = _train(specification, ledger, progress=progress)
+        ledger.wait()
+        cells, scored = conclude(specification, ledger)
+    except KeyboardInterrupt:
+        done = len(specification.design()) - _missing(specification, ledger)
+        ledger.interrupt(
+            f"Interrupted with {done} of {len(specification.design())} cells done. "
+            "The same command continues where it stopped."
+        )
+        raise
+    except Exception as error:
+        ledger.fail(error_line(error))
+        raise
+    return Investigation(
+        run_id=ledger.parent.run_id,
+        analysis=scored.analysis,
+        specification=specification,
+        cells=cells,
+        computed=computed,
+        reused=len(ledger.recovered.metrics),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> int:
+    """Compute the cells that are not done; return how many."""
+    from tqdm import tqdm
+
+    monitor = _monitor(specification)
+    done = ledger.recovered.metrics
+    running: dict[str, Cell] = {}
+
+    def missing() -> Iterator[Cell]:
+        for cell in specification.design().cells():
+            if cell.key in done:
+                monitor.add(cell, done[cell.key])
+            else:
+                running[cell.key] = cell
+                yield cell
+
+    executor_class = registry.load("executor", specification.executor)
+    job = Job(
+        approach=specification.approach,
+        task=specification.task,
+        hyperparameters=specification.hyperparameters,
+        model=specification.model_reference,
+        device=specification.device,
+        cache=cache_folder(),
+    )
+    executor: Executor = executor_class(job=job, workers=specification.workers)
+    computed = 0
+    first_error = ""
+    bar = tqdm(
+        total=len(specification.design()),
+        initial=len(done),
+        unit="cell",
+        disable=not progress,
+        file=sys.stderr,
+        desc=",".join(specification.factors)
+        if len(specification.factors) <= 2
+        else f"{len(specification.factors)} factors",
+        smoothing=0.1,
+    )
+    with bar, closing(executor.run(missing())) as outcomes:  # type: ignore[type-var]
+        for outcome in outcomes:
+            cell = running.pop(outcome.key)
+            record = ledger.record(cell, outcome)
+            if record.error:
+                first_error = first_error or record.error
+                _logger.warning("%s failed: %s", cell.name, record.error)
+            monitor.add(cell, {} if record.error else record.metrics)
+            computed += 1
+            bar.update()
+            for step, metrics in monitor.new_rows():
+                ledger.log_metrics(metrics, step)
+    for step, metrics in monitor.new_rows():
+        ledger.log_metrics(metrics, step)
+    if computed and not done and monitor.failed == len(specification.design()):
+        msg = f"Every cell failed; the first said: {first_error}"
+        raise L3DError(msg)
+    return computed
+
+
+def _monitor(specification: Specification) -> Monitor:
+    return Monitor(
+        specification.factors,
+        rows=specification.mitigation_runs,
+        columns=specification.investigation_runs,
+        golden_runs=specification.golden_runs,
+        metric=specification.metric,
+        classes=len(specification.task.class_names),
+    )
+
+
+def _missing(specification: Specification, ledger: Ledger) -> int:
+    done = {*ledger.recovered.metrics, *ledger.spool}
+    return sum(cell.key not in done for cell in specification.design().cells())

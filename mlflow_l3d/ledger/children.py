@@ -1,0 +1,174 @@
+"""One cell as one child run: written in four calls, found again by its key."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlflow_l3d.ledger import names
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+    from mlflow_l3d.ledger.records import CellRecord
+    from mlflow_l3d.ledger.spool import Spool
+
+_PARAMETERS_A_BATCH = 100
+_METRICS_A_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class ChildWriter:
+    """Writes the cells of one investigation.
+
+    Attributes
+    ----------
+    client, experiment_id, parent_run_id
+        Where the runs go.
+    context_key
+        Tag of everything that the cells share.
+    shared_params
+        Parameters that every cell has: task, approach, model, hyperparameters.
+    user
+        Name of the user as MLflow knows it, or None.
+    """
+
+    client: MlflowClient
+    experiment_id: str
+    parent_run_id: str
+    context_key: str
+    shared_params: Mapping[str, str]
+    source_tags: Mapping[str, str]
+
+    def write(self, spool: Spool, key: str, *, repeated: bool) -> str:
+        """Write one cell of the spool and return its run id. May be called again after any failure.
+
+        Parameters
+        ----------
+        spool
+            Holds the cell.
+        key
+            Key of the cell.
+        repeated
+            Whether an earlier attempt may have created the run without our learning its id.
+        """
+        record = spool.record(key)
+        run_id = spool.run_id(key)
+        if run_id is None and repeated:
+            run_id = self._unfinished_run(key)
+        if run_id is None:
+            run_id = self._create(record)
+        spool.set_run_id(key, run_id)
+        self._log(run_id, record)
+        self._log_artifacts(run_id, record, spool.predictions(key))
+        self.client.set_terminated(run_id, "FAILED" if record.error else "FINISHED", end_time=record.end_time)
+        return run_id
+
+    def _create(self, record: CellRecord) -> str:
+        tags = {
+            names.PARENT_RUN_ID: self.parent_run_id,
+            names.ROLE: "cell",
+            names.SCHEMA_TAG: names.SCHEMA,
+            names.PHASE: record.phase,
+            names.CELL_KEY: record.key,
+            names.CONTEXT_KEY: self.context_key,
+            **self.source_tags,
+        }
+        if record.phase == "golden":
+            tags[names.INDEX] = str(record.index)
+        else:
+            tags |= {names.FACTOR: str(record.factor), names.ROW: str(record.row), names.COLUMN: str(record.column)}
+        if record.error:
+            tags[names.ERROR] = record.error[:5000]
+        start_time = record.end_time - round(1000 * record.metrics.get("duration_seconds", 0.0))
+        run = self.client.create_run(self.experiment_id, start_time=start_time, tags=tags, run_name=record.name)
+        return str(run.info.run_id)
+
+    def _log(self, run_id: str, record: CellRecord) -> None:
+        from mlflow.entities import Metric, Param
+
+        params = [Param(f"factor.{name}", str(number)) for name, number in record.configurations.items()]
+        params += [Param(f"seed.{name}", str(seed)) for name, seed in record.seeds.items()]
+        params += [Param(name, value) for name, value in self.shared_params.items()]
+        metrics = [Metric(name, value, record.end_time, 0) for name, value in record.metrics.items()]
+        for name, values in record.curves.items():
+            metrics += [Metric(f"curve/{name}", value, record.end_time, step) for step, value in enumerate(values)]
+        metrics = [metric for metric in metrics if math.isfinite(metric.value)]
+        first, rest = params[:_PARAMETERS_A_BATCH], params[_PARAMETERS_A_BATCH:]
+        self.client.log_batch(run_id, metrics=metrics[: _METRICS_A_BATCH - len(first)], params=first)
+        for start in range(_METRICS_A_BATCH - len(first), len(metrics), _METRICS_A_BATCH):
+            self.client.log_batch(run_id, metrics=metrics[start : start + _METRICS_A_BATCH])
+        for start in range(0, len(rest), _PARAMETERS_A_BATCH):
+            self.client.log_batch(run_id, params=rest[start : start + _PARAMETERS_A_BATCH])
+
+    def _log_artifacts(self, run_id: str, record: CellRecord, predictions: Path | None) -> None:
+        if predictions is not None:
+            log_file(self.client, run_id, predictions)
+        if record.traceback is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / names.TRACEBACK
+                path.write_text(record.traceback, encoding="utf-8")
+                log_file(self.client, run_id, path)
+
+    def _unfinished_run(self, key: str) -> str | None:
+        found = search(
+            self.client,
+            [self.experiment_id],
+            f"tags.`{names.CELL_KEY}` = '{key}' and tags.`{names.PARENT_RUN_ID}` = '{self.parent_run_id}'",
+        )
+        return next((str(run.info.run_id) for run in found), None)
+
+
+def log_file(client: MlflowClient, run_id: str, path: Path) -> None:
+    """Upload one file to the root of a run's artifacts."""
+    client.log_artifact(run_id, str(path))
+
+
+def search(client: MlflowClient, experiment_ids: list[str], filter_string: str) -> Iterator[Run]:
+    """Yield every active run that a filter finds, page after page, oldest first."""
+    token: str | None = None
+    while True:
+        page = client.search_runs(
+            experiment_ids, filter_string, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def children_of(client: MlflowClient, experiment_id: str, parent_run_id: str) -> Iterator[Run]:
+    """Yield the children of a parent, whoever logged them."""
+    return search(client, [experiment_id], f"tags.`{names.PARENT_RUN_ID}` = '{parent_run_id}'")
+
+
+def finished_cells(client: MlflowClient, context_key: str) -> dict[str, Run]:
+    """Return key -> the oldest finished run, of every cell on the server that shares a context, in any experiment."""
+    experiment_ids = []
+    token: str | None = None
+    while True:
+        page = client.search_experiments(page_token=token)
+        experiment_ids += [str(experiment.experiment_id) for experiment in page]
+        token = page.token
+        if not token:
+            break
+    found: dict[str, Run] = {}
+    condition = (
+        f"tags.`{names.CONTEXT_KEY}` = '{context_key}' and tags.`{names.ROLE}` = 'cell' "
+        "and attributes.status = 'FINISHED'"
+    )
+    for run in search(client, experiment_ids, condition):
+        found.setdefault(run.data.tags.get(names.CELL_KEY, ""), run)
+    found.pop("", None)
+    return found
+
+
+def own_metrics(run: Run) -> dict[str, float]:
+    """Return the metrics of a run without the curves."""
+    values: dict[str, Any] = run.data.metrics
+    return {name: float(value) for name, value in values.items() if not name.startswith("curve/")}

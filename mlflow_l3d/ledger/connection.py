@@ -1,0 +1,118 @@
+"""The way to a tracking server: quick refusals instead of minutes of silence."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from mlflow_l3d.errors import L3DError, ParameterError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+# One call to a dead server blocks for minutes with MLflow's own settings, and repeats POSTs on the way, which doubles
+# runs. The uploader repeats calls itself, after looking whether the first one arrived.
+_QUICK: Final = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+}
+_PERMANENT: Final = frozenset(
+    {
+        "BAD_REQUEST",
+        "FEATURE_DISABLED",
+        "INVALID_PARAMETER_VALUE",
+        "INVALID_STATE",
+        "NOT_IMPLEMENTED",
+        "PERMISSION_DENIED",
+        "RESOURCE_ALREADY_EXISTS",
+        "RESOURCE_DOES_NOT_EXIST",
+        "RESOURCE_LIMIT_EXCEEDED",
+        "UNAUTHENTICATED",
+    }
+)
+_OUTAGE_CODES: Final = re.compile(r"error code (408|425|429|50[0234])\b")
+
+
+def public_uri(uri: str) -> str:
+    """Return an address without the user and the password in it."""
+    return re.sub(r"(?<=://)[^/@]*@", "", uri)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Return whether a failed call may succeed later: the server is away, overloaded or locked, not unwilling."""
+    code = getattr(error, "error_code", None)
+    if code is None:
+        return isinstance(error, OSError)  # requests' errors are OSErrors; so is a full or absent disk
+    if code in _PERMANENT:
+        return False
+    text = str(error)
+    return "error code" not in text or _OUTAGE_CODES.search(text) is not None
+
+
+@contextmanager
+def quick_refusals() -> Iterator[None]:
+    """Let calls to a tracking server fail at once, except where the user has set MLflow's variables."""
+    added = [name for name in _QUICK if name not in os.environ]
+    os.environ.update({name: _QUICK[name] for name in added})
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def connect() -> MlflowClient:
+    """Return a client of the current tracking server that has answered once.
+
+    Raises
+    ------
+    ParameterError
+        If the server does not answer or refuses, or the folder holds an old file store; with the fix.
+    """
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    uri = ""
+    try:
+        uri = mlflow.get_tracking_uri()
+        client = mlflow.MlflowClient()
+        client.search_experiments(max_results=1)
+    except (MlflowException, OSError, ImportError) as error:
+        raise _unreachable(public_uri(uri), error) from error
+    return client
+
+
+def _unreachable(uri: str, error: Exception) -> L3DError:
+    text = " ".join(str(error).split())
+    name = "MLFLOW_TRACKING_URI"
+    if "error code 401" in text or getattr(error, "error_code", "") == "UNAUTHENTICATED":
+        return ParameterError(
+            name, uri, "the server refuses the login", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
+        )
+    if "error code 403" in text or getattr(error, "error_code", "") == "PERMISSION_DENIED":
+        return ParameterError(name, uri, "the server denies this user access", "Ask for permission to read and write.")
+    if uri.endswith("mlruns") or "file store" in text.lower() or "filesystem tracking" in text.lower():
+        return ParameterError(
+            name,
+            uri or "./mlruns",
+            "MLflow no longer writes to a folder of files",
+            "Set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, or move the old ./mlruns away.",
+        )
+    detail = text if len(text) <= 200 else text[:200] + " ..."
+    return ParameterError(
+        name, uri, f"no tracking server answers there ({public_uri(detail)})", "Start it, or set another address."
+    )
+
+
+def scrub_environment() -> str | None:
+    """Take MLFLOW_RUN_ID out of the environment and return it, so that nobody attaches to the parent by accident."""
+    return os.environ.pop("MLFLOW_RUN_ID", None)
+
+
+def error_line(error: BaseException) -> str:
+    """Return an exception as one line without user info of addresses."""
+    text: Any = str(error) or type(error).__name__
+    return public_uri(" ".join(str(text).split()))

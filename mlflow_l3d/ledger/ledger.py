@@ -1,0 +1,256 @@
+"""One investigation on one tracking server: what is done, what is new, and a parent in a true state at the end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.ledger import names
+from mlflow_l3d.ledger import parent as parents
+from mlflow_l3d.ledger.children import ChildWriter, children_of
+from mlflow_l3d.ledger.connection import connect, error_line
+from mlflow_l3d.ledger.records import CellRecord
+from mlflow_l3d.ledger.recovery import Recovered, recover
+from mlflow_l3d.ledger.spool import Spool
+from mlflow_l3d.ledger.uploader import Uploader
+from mlflow_l3d.paths import cache_folder
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+    from mlflow import MlflowClient
+
+    from mlflow_l3d.plan.cells import Cell, Outcome
+    from mlflow_l3d.specification.investigation import Specification
+
+_logger = logging.getLogger("mlflow_l3d")
+_HEARTBEAT_SECONDS: Final = 60.0
+_PARENTS: Final = "parents.json"
+PATIENCE_SECONDS: Final = 120.0
+"""How long the end of an investigation waits for a server that is away."""
+
+
+class Ledger:
+    """Open with :meth:`open`; then `record` every outcome, and end with `finish`, `interrupt` or `fail`.
+
+    Contract: `record` and `log_metrics` never wait for the server. A cell that was recorded is never lost: it lies in
+    the spool until the server holds it. The main thread owns the ledger.
+    """
+
+    def __init__(
+        self,
+        client: MlflowClient,
+        specification: Specification,
+        parent: parents.Parent,
+        spool: Spool,
+        lock: BaseFileLock,
+        uploader: Uploader,
+    ) -> None:
+        self.client = client
+        self.parent = parent
+        self.spool = spool
+        self.uploader = uploader
+        self._lock = lock
+        self._writer = ChildWriter(
+            client=client,
+            experiment_id=parent.experiment_id,
+            parent_run_id=parent.run_id,
+            context_key=specification.context_key,
+            shared_params=_shared_params(specification),
+            source_tags=parent.source_tags,
+        )
+        self.recovered = Recovered()
+        self._ended = threading.Event()
+        threading.Thread(target=self._beat, name="l3d-heartbeat", daemon=True).start()
+
+    @classmethod
+    def open(cls, specification: Specification, attached: str | None = None) -> Ledger:
+        """Connect, take the lock of this investigation, open the parent, and find what is already done.
+
+        Parameters
+        ----------
+        specification
+            What is investigated.
+        attached
+            The run that `mlflow run` made for us; None for a new one.
+
+        Raises
+        ------
+        ParameterError
+            If the tracking server does not answer or refuses.
+        L3DError
+            If another process of this machine is at the same investigation.
+        """
+        client = connect()
+        experiment_id = (
+            client.get_run(attached).info.experiment_id if attached else parents.current_experiment_id(client)
+        )
+        folder = _spool_folder(client, str(experiment_id), specification.investigation_key)
+        lock = _lock(folder)
+        try:
+            parent = parents.open_parent(client, specification, attached)
+            spool = Spool(folder)
+            known_here = _remember_parent(folder, parent.run_id)
+            threads = 8 if _is_remote(client) else 2
+            ledger = cls(client, specification, parent, spool, lock, Uploader(threads))
+            ledger.recovered = recover(client, specification, parent, spool, known_here, ledger.uploader)
+            for key in ledger.recovered.to_upload:
+                ledger._submit(key, repeated=True)
+        except BaseException:
+            lock.release()
+            raise
+        return ledger
+
+    def record(self, cell: Cell, outcome: Outcome) -> CellRecord:
+        """Keep one outcome: into the spool at once, to the server by and by."""
+        record = CellRecord.of(cell, outcome, end_time=int(time.time() * 1000))
+        self.spool.add(record, outcome)
+        self._submit(record.key)
+        return record
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        """Put metrics on the parent, by and by."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        batch = [Metric(name, value, now, step) for name, value in metrics.items()]
+        self.uploader.submit(
+            f"the metrics of step {step}", lambda _repeated: self.client.log_batch(self.parent.run_id, metrics=batch)
+        )
+
+    def wait(self, patience: float = PATIENCE_SECONDS) -> None:
+        """Wait until the server holds everything.
+
+        Raises
+        ------
+        L3DError
+            If the server is away for longer than `patience` seconds, or refused something.
+        """
+        if not self.uploader.wait(patience=patience):
+            msg = (
+                f"The tracking server does not answer: {self.uploader.pending} uploads wait in the spool. "
+                "Run the same command again when it is back: nothing is computed twice."
+            )
+            raise L3DError(msg)
+        if self.uploader.refused:
+            name, line = self.uploader.refused[0]
+            msg = f"The tracking server refused {len(self.uploader.refused)} uploads; the first was {name}: {line}"
+            raise L3DError(msg)
+
+    def finish(self, artifacts: Path, *, complete: bool) -> None:
+        """Upload the folder `artifacts` to the parent, set its state, end it, and empty the spool."""
+        self.client.log_artifacts(self.parent.run_id, str(artifacts))
+        table = json.dumps([{"path": names.CELLS_TABLE, "type": "table"}])
+        state = "complete" if complete else "incomplete"
+        parents.set_tags(self.client, self.parent.run_id, {names.STATE: state, names.LOGGED_ARTIFACTS: table})
+        self.client.set_terminated(self.parent.run_id, "FINISHED")
+        self.spool.clear()
+        self._close()
+
+    def interrupt(self, line: str, *, patience: float = 10.0) -> None:
+        """End the parent as KILLED and resumable (Ctrl-C); waits for uploads as long as the server answers."""
+        self._end("KILLED", line, patience)
+
+    def fail(self, line: str, *, patience: float = 10.0) -> None:
+        """End the parent as FAILED with the line that says why; what is done stays."""
+        self._end("FAILED", line, patience)
+
+    def run_ids(self) -> dict[str, str]:
+        """Return key -> run id of every cell in the spool, after removing what a retried call doubled."""
+        wanted = {key: run_id for key in self.spool if (run_id := self.spool.run_id(key)) is not None}
+        by_key: dict[str, list[Any]] = defaultdict(list)
+        for run in children_of(self.client, self.parent.experiment_id, self.parent.run_id):
+            by_key[run.data.tags.get(names.CELL_KEY, "")].append(run)
+        for key, runs in by_key.items():
+            for run in runs:
+                if key in wanted and run.info.run_id != wanted[key]:
+                    self.client.delete_run(run.info.run_id)
+        return wanted
+
+    def _submit(self, key: str, *, repeated: bool = False) -> None:
+        def work(repeated: bool) -> str:
+            return self._writer.write(self.spool, key, repeated=repeated)
+
+        self.uploader.submit(f"cell {key}", work, repeated=repeated)
+
+    def _end(self, status: str, line: str, patience: float) -> None:
+        try:
+            self.uploader.wait(patience=patience)
+            tags = {names.STATE: "incomplete", names.ERROR: line[:5000], names.NOTE: line[:5000]}
+            parents.set_tags(self.client, self.parent.run_id, tags)
+            self.client.set_terminated(self.parent.run_id, status)
+        except Exception as error:  # noqa: BLE001 - the user must see `line`, not that the server is away, too
+            _logger.error("The parent run could not be ended: %s", error_line(error))
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._ended.set()
+        self.uploader.stop()
+        self._lock.release()
+
+    def _beat(self) -> None:
+        while not self._ended.wait(_HEARTBEAT_SECONDS):
+            if self.uploader.outage_seconds == 0.0:
+                self.uploader.submit("the heartbeat", self._heartbeat())
+
+    def _heartbeat(self) -> Callable[[bool], object]:
+        tags = {names.HEARTBEAT: str(int(time.time()))}
+        return lambda _repeated: parents.set_tags(self.client, self.parent.run_id, tags)
+
+
+def _shared_params(specification: Specification) -> dict[str, str]:
+    return {
+        "task": specification.task.name,
+        "approach": specification.approach.name,
+        "model": specification.model or "none",
+        **{name: str(value) for name, value in specification.hyperparameters.items()},
+    }
+
+
+def _is_remote(client: MlflowClient) -> bool:
+    return str(client.tracking_uri).startswith(("http://", "https://", "databricks"))
+
+
+def _spool_folder(client: MlflowClient, experiment_id: str, investigation_key: str) -> Path:
+    """Return the folder of one investigation in one experiment of one store."""
+    uri = str(client.tracking_uri)
+    if uri.startswith("sqlite:///"):
+        uri = str(Path(uri.removeprefix("sqlite:///")).resolve())
+    store = hashlib.sha256(f"{uri}\n{experiment_id}".encode()).hexdigest()[:12]
+    return cache_folder() / "spool" / f"{store}-{investigation_key}"
+
+
+def _lock(folder: Path) -> BaseFileLock:
+    from filelock import FileLock, Timeout
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_suffix(".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        msg = (
+            "The same investigation is running in another process on this machine: wait for it, or change a parameter."
+        )
+        raise L3DError(msg) from None
+    return lock
+
+
+def _remember_parent(folder: Path, run_id: str) -> set[str]:
+    """Add a parent to those that this spool belonged to, and return the earlier ones."""
+    path = folder.with_name(f"{folder.name}.{_PARENTS}")
+    try:
+        earlier = set(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        earlier = set()
+    partial = path.with_suffix(".tmp")
+    partial.write_text(json.dumps(sorted({*earlier, run_id})), encoding="utf-8")
+    partial.replace(path)
+    return earlier

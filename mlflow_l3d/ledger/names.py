@@ -1,0 +1,41 @@
+"""Names that others build on: tags, artifacts, and the columns of tables. Changing one is a new schema."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCHEMA: Final = "1"
+
+ROLE: Final = "l3d.role"
+SCHEMA_TAG: Final = "l3d.schema"
+FACTOR: Final = "l3d.factor"
+DESIGN: Final = "l3d.design"
+STATE: Final = "l3d.state"
+PHASE: Final = "l3d.phase"
+ROW: Final = "l3d.row"
+COLUMN: Final = "l3d.column"
+INDEX: Final = "l3d.index"
+CELL_KEY: Final = "l3d.cell_key"
+CONTEXT_KEY: Final = "l3d.context_key"
+INVESTIGATION_KEY: Final = "l3d.investigation_key"
+SUPERSEDED_BY: Final = "l3d.superseded_by"
+ERROR: Final = "l3d.error"
+GIT_DIRTY: Final = "l3d.git_dirty"
+HEARTBEAT: Final = "l3d.heartbeat"
+
+PARENT_RUN_ID: Final = "mlflow.parentRunId"
+RUN_NAME: Final = "mlflow.runName"
+NOTE: Final = "mlflow.note.content"
+SOURCE_NAME: Final = "mlflow.source.name"
+LOGGED_ARTIFACTS: Final = "mlflow.loggedArtifacts"
+
+PREDICTIONS: Final = "predictions.parquet"
+CELLS: Final = "cells.parquet"
+CELLS_TABLE: Final = "cells.json"
+INVESTIGATION: Final = "investigation.json"
+IMPORTANCE: Final = "importance.json"
+REPORT: Final = "report.html"
+TRACEBACK: Final = "traceback.txt"
+
+COORDINATES: Final = ("phase", "factor", "row", "column", "index")
+"""Columns of a table of cells that say where a cell stands."""

@@ -1,0 +1,180 @@
+"""The parent run: the one that `mlflow run` made, or a new one; and the parents it continues."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.ledger import names
+from mlflow_l3d.ledger.children import search
+from mlflow_l3d.ledger.connection import public_uri
+from mlflow_l3d.specification.values import public_name
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+    from mlflow_l3d.specification.investigation import Specification
+
+_RANDOM_NAME: Final = re.compile(r"[a-z]+-[a-z]+-\d+")
+_SOURCE_TAGS: Final = ("mlflow.user", "mlflow.source.name", "mlflow.source.type", "mlflow.source.git.commit")
+_STALE_SECONDS: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A parent run that was opened."""
+
+    run_id: str
+    experiment_id: str
+    source_tags: Mapping[str, str]
+
+
+def attached_run_id() -> str | None:
+    """Return the run that `mlflow run` made for this process, without taking it out of the environment."""
+    return os.environ.get("MLFLOW_RUN_ID") or None
+
+
+def current_experiment_id(client: MlflowClient) -> str:
+    """Return the experiment that MLflow's own variables name, created if need be; else the default one.
+
+    Raises
+    ------
+    L3DError
+        If the experiment was deleted.
+    """
+    given = os.environ.get("MLFLOW_EXPERIMENT_ID")
+    if given:
+        return given
+    from mlflow.tracking.fluent import _get_experiment_id
+
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
+    if not name:
+        return str(_get_experiment_id())
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
+        return str(client.create_experiment(name))
+    if experiment.lifecycle_stage != "active":
+        msg = f"MLFLOW_EXPERIMENT_NAME={name}: the experiment was deleted. Restore it, or name another."
+        raise L3DError(msg)
+    return str(experiment.experiment_id)
+
+
+def open_parent(client: MlflowClient, specification: Specification, attached: str | None) -> Parent:
+    """Attach to the run `attached`, or create one, and give it its tags and parameters."""
+    title = run_title(specification)
+    tags = {
+        names.ROLE: "investigation",
+        names.SCHEMA_TAG: names.SCHEMA,
+        names.FACTOR: ",".join(specification.factors),
+        names.DESIGN: specification.given["design"],
+        names.STATE: "running",
+        names.INVESTIGATION_KEY: specification.investigation_key,
+        names.CONTEXT_KEY: specification.context_key,
+        names.HEARTBEAT: str(int(time.time())),
+        **_git_tags(),
+    }
+    if attached is None:
+        from mlflow.tracking.context.registry import resolve_tags
+
+        own = {name: value for name, value in resolve_tags().items() if name.startswith("mlflow.")}
+        own |= {"mlflow.source.name": "mlflow-l3d", "mlflow.source.type": "LOCAL"}
+        run = client.create_run(current_experiment_id(client), tags={**own, **tags}, run_name=title)
+    else:
+        run = client.get_run(attached)
+        if _RANDOM_NAME.fullmatch(run.info.run_name or ""):
+            tags[names.RUN_NAME] = title
+        source = run.data.tags.get(names.SOURCE_NAME, "")
+        if public_uri(source) != source:
+            tags[names.SOURCE_NAME] = public_uri(source)
+        set_tags(client, run.info.run_id, tags)
+        run = client.get_run(attached)
+    _log_params(client, run, specification)
+    source_tags: dict[str, str] = {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
+    return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags)
+
+
+def run_title(specification: Specification) -> str:
+    """Return the name of the parent as people read it."""
+    factors = (
+        ", ".join(specification.factors) if len(specification.factors) <= 2 else f"{len(specification.factors)} factors"
+    )
+    return f"{specification.approach.name} {specification.task.name}: {factors}"
+
+
+def mark_failed(client: MlflowClient, run_id: str, line: str) -> None:
+    """Leave the run in a true state after an error, with the line that says what was wrong."""
+    set_tags(client, run_id, {names.ERROR: line[:5000], names.STATE: "incomplete", names.NOTE: line[:5000]})
+    client.set_terminated(run_id, "FAILED")
+
+
+def earlier_parents(client: MlflowClient, parent: Parent, investigation_key: str) -> list[Run]:
+    """Return the unfinished parents of the same investigation in the same experiment, oldest first.
+
+    Those whose process may still be alive elsewhere (running, with a fresh heartbeat, and not of this machine's spool)
+    are the caller's to judge, see :func:`may_be_alive`.
+    """
+    condition = f"tags.`{names.INVESTIGATION_KEY}` = '{investigation_key}' and tags.`{names.ROLE}` = 'investigation'"
+    return [
+        run
+        for run in search(client, [parent.experiment_id], condition)
+        if run.info.run_id != parent.run_id
+        and run.data.tags.get(names.STATE) != "complete"
+        and names.SUPERSEDED_BY not in run.data.tags
+    ]
+
+
+def may_be_alive(run: Run, known_here: set[str]) -> bool:
+    """Return whether another machine may still work on a parent.
+
+    Parameters
+    ----------
+    run
+        A parent of the same investigation.
+    known_here
+        Parents that this machine's spool belonged to: their process is dead, for we hold its lock.
+    """
+    if run.info.status != "RUNNING" or run.info.run_id in known_here:
+        return False
+    heartbeat = float(run.data.tags.get(names.HEARTBEAT, 0))
+    return time.time() - heartbeat < _STALE_SECONDS
+
+
+def _log_params(client: MlflowClient, run: Run, specification: Specification) -> None:
+    from mlflow.entities import Param
+
+    present = run.data.params
+    values = {name: public_name(value) for name, value in specification.given.items()}
+    values |= {f"resolved.{name}": value for name, value in specification.resolved().items()}
+    missing = [Param(name, value[:6000]) for name, value in values.items() if name not in present]
+    client.log_batch(run.info.run_id, params=missing)
+
+
+def set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:
+    """Set several tags in one call."""
+    from mlflow.entities import RunTag
+
+    client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
+
+
+def _git_tags() -> dict[str, str]:
+    """Say whether the source tree differs from its commit: MLflow logs the commit, but not that."""
+    try:
+        result = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no"],  # noqa: S607 - whichever git the user has
+            cwd=Path.cwd(),
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    return {names.GIT_DIRTY: str(bool(result.stdout.strip())).lower()} if result.returncode == 0 else {}

@@ -1,0 +1,152 @@
+"""What an earlier process left: finished cells to take, half-written ones to end, parents to continue."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlflow_l3d.ledger import names
+from mlflow_l3d.ledger import parent as parents
+from mlflow_l3d.ledger.children import children_of, finished_cells, own_metrics
+from mlflow_l3d.ledger.reader import fetch_predictions
+from mlflow_l3d.ledger.records import CellRecord
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+    from mlflow_l3d.ledger.spool import Spool
+    from mlflow_l3d.ledger.uploader import Uploader
+    from mlflow_l3d.plan.cells import Cell
+    from mlflow_l3d.specification.investigation import Specification
+
+_logger = logging.getLogger("mlflow_l3d")
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What need not be computed.
+
+    Attributes
+    ----------
+    metrics
+        Key -> metrics of every cell of the plan that is already done.
+    to_upload
+        Keys of cells that lie in the spool, but not on the server.
+    continued
+        Parents that the new one continues.
+    """
+
+    metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    to_upload: list[str] = field(default_factory=list)
+    continued: list[str] = field(default_factory=list)
+
+
+def recover(
+    client: MlflowClient,
+    specification: Specification,
+    parent: parents.Parent,
+    spool: Spool,
+    known_here: set[str],
+    uploader: Uploader,
+) -> Recovered:
+    """Find what is done, take over the children of interrupted parents, and fetch what the tables of the parent need.
+
+    Moving children and fetching predictions goes on in the uploader's threads after the return.
+    """
+    result = Recovered()
+    on_server = finished_cells(client, specification.context_key)
+    nothing = not on_server and not any(True for _ in spool)
+    planned = set() if nothing else {cell.key for cell in specification.design().cells()}
+    spooled = {key for key in list(spool) if _usable(spool, key, planned)}
+    result.continued = _take_over(client, specification, parent, spool, spooled, known_here, uploader)
+    for cell in specification.design().cells() if planned else ():
+        key = cell.key
+        if key in spooled:
+            result.metrics[key] = spool.record(key).metrics
+            if key in on_server:
+                spool.set_run_id(key, on_server[key].info.run_id)
+            else:
+                result.to_upload.append(key)
+        elif key in on_server:
+            run = on_server[key]
+            result.metrics[key] = own_metrics(run)
+            uploader.submit(f"the predictions of run {run.info.run_id}", _fetching(client, spool, cell, run))
+    return result
+
+
+def _usable(spool: Spool, key: str, planned: set[str]) -> bool:
+    """Keep a cell of the spool that is planned, whole and did not fail; remove any other."""
+    if key in planned and spool.has(key) and spool.record(key).error is None:
+        return True
+    spool.discard(key)
+    return False
+
+
+def _take_over(
+    client: MlflowClient,
+    specification: Specification,
+    parent: parents.Parent,
+    spool: Spool,
+    spooled: set[str],
+    known_here: set[str],
+    uploader: Uploader,
+) -> list[str]:
+    continued = []
+    for earlier in parents.earlier_parents(client, parent, specification.investigation_key):
+        earlier_id = str(earlier.info.run_id)
+        if parents.may_be_alive(earlier, known_here):
+            _logger.warning(
+                "Run %s is at the same investigation on another machine; its cells are left there.", earlier_id
+            )
+            continue
+        for child in children_of(client, parent.experiment_id, earlier_id):
+            key = child.data.tags.get(names.CELL_KEY, "")
+            if child.info.status == "FINISHED":
+                uploader.submit(f"run {child.info.run_id}", _adopting(client, child, parent.run_id))
+            elif child.info.status == "RUNNING" and key in spooled and spool.run_id(key) in {None, child.info.run_id}:
+                spool.set_run_id(key, child.info.run_id)
+                client.set_tag(child.info.run_id, names.PARENT_RUN_ID, parent.run_id)
+            elif child.info.status == "RUNNING":
+                client.set_terminated(child.info.run_id, "KILLED")
+        if earlier.info.status == "RUNNING":
+            client.set_terminated(earlier_id, "KILLED")
+        parents.set_tags(client, earlier_id, {names.STATE: "incomplete", names.SUPERSEDED_BY: parent.run_id})
+        continued.append(earlier_id)
+    return continued
+
+
+def _adopting(client: MlflowClient, child: Run, parent_run_id: str) -> Callable[[bool], object]:
+    return lambda _repeated: client.set_tag(child.info.run_id, names.PARENT_RUN_ID, parent_run_id)
+
+
+def _fetching(client: MlflowClient, spool: Spool, cell: Cell, run: Run) -> Callable[[bool], object]:
+    def work(_repeated: bool) -> None:
+        if spool.has(cell.key):
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            predictions = fetch_predictions(client, run.info.run_id, Path(folder))
+            spool.add_copy(_record(cell, run), predictions, run.info.run_id)
+
+    return work
+
+
+def _record(cell: Cell, run: Run) -> CellRecord:
+    return CellRecord(
+        phase=cell.phase,
+        factor=cell.factor,
+        row=cell.row,
+        column=cell.column,
+        index=cell.index,
+        configurations=dict(cell.configurations),
+        seeds=dict(cell.seeds),
+        key=cell.key,
+        name=cell.name,
+        end_time=int(run.info.end_time or time.time() * 1000),
+        metrics=own_metrics(run),
+    )

@@ -1,0 +1,1 @@
+"""What people see: a table in the terminal, figures, and one HTML file that works offline."""

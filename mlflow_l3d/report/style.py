@@ -1,0 +1,141 @@
+"""How every figure looks, and how it becomes a file; nothing here touches pyplot."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mlflow_l3d.analysis.results import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH: Final = 7.6
+"""Width of every figure, in inches."""
+INK: Final = "#1f2430"
+MUTED: Final = "#5b6472"
+GRID: Final = "#d9dee6"
+ABSENT: Final = "#e6e9ef"
+BLUE: Final = "#0072b2"
+"""Okabe and Ito's palette, which stays distinct under the common forms of colour blindness."""
+ORANGE: Final = "#d55e00"
+LIGHT_BLUE: Final = "#6aaed6"
+GREY: Final = "#9aa3b0"
+
+THEME: Final = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    GRID: "var(--grid)",
+    ABSENT: "var(--absent)",
+    BLUE: "var(--blue)",
+    ORANGE: "var(--orange)",
+}
+"""Colours that follow the light or dark page where a figure stands inline."""
+
+_SETTINGS: Final[Any] = {
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "axes.linewidth": 0.8,
+    "axes.unicode_minus": True,
+    "axes.formatter.useoffset": False,
+    "text.usetex": False,
+    "hatch.linewidth": 0.7,
+    "savefig.bbox": None,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "l3d",
+    "svg.image_inline": True,
+}
+
+
+@contextmanager
+def _saving() -> Iterator[None]:
+    # A name in a script that the font lacks is no fault of the user's: boxes in a PNG, right in a browser.
+    with settings(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
+        yield
+
+
+def settings() -> Any:
+    """Return the context in which figures are made and saved; it leaves matplotlib's settings as they were."""
+    import matplotlib as mpl
+
+    return mpl.rc_context(_SETTINGS)
+
+
+def new_figure(height: float) -> Figure:
+    """Return an empty figure of the common width and `height` inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(WIDTH, height), layout="constrained", facecolor="white")
+
+
+def dress(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: str = "") -> None:
+    """Give axes their labels (never read as mathematics), quiet spines and, along `grid`, thin lines."""
+    axes.set_xlabel(x, color=MUTED, fontsize=9, parse_math=False)
+    axes.set_ylabel(y, color=MUTED, fontsize=9, parse_math=False)
+    if title:
+        axes.set_title(title, color=INK, fontsize=10, fontweight="bold", loc="left", parse_math=False)
+    axes.set_facecolor("none")
+    axes.tick_params(colors=GRID, labelcolor=INK, labelsize=8.5, length=3)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(GRID)
+    if grid in ("x", "y"):
+        axes.grid(axis="x" if grid == "x" else "y", color=GRID, linewidth=0.7)
+        axes.set_axisbelow(True)
+
+
+def save_png(figure: Figure, path: str | Path, dpi: int = 150) -> None:
+    """Write a figure as PNG: the same bytes for the same figure, and no metadata of machine, user or time."""
+    with _saving():
+        figure.savefig(path, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """Return a figure as an ``<svg>`` element for an HTML page.
+
+    It follows the page's colours and font, is described by nothing but its picture, refers to nothing outside itself,
+    and its ids start with `name` (letters, digits, ``-``), so that several figures fit on one page.
+    """
+    buffer = io.StringIO()
+    with _saving():
+        figure.savefig(
+            buffer,
+            format="svg",
+            transparent=True,
+            metadata={"Creator": None, "Date": None, "Format": None, "Type": None},
+        )
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :].strip()
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    opening, rest = text.split(">", 1)
+    opening = re.sub(r'\s(?:xmlns(?::\w+)?|width|height|version)="[^"]*"', "", opening)
+    rest = re.sub(r'(\sid="|url\(#|xlink:href="#)', rf"\g<1>{name}-", rest)
+    for colour, variable in THEME.items():
+        rest = rest.replace(colour, variable)
+    return f"{opening}>{rest}"
+
+
+def typical_range(values: FloatArray) -> tuple[float, float]:
+    """Return the smallest and largest of the finite values that lie within three interquartile ranges of the quartiles.
+
+    So that a collapsed run does not squeeze all others into one colour or one bar. Without a spread the range is 1
+    wide, without values it is 0 to 100.
+    """
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return 0.0, 100.0
+    first, third = np.percentile(finite, [25, 75])
+    reach = 3 * (third - first)
+    kept = finite[(finite >= first - reach) & (finite <= third + reach)]
+    low, high = float(kept.min()), float(kept.max())
+    return (low, high) if high > low else (low - 0.5, high + 0.5)

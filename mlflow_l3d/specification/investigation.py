@@ -1,0 +1,291 @@
+"""One investigation, checked and complete: what `main` is asked to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from mlflow_l3d import registry
+from mlflow_l3d.approaches.base import Approach, Value, resolve_hyperparameters
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.plan.designs import CrossedDesign
+from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.specification.parameters import MAIN
+from mlflow_l3d.specification.values import integer, number_or_auto, parse_hyperparameters, public_name
+from mlflow_l3d.tasks.base import SPLITS_VERSION, SplitSettings, Task
+
+METRICS = ("f1_macro", "accuracy", "matthews_corrcoef")
+"""Metrics that every approach with predictions has."""
+
+
+@dataclass(frozen=True)
+class Specification:
+    """One investigation.
+
+    Attributes
+    ----------
+    given
+        Every parameter as it was typed, defaults included; what `mlflow run` logs.
+    factors
+        Investigated factors.
+    all_factors
+        Factors of the approach that have an effect, investigated or mitigated.
+    fixed_factors
+        Factors of the approach without an effect under these choices, each with the reason.
+    task, approach, hyperparameters, device
+        What is trained, on what.
+    model, model_reference, model_revision
+        The model as people see it, as it was typed (it may be a private path and is not logged), and what identifies
+        its weights.
+    investigation_runs, mitigation_runs, golden_runs
+        N, M, L.
+    metric
+        The metric whose spread is investigated.
+    context_key
+        Hash of everything that the cells share: equal keys and equal seeds mean equal results.
+    investigation_key
+        Hash that says whether two parents are the same investigation, so that one can continue the other.
+    """
+
+    given: Mapping[str, str]
+    factors: tuple[str, ...]
+    all_factors: tuple[str, ...]
+    fixed_factors: Mapping[str, str]
+    task: Task
+    approach: Approach
+    hyperparameters: Mapping[str, Value]
+    model: str
+    model_reference: str
+    model_revision: str
+    device: str
+    investigation_runs: int
+    mitigation_runs: int
+    golden_runs: int
+    root_seed: int
+    metric: str
+    executor: str
+    workers: int | None
+    numerics: Mapping[str, str]
+    context_key: str = ""
+    investigation_key: str = ""
+
+    def design(self) -> CrossedDesign:
+        """Return the layout of the cells."""
+        return CrossedDesign(
+            factors=self.factors,
+            all_factors=self.all_factors,
+            investigation_runs=self.investigation_runs,
+            mitigation_runs=self.mitigation_runs,
+            golden_runs=self.golden_runs,
+            root_seed=self.root_seed,
+            context_key=self.context_key,
+        )
+
+    def resolved(self) -> dict[str, str]:
+        """Return the parameters whose final value is not what was typed, as text."""
+        final = {
+            "factor": ",".join(self.factors),
+            "task": self.task.name,
+            "model": self.model,
+            "golden_runs": str(self.golden_runs),
+            "device": self.device,
+            "hyperparameters": json.dumps(dict(self.hyperparameters), sort_keys=True),
+        }
+        return {name: value for name, value in final.items() if value and value != self.given[name]}
+
+    def document(self) -> dict[str, Any]:
+        """Return everything needed to repeat the investigation, as JSON types; free of private paths."""
+        settings = self.task.settings
+        return {
+            "schema": 1,
+            "parameters": {name: public_name(value) for name, value in self.given.items()},
+            "factors": list(self.factors),
+            "mitigated_factors": [name for name in self.all_factors if name not in self.factors],
+            "fixed_factors": dict(self.fixed_factors),
+            "task": {
+                "name": self.task.name,
+                "examples": len(self.task),
+                "classes": list(self.task.class_names),
+                "fingerprint": self.task.fingerprint,
+                "num_labelled": settings.num_labelled,
+                "test_size": settings.test_size,
+                "test_selection": settings.test_selection,
+                "notes": list(self.task.notes),
+            },
+            "approach": {"name": self.approach.name, "version": self.approach.version},
+            "model": {"name": self.model, "revision": self.model_revision},
+            "hyperparameters": dict(self.hyperparameters),
+            "design": {
+                "name": "crossed",
+                "investigation_runs": self.investigation_runs,
+                "mitigation_runs": self.mitigation_runs,
+                "golden_runs": self.golden_runs,
+                "root_seed": self.root_seed,
+            },
+            "metric": self.metric,
+            "numerics": dict(self.numerics),
+            "context_key": self.context_key,
+            "investigation_key": self.investigation_key,
+        }
+
+
+def specify(
+    parameters: Mapping[str, object], *, approach: Approach | None = None, task: Task | None = None
+) -> Specification:
+    """Check the parameters of `main` and load what they name.
+
+    Parameters
+    ----------
+    parameters
+        Any of :data:`mlflow_l3d.specification.parameters.MAIN`; the others take their defaults.
+    approach, task
+        Objects in place of the names, for the Python API.
+
+    Raises
+    ------
+    ParameterError
+        For the first parameter that is not allowed. Cheap checks come first, data and models last.
+    """
+    for name in parameters:
+        if name not in MAIN:
+            raise unknown_name("parameter", name, MAIN)
+    given = {name: str(parameters.get(name, parameter.default)) for name, parameter in MAIN.items()}
+    if approach is None:
+        _check_choice("approach", given, registry.names("approach"))
+        approach = registry.load("approach", given["approach"])()
+    else:
+        given["approach"] = approach.name
+    if task is not None:
+        given["task"] = task.name
+    _check_choice("design", given, ["crossed"])
+    _check_choice("executor", given, registry.names("executor"))
+    _check_choice("test_selection", given, ["label_selection", "fixed"])
+    _check_choice("metric", given, [*METRICS, *approach.metrics])
+    wanted = _wanted_factors(given["factor"], approach)
+    investigation_runs = integer("investigation_runs", given["investigation_runs"], 2)
+    mitigation_runs = integer("mitigation_runs", given["mitigation_runs"], 2)
+    golden_runs = number_or_auto("golden_runs", given["golden_runs"], 2)
+    root_seed = integer("root_seed", given["root_seed"], 0)
+    workers = number_or_auto("workers", given["workers"], 1)
+    settings = SplitSettings(
+        num_labelled=number_or_auto("num_labelled", given["num_labelled"], 2),
+        test_size=number_or_auto("test_size", given["test_size"], 2),
+        test_selection=given["test_selection"],
+        fixed_seed=configuration_seed(root_seed, "test_selection", 0) if given["test_selection"] == "fixed" else 0,
+    )
+    hyperparameters = resolve_hyperparameters(approach, parse_hyperparameters(given["hyperparameters"]))
+    if hasattr(approach, "complete"):
+        hyperparameters = approach.complete(hyperparameters)
+    device = _device(given["device"], approach)
+    model = approach.default_model if given["model"] == "auto" else given["model"]
+    model_revision = approach.model_revision(model)
+    task = replace(task, settings=settings) if task is not None else _load_task(given, approach, settings)
+    fixed_factors = _factors_without_effect(approach, hyperparameters, task)
+    specification = Specification(
+        given=given,
+        factors=_effective(wanted, approach, fixed_factors),
+        all_factors=tuple(name for name in approach.factors if name not in fixed_factors),
+        fixed_factors=fixed_factors,
+        task=task,
+        approach=approach,
+        hyperparameters=hyperparameters,
+        model=public_name(model),
+        model_reference=model,
+        model_revision=model_revision,
+        device=device,
+        investigation_runs=investigation_runs,
+        mitigation_runs=mitigation_runs,
+        golden_runs=investigation_runs * mitigation_runs if golden_runs is None else golden_runs,
+        root_seed=root_seed,
+        metric=given["metric"],
+        executor=given["executor"],
+        workers=workers,
+        numerics=dict(approach.numerics(device)),
+    )
+    return _with_keys(specification)
+
+
+def _with_keys(specification: Specification) -> Specification:
+    context = content_key(
+        {
+            "task": specification.task.fingerprint,
+            "splits": SPLITS_VERSION,
+            "settings": asdict(specification.task.settings),
+            "approach": [specification.approach.name, specification.approach.version],
+            "model": specification.model_revision,
+            "hyperparameters": dict(specification.hyperparameters),
+            "numerics": dict(specification.numerics),
+        }
+    )
+    layout = {
+        "context": context,
+        "factors": list(specification.factors),
+        "all_factors": list(specification.all_factors),
+        "runs": [specification.investigation_runs, specification.mitigation_runs, specification.golden_runs],
+        "root_seed": specification.root_seed,
+        "metric": specification.metric,
+        "design": specification.given["design"],
+    }
+    return replace(specification, context_key=context, investigation_key=content_key(layout))
+
+
+def _check_choice(name: str, given: Mapping[str, str], known: Sequence[str]) -> None:
+    if given[name] not in known:
+        raise unknown_name(name, given[name], known)
+
+
+def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
+    """Return the factors that `text` names, checked against those of the approach; all of them for `all`."""
+    if text.strip() == "all":
+        return ("all",)
+    names = tuple(part.strip() for part in text.split(","))
+    for name in names:
+        if name not in approach.factors:
+            raise unknown_name("factor", name, [*approach.factors, "all"], f"a factor of {approach.name}:")
+    if len(set(names)) < len(names):
+        raise ParameterError("factor", text, "must name each factor once")
+    return names
+
+
+def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mapping[str, str]) -> tuple[str, ...]:
+    if wanted == ("all",):
+        return tuple(name for name in approach.factors if name not in fixed_factors)
+    for name in wanted:
+        if name in fixed_factors:
+            raise ParameterError("factor", name, f"has no effect here: {fixed_factors[name]}")
+    return wanted
+
+
+def _factors_without_effect(approach: Approach, hyperparameters: Mapping[str, Value], task: Task) -> dict[str, str]:
+    from mlflow_l3d.tasks.resolve import inactive_factors
+
+    of_task = {name: reason for name, reason in inactive_factors(task).items() if name in approach.factors}
+    return {**of_task, **approach.inactive_factors(hyperparameters)}
+
+
+def _load_task(given: Mapping[str, str], approach: Approach, settings: SplitSettings) -> Task:
+    from mlflow_l3d.tasks.resolve import load_task
+
+    name = approach.default_task if given["task"] == "auto" else given["task"]
+    return load_task(name, text_column=given["text_column"], label_column=given["label_column"], settings=settings)
+
+
+def _device(device: str, approach: Approach) -> str:
+    """Return the device to train on; torch is asked only where the answer depends on it."""
+    if device == "cpu" or not approach.default_model:
+        if device not in {"auto", "cpu"}:
+            raise ParameterError("device", device, f"{approach.name} runs on the cpu only")
+        return "cpu"
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    kind = device.partition(":")[0]
+    if kind not in {"cuda", "mps"}:
+        raise unknown_name("device", device, ["auto", "cpu", "cuda", "cuda:N", "mps"])
+    if not (torch.cuda.is_available() if kind == "cuda" else torch.backends.mps.is_available()):
+        raise ParameterError("device", device, "no such device on this machine", "Use device=cpu or device=auto.")
+    return device

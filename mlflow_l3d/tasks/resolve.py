@@ -1,0 +1,118 @@
+"""A task by the name that the user typed, with its settings, remarks, and factors that would have no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mlflow_l3d import registry
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.tasks.base import IntArray, SplitSettings, Task
+from mlflow_l3d.tasks.files import SUFFIXES, load_file
+from mlflow_l3d.tasks.hub import PREFIX, load_folder, load_from_hub
+from mlflow_l3d.tasks.identity import check, content
+from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
+
+
+def load_task(
+    name: str, *, text_column: str = "auto", label_column: str = "label", settings: SplitSettings | None = None
+) -> Task:
+    """Return the task that `name` stands for, checked, with `settings` bound to it.
+
+    Parameters
+    ----------
+    name
+        An entry point of the group ``mlflow_l3d.tasks``; else a .csv, .tsv, .parquet or .jsonl file; a folder with a
+        data set; or ``hf:NAME[/CONFIG]``.
+    text_column, label_column
+        See :func:`mlflow_l3d.tasks.columns.task_from_table`. They have no meaning for the tasks that we bring along,
+        which refuse other values than the defaults.
+    settings
+        How many examples a split draws; the defaults where None.
+
+    Raises
+    ------
+    ParameterError
+        If the name stands for nothing, the data is not usable, or it is too small for the settings.
+    L3DError
+        If the package that holds the data is missing, or the hub cannot be reached.
+    """
+    task = replace(_load(name, text_column, label_column), settings=settings or SplitSettings())
+    return replace(task, notes=(*task.notes, *_size_notes(task)))
+
+
+def inactive_factors(task: Task) -> Mapping[str, str]:
+    """Return the factors of the task that would have no effect, each with the reason and the fix."""
+    sizes, settings = _sizes(task), task.settings
+    inactive = {}
+    all_labelled = np.array_equal(sizes.labelled, sizes.train_part)
+    fixed = settings.test_selection == "fixed"
+    if all_labelled and (fixed or np.array_equal(sizes.test, sizes.test_part)):
+        rest = "the test set is fixed" if fixed else "every test example is evaluated"
+        inactive["label_selection"] = (
+            f"every training example of {task.name} is labelled and {rest}, so there is nothing to select: "
+            f"lower num_labelled{'' if fixed else ' or test_size'}"
+        )
+    nothing_divided = not sizes.test_part.any() and np.array_equal(sizes.train, sizes.labelled)
+    if nothing_divided:
+        inactive["data_split"] = (
+            f"the test set is fixed and {task.name} is too small to leave anything to divide: use a larger data set"
+        )
+    return inactive
+
+
+def _load(name: str, text_column: str, label_column: str) -> Task:
+    known = registry.names("task")
+    if name in known:
+        given = {"text_column": (text_column, "auto"), "label_column": (label_column, "label")}
+        task = registry.load("task", name)({key: value for key, (value, default) in given.items() if value != default})
+        if not isinstance(task, Task):
+            msg = f"task={name}: its loader returned {type(task).__name__}, not a Task."
+            raise L3DError(msg)
+        check(task)
+        return replace(task, fingerprint=content(task))
+    if name.startswith(PREFIX):
+        return load_from_hub(name, text_column, label_column)
+    path = Path(name).expanduser()
+    if path.suffix.lower() in SUFFIXES and not path.is_dir():
+        return load_file(path, text_column, label_column)
+    if name and path.is_dir():
+        return load_folder(path, text_column, label_column)
+    error = unknown_name("task", name, known)
+    more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
+    raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix)
+
+
+def _sizes(task: Task) -> Quotas:
+    counts = np.bincount(task.labels, minlength=len(task.class_names))
+    return quotas(counts, task.settings, task.class_names)
+
+
+def _size_notes(task: Task) -> list[str]:
+    """Return remarks on parts that are smaller than the default, and on a validation part that is empty."""
+    sizes, settings = _sizes(task), task.settings
+    notes = []
+    for asked, taken, part, done in (
+        (settings.num_labelled, sizes.labelled, "training", "labelled"),
+        (settings.test_size, sizes.test, "test", "evaluated"),
+    ):
+        wanted = -(-DEFAULT_SIZE // len(task.class_names))
+        if asked is None and taken.min() < wanted:
+            few = ", ".join(_few(task, taken, wanted))
+            notes.append(
+                f"{task.name}: {taken.sum()} {part} examples {done} instead of {DEFAULT_SIZE}: {few} "
+                f"({wanted} a class would be needed)"
+            )
+    if np.array_equal(sizes.labelled, sizes.train):
+        notes.append(f"{task.name}: one labelled example a class leaves none for validation")
+    return notes
+
+
+def _few(task: Task, taken: IntArray, wanted: int) -> list[str]:
+    """Return "class x has n" for up to four of the classes that have too few, the smallest first."""
+    order = [label for label in np.argsort(taken, kind="stable").tolist() if taken[label] < wanted]
+    texts = [f"class {task.class_names[label]} has {taken[label]}" for label in order[:4]]
+    return [*texts, f"and {len(order) - 4} more"] if len(order) > 4 else texts

@@ -1,0 +1,205 @@
+"""The split that two randomness factors decide: ``data_split`` divides, ``label_selection`` selects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.plan.factors import TASK_FACTORS, stream
+from mlflow_l3d.tasks.base import IntArray, Split, SplitSettings
+
+DEFAULT_SIZE: Final = 1000
+"""Labelled examples, and test examples, where the user asks for no number (Pecher et al. 2024, section 4)."""
+TEST_SELECTIONS: Final = ("fixed", "label_selection")
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """How many examples each class gives to each part; the seeds decide only which ones. All arrays have shape (C,).
+
+    Attributes
+    ----------
+    train_part, test_part
+        The two sides of the outer division, of all examples or (fixed test set) of those that are left.
+    labelled
+        Examples of the training part that count as labelled.
+    train
+        Labelled examples that are trained on; the others are for validation.
+    test
+        Test examples that are evaluated.
+    """
+
+    train_part: IntArray
+    test_part: IntArray
+    labelled: IntArray
+    train: IntArray
+    test: IntArray
+
+
+def quotas(counts: IntArray, settings: SplitSettings, class_names: Sequence[str] | None = None) -> Quotas:
+    """Return how many examples each class gives to each part.
+
+    Parameters
+    ----------
+    counts
+        Shape (C,): examples of each class.
+    settings
+        Numbers that are asked for. With a fixed test set, too, the test examples are at most the class's test share
+        (20 % at the default), so that enough is left to train on.
+    class_names
+        For the text of errors; class numbers where None.
+
+    Raises
+    ------
+    ParameterError
+        If a setting is not allowed, or a class has too few examples for an explicit number.
+    L3DError
+        If a class has fewer than two examples.
+    """
+    names = [str(number) for number in range(len(counts))] if class_names is None else class_names
+    _check(settings)
+    if counts.min() < 2:
+        small = int(counts.argmin())
+        msg = f"class {names[small]!r} has {counts[small]} examples; every class needs at least 2."
+        raise L3DError(msg)
+    train_part = _share(counts, settings.train_fraction)
+    test_part = counts - train_part
+    test = _even("test_size", settings.test_size, test_part, names, "test")
+    if settings.test_selection == "fixed":
+        pool = counts - test
+        train_part = _share(pool, settings.train_fraction)
+        test_part = pool - train_part
+    labelled = _even("num_labelled", settings.num_labelled, train_part, names, "training")
+    return Quotas(train_part, test_part, labelled, _share(labelled, settings.train_fraction), test)
+
+
+def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], settings: SplitSettings) -> Split:
+    """Draw the examples that one cell uses (Pecher et al. 2024, section 3 and appendix B).
+
+    ``data_split`` draws the outer division of all examples (train/test) and the inner one of the labelled examples
+    (train/validation), both stratified by class. ``label_selection`` draws which examples of the training part are
+    labelled and which of the test part are evaluated, both balanced over classes. Each of the four draws has a stream
+    of its own. A selection is one of *positions within the class's part*; stratification keeps the size of that part
+    constant, so another ``data_split`` changes which examples stand there and leaves the positions as they were.
+    More examples asked for contain the fewer.
+
+    Parameters
+    ----------
+    labels
+        Shape (n,), int64, in ``[0, classes)``.
+    classes
+        C.
+    seeds
+        Factor -> seed; ``data_split`` and ``label_selection`` must be there, others are not looked at.
+    settings
+        How many examples, and whether the test set is fixed: its examples are then drawn from ``fixed_seed``, taken
+        out of the pool, and what is left is divided as above; the test side of that division is not used.
+
+    Returns
+    -------
+    Split
+        Disjoint, sorted positions: the order of training is the business of ``data_order`` alone. A class with one
+        labelled example has none for validation.
+
+    Raises
+    ------
+    ParameterError
+        As :func:`quotas`, and if a seed is missing.
+    """
+    split_seed, selection_seed = (_seed(seeds, name) for name in ("data_split", "label_selection"))
+    sizes = quotas(np.bincount(labels, minlength=classes), settings)
+    fixed, train_part, test_part = _outer(_by_class(labels, classes), sizes, split_seed, settings)
+    labelled, _ = _divide(train_part, sizes.labelled, stream(selection_seed, "labelled"))
+    train, validation = _divide(labelled, sizes.train, stream(split_seed, "train_validation"))
+    test = fixed or _divide(test_part, sizes.test, stream(selection_seed, "test"))[0]
+    return Split(_merge(train), _merge(validation), _merge(test))
+
+
+def outer_parts(
+    labels: IntArray, classes: int, seeds: Mapping[str, int], settings: SplitSettings
+) -> tuple[IntArray, IntArray]:
+    """Return the two sides of the outer division, as sorted positions: what ``data_split`` decides alone.
+
+    Arguments and errors are those of :func:`draw_split`. With a fixed test set they are the sides of what is left.
+    """
+    sizes = quotas(np.bincount(labels, minlength=classes), settings)
+    _, train_part, test_part = _outer(_by_class(labels, classes), sizes, _seed(seeds, "data_split"), settings)
+    return _merge(train_part), _merge(test_part)
+
+
+def _outer(
+    members: list[IntArray], sizes: Quotas, split_seed: int, settings: SplitSettings
+) -> tuple[list[IntArray], list[IntArray], list[IntArray]]:
+    """Return the fixed test examples (empty list where there are none) and the two sides of the outer division."""
+    fixed: list[IntArray] = []
+    if settings.test_selection == "fixed":
+        fixed, members = _divide(members, sizes.test, stream(settings.fixed_seed, "fixed_test"))
+    return fixed, *_divide(members, sizes.train_part, stream(split_seed, "train_test"))
+
+
+def _divide(
+    members: list[IntArray], sizes: IntArray, generator: np.random.Generator
+) -> tuple[list[IntArray], list[IntArray]]:
+    """Draw ``sizes[c]`` of the positions of class c; return those and the others, each in the order of `members`."""
+    drawn, others = [], []
+    for positions, size in zip(members, sizes.tolist(), strict=True):
+        chosen = np.zeros(len(positions), dtype=bool)
+        chosen[generator.permutation(len(positions))[:size]] = True
+        drawn.append(positions[chosen])
+        others.append(positions[~chosen])
+    return drawn, others
+
+
+def _by_class(labels: IntArray, classes: int) -> list[IntArray]:
+    """Return the sorted positions of each class."""
+    # Short integers are sorted by radix, in linear time.
+    short = labels.astype(np.uint16) if classes <= 2**16 else labels
+    order = np.argsort(short, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(labels, minlength=classes))[:-1])
+
+
+def _merge(members: list[IntArray]) -> IntArray:
+    return np.sort(np.concatenate(members))
+
+
+def _share(counts: IntArray, fraction: float) -> IntArray:
+    """Return the rounded share of each count, leaving at least one on either side where there are two."""
+    rounded = np.floor(counts * fraction + 0.5).astype(np.int64)
+    share: IntArray = np.clip(rounded, 1, np.maximum(counts - 1, 1))
+    return share
+
+
+def _even(parameter: str, asked: int | None, available: IntArray, names: Sequence[str], part: str) -> IntArray:
+    """Return the same number for each class, rounded up; only the default takes less where a class has less."""
+    each = -(-(DEFAULT_SIZE if asked is None else asked) // len(available))
+    if asked is None:
+        return np.minimum(each, available)
+    smallest = int(available.argmin())
+    most = int(available[smallest])
+    if each > most:
+        allowed = (
+            f"class {names[smallest]!r} has {most} {part} examples, so at most {most * len(available)} are allowed"
+        )
+        raise ParameterError(parameter, asked, allowed, "Ask for fewer, or for auto, which takes what a class has.")
+    return np.full(len(available), each, dtype=np.int64)
+
+
+def _check(settings: SplitSettings) -> None:
+    for parameter, asked in (("num_labelled", settings.num_labelled), ("test_size", settings.test_size)):
+        if asked is not None and asked < 1:
+            raise ParameterError(parameter, asked, "must be at least 1, or auto")
+    if settings.test_selection not in TEST_SELECTIONS:
+        raise unknown_name("test_selection", settings.test_selection, TEST_SELECTIONS)
+    if not 0.0 < settings.train_fraction < 1.0:
+        raise ParameterError("train_fraction", settings.train_fraction, "must lie between 0 and 1, both excluded")
+
+
+def _seed(seeds: Mapping[str, int], factor: str) -> int:
+    if factor not in seeds:
+        msg = f"a split needs the seeds of {' and '.join(TASK_FACTORS)}, and {factor} is missing."
+        raise L3DError(f"{msg} Name both among the factors of the approach.")
+    return seeds[factor]

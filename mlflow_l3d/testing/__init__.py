@@ -1,0 +1,17 @@
+"""The public conformance suite: checks that any approach and any executor keeps its contract.
+
+    from mlflow_l3d.testing import check_approach
+
+    def test_my_approach(tmp_path):
+        check_approach(MyApproach(), my_task, cache=tmp_path)
+
+A check that fails raises AssertionError with one sentence about what is wrong and where the contract says so.
+"""
+
+from mlflow_l3d.testing.approaches import check_approach
+from mlflow_l3d.testing.cells import changed, design_cells, one_cell
+from mlflow_l3d.testing.executors import check_executor
+from mlflow_l3d.testing.outcomes import differences
+from mlflow_l3d.testing.trouble import Trouble
+
+__all__ = ["Trouble", "changed", "check_approach", "check_executor", "design_cells", "differences", "one_cell"]

@@ -1,0 +1,190 @@
+"""Checks of the contract of :mod:`mlflow_l3d.approaches.base`."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlflow_l3d.approaches.base import Approach, Hyperparameter, Value, resolve_hyperparameters
+from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.outcomes import finished
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.factors import TASK_FACTORS
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.testing.cells import changed, one_cell
+from mlflow_l3d.testing.outcomes import differences, require
+
+
+def check_approach(
+    approach: Approach,
+    task: Task,
+    *,
+    hyperparameters: Mapping[str, Any] | None = None,
+    cache: Path,
+    model: str | None = None,
+    device: str = "cpu",
+    configurations: int = 2,
+) -> None:
+    """Check that an approach keeps its contract; it trains ``2 * (factors * configurations + 2) + 1`` cells.
+
+    Checked are its attributes and declarations; that it survives pickling; that a cell gives the same predictions,
+    scores and metrics again, in another session, in another order, among other cells of one call, from an approach that
+    was pickled, and whatever global generators hold; that seeds which it does not declare are neither needed nor looked
+    at; that each factor has an effect and each inactive factor none; and that its outcomes are valid.
+
+    Parameters
+    ----------
+    approach
+        What is checked.
+    task
+        Small: every example is used several times.
+    hyperparameters
+        Those that differ from their defaults.
+    cache
+        A folder for the approach's cache.
+    model
+        The approach's default where None.
+    device
+        Where it runs.
+    configurations
+        How many other configurations of a factor are tried to see an effect; one more is no mistake where a factor
+        rarely changes a prediction.
+
+    Raises
+    ------
+    AssertionError
+        With one sentence that names what is wrong.
+    """
+    check_declarations(approach)
+    given = resolve_hyperparameters(approach, hyperparameters or {})
+    chosen = approach.default_model if model is None else model
+    from mlflow_l3d.tasks.resolve import inactive_factors
+
+    of_task = inactive_factors(task)
+    inactive = _check_descriptions(approach, given, chosen, device)
+    job = Job(approach, task, given, chosen, device, cache)
+    base = one_cell(approach.factors)
+    variants = {
+        factor: [
+            changed(base, factor, number) for number in range(1, 1 + (1 if factor in inactive else configurations))
+        ]
+        for factor in approach.factors
+    }
+    cells = [base, changed(base, "a_stranger's_factor", 1), *(cell for some in variants.values() for cell in some)]
+    with _session(job) as session:
+        first = {cell.key: _one(session, cell, job) for cell in cells}
+        _require_same(first[base.key], _one(session, base, job), "the same cell again in the same session")
+    pickled = Job(pickle.loads(pickle.dumps(approach)), task, given, chosen, device, cache)  # noqa: S301 - made here
+    _disturb_global_generators()
+    with _session(pickled) as session:
+        second = _many(session, cells[::-1], job)
+    for cell in cells:
+        message = "in another session, in another order and with other global generators, among other cells"
+        _require_same(first[cell.key], second[cell.key], message)
+    _require_same(first[base.key], first[cells[1].key], "with a seed that the approach does not declare")
+    for factor, some in variants.items():
+        effects = {part for cell in some for part in differences(first[base.key], first[cell.key])}
+        if factor in inactive:
+            require(not effects, f"factor {factor} is said to be inactive, and changes {', '.join(sorted(effects))}")
+        elif factor not in of_task:
+            tried = f"{len(some)} other configuration(s)"
+            require(bool(effects), f"factor {factor} has no effect in {tried}; declare it in inactive_factors")
+
+
+def check_declarations(approach: Approach) -> None:
+    """Check the attributes of an approach, and that it survives pickling; nothing is trained."""
+    require(isinstance(approach, Approach), f"{type(approach).__name__} lacks {_lacking(approach)} of Approach")
+    for name in ("name", "version"):
+        value = getattr(approach, name)
+        require(isinstance(value, str) and bool(value), f"{name} must be a text that is not empty, it is {value!r}")
+    for name in ("default_model", "default_task"):
+        value = getattr(approach, name)
+        require(isinstance(value, str), f"{name} must be a text, empty where there is none; it is {value!r}")
+    factors = approach.factors
+    require(isinstance(factors, tuple), f"factors must be a tuple, it is a {type(factors).__name__}")
+    require(len(set(factors)) == len(factors), f"factors must name each factor once: {factors}")
+    missing = [factor for factor in TASK_FACTORS if factor not in factors]
+    require(not missing, f"factors must contain those of the task, {', '.join(missing)} is missing")
+    for name, declaration in approach.hyperparameters.items():
+        require(isinstance(declaration, Hyperparameter), f"hyperparameter {name} must be a Hyperparameter")
+        default = declaration.default
+        require(declaration.parse(name, default) == default, f"the default of hyperparameter {name} is not allowed")
+        require(
+            declaration.parse(name, str(default)) == default,
+            f"hyperparameter {name}: its default, typed as {default!s}, is read as something else",
+        )
+    try:
+        copy = pickle.loads(pickle.dumps(approach))  # noqa: S301 - made here
+    except Exception as error:
+        msg = f"the approach does not survive pickling: {error}"
+        raise AssertionError(msg) from error
+    require(copy.name == approach.name, "the name of the approach does not survive pickling")
+
+
+def _check_descriptions(
+    approach: Approach, hyperparameters: Mapping[str, Value], model: str, device: str
+) -> Mapping[str, str]:
+    inactive = approach.inactive_factors(hyperparameters)
+    unknown = sorted(set(inactive) - set(approach.factors))
+    require(not unknown, f"inactive_factors names factors that the approach does not have: {', '.join(unknown)}")
+    for factor, reason in inactive.items():
+        require(bool(reason), f"inactive_factors must give a reason and the fix for {factor}")
+    revision = approach.model_revision(model)
+    require(isinstance(revision, str) and bool(revision), "model_revision must return a text that is not empty")
+    require(approach.model_revision(model) == revision, "model_revision returns another text each time")
+    numerics = dict(approach.numerics(device))
+    texts = all(isinstance(part, str) for pair in numerics.items() for part in pair)
+    require(texts, f"numerics must map texts to texts, it returns {numerics}")
+    require(json.loads(json.dumps(numerics)) == dict(approach.numerics(device)), "numerics must always be the same")
+    return inactive
+
+
+@contextmanager
+def _session(job: Job) -> Iterator[Any]:
+    session = job.approach.prepare(job.task, job.hyperparameters, model=job.model, device=job.device, cache=job.cache)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def _one(session: Any, cell: Cell, job: Job) -> Outcome:
+    return _many(session, [cell], job)[cell.key]
+
+
+def _many(session: Any, cells: Sequence[Cell], job: Job) -> dict[str, Outcome]:
+    by_key = {cell.key: cell for cell in cells}
+    outcomes: dict[str, Outcome] = {}
+    for outcome in session.run(cells):
+        require(isinstance(outcome, Outcome), f"a session must yield outcomes, not {type(outcome).__name__}")
+        require(outcome.key in by_key, f"an outcome has the key {outcome.key!r}, which no cell of the call has")
+        require(outcome.key not in outcomes, "a session yields two outcomes for one cell")
+        require(outcome.error is None, f"a cell failed: {outcome.error}\n{outcome.traceback}")
+        outcomes[outcome.key] = finished(outcome, by_key[outcome.key], job)
+    require(len(outcomes) == len(by_key), f"{len(by_key)} cells gave {len(outcomes)} outcomes")
+    return outcomes
+
+
+def _require_same(left: Outcome, right: Outcome, when: str) -> None:
+    found = differences(left, right)
+    require(not found, f"a cell gives other {', '.join(found)} {when}")
+
+
+def _lacking(approach: object) -> str:
+    members = [*Approach.__annotations__, *(name for name in vars(Approach) if not name.startswith("_"))]
+    return ", ".join(sorted({name for name in members if not hasattr(approach, name)})) or "something"
+
+
+def _disturb_global_generators() -> None:
+    random.seed(20240817)
+    np.random.seed(20240817)  # noqa: NPY002 - to show that nobody listens to it
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(20240817)

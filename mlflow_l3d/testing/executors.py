@@ -1,0 +1,209 @@
+"""Checks of the contract of :mod:`mlflow_l3d.execution.base`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from mlflow_l3d.approaches.base import Value, resolve_hyperparameters
+from mlflow_l3d.approaches.synthetic import FACTORS, fails, score
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.execution.base import Executor, Job
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.tasks.base import SplitSettings
+from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.testing.cells import design_cells, one_cell
+from mlflow_l3d.testing.outcomes import require
+from mlflow_l3d.testing.trouble import Trouble, worker_processes
+
+STOP_SECONDS: Final = 3.0
+"""How long an executor may take to stop its workers, on a machine that does other things, too."""
+
+
+def check_executor(
+    executor_class: Callable[..., Executor],
+    *,
+    cache: Path,
+    workers: int | None = None,
+    separate_processes: bool = True,
+    prefetch: int = 2,
+) -> None:
+    """Check that an executor keeps its contract, with approaches that need no model.
+
+    Checked are that every cell gives exactly one outcome, the right one; that cells are taken from an iterator without
+    end only as they are needed; that a cell that fails, is not valid or ends its worker harms no other; that an error
+    of the preparation arrives as it is; that no cells need no worker; and that an iterator that ends, is closed, or is
+    interrupted leaves no process behind.
+
+    Parameters
+    ----------
+    executor_class
+        What the entry point names.
+    cache
+        An empty folder.
+    workers
+        Number of workers; None for the executor's own choice.
+    separate_processes
+        Whether workers are processes of this machine other than this one.
+    prefetch
+        Cells that a worker may have at the same time.
+
+    Raises
+    ------
+    AssertionError
+        With one sentence that names what is wrong.
+    """
+    steps: list[Callable[[_Bench], None]] = [_check_results, _check_no_cells, _check_laziness, _check_preparation]
+    if separate_processes:
+        steps += [_check_lost_workers, _check_interruption]
+    for step in steps:
+        folder = cache / step.__name__.strip("_")
+        folder.mkdir()
+        bench = _Bench(executor_class, folder, workers, prefetch)
+        step(bench)
+        alive = [process for process in worker_processes(folder) if process != os.getpid() and _alive(process)]
+        require(not alive, f"{step.__name__.strip('_')}: worker process(es) {alive} are left behind")
+        inside = os.getpid() in worker_processes(folder)
+        require(inside != separate_processes or not worker_processes(folder), "separate_processes is not as declared")
+
+
+class _Bench:
+    """One executor class, and how to run it."""
+
+    def __init__(
+        self, executor_class: Callable[..., Executor], cache: Path, workers: int | None, prefetch: int
+    ) -> None:
+        self.executor_class = executor_class
+        self.cache = cache
+        self.workers = workers
+        self.prefetch = prefetch
+        self.most = workers or os.cpu_count() or 1
+
+    def executor(self, approach: Trouble, **hyperparameters: Value) -> Executor:
+        return self.executor_class(job=bench_job(approach, self.cache, **hyperparameters), workers=self.workers)
+
+
+def bench_job(approach: Trouble, cache: Path, **hyperparameters: Value) -> Job:
+    """Return a job on a small generated task."""
+    task = replace(generate(60, 3), settings=SplitSettings(num_labelled=12, test_size=9))
+    return Job(approach, task, resolve_hyperparameters(approach, hyperparameters), "", "cpu", cache)
+
+
+def _check_results(bench: _Bench) -> None:
+    settings = resolve_hyperparameters(Trouble(), {"fail_every": 4})
+    cells = list(design_cells(FACTORS, 24))
+    spoilt = {cells[5].key: "raise", cells[6].key: "short", cells[17].key: "sys.exit"}
+    executor = bench.executor(Trouble(spoilt), fail_every=4)
+    outcomes = _collect(executor.run(iter(cells)), cells)
+    for cell in cells:
+        outcome = outcomes[cell.key]
+        if fails(cell.key, 4) or cell.key in spoilt:
+            require(bool(outcome.error), f"{cell.name} went wrong, and its outcome has no error")
+            require("\n" not in str(outcome.error), f"the error of {cell.name} has more than one line")
+            require(bool(outcome.traceback), f"the outcome of {cell.name} has an error and no traceback")
+        else:
+            require(outcome.error is None, f"{cell.name} failed, because another did: {outcome.error}")
+            value = outcome.metrics["synthetic_score"]
+            require(value == score(cell.seeds, settings), f"{cell.name} has the score of another cell")
+            require("f1_macro" in outcome.metrics, f"{cell.name} lacks the metrics of its predictions (f1_macro)")
+    again = _collect(executor.run(cells[:2]), cells[:2])
+    require(len(again) == 2, "an executor must run a second time")
+
+
+def _check_no_cells(bench: _Bench) -> None:
+    require(not list(bench.executor(Trouble()).run(iter(()))), "no cells must give no outcome")
+    require(not worker_processes(bench.cache), "no cells must need no worker")
+
+
+def _check_laziness(bench: _Bench) -> None:
+    taken: list[str] = []
+
+    def endless() -> Iterator[Cell]:
+        for index in count():
+            cell = one_cell(FACTORS, index)
+            taken.append(cell.key)
+            yield cell
+
+    outcomes: Any = bench.executor(Trouble()).run(endless())
+    require(not taken, "cells are taken before the first outcome is asked for")
+    allowed = bench.most * bench.prefetch
+    seen: set[str] = set()
+    for done in range(1, 41):
+        outcome = next(outcomes)
+        seen.add(outcome.key)
+        ahead = len(taken) - done
+        require(ahead <= allowed, f"{ahead} cells are taken ahead, {allowed} may be")
+        require(outcome.key in taken, "an outcome belongs to no cell")
+    require(len(seen) == 40, "a cell gave two outcomes")
+    _timed(outcomes.close, "close()")
+
+
+def _check_preparation(bench: _Bench) -> None:
+    cells = list(design_cells(FACTORS, 4))
+    try:
+        outcomes = list(bench.executor(Trouble(prepare="parameter")).run(cells))
+    except ParameterError as error:
+        require(error.name == "model" and "Name another one." in str(error), f"the error of prepare became: {error}")
+    else:
+        require(False, f"prepare raised, and the executor gave {len(outcomes)} outcomes instead of that error")
+
+
+def _check_lost_workers(bench: _Bench) -> None:
+    cells = list(design_cells(FACTORS, 10))
+    lost = {cells[3].key: "exit", cells[7].key: "kill"}
+    outcomes = _collect(bench.executor(Trouble(lost)).run(iter(cells)), cells)
+    for cell in cells:
+        error = outcomes[cell.key].error
+        if cell.key in lost:
+            require(
+                error is not None and "worker ended" in error, f"{cell.name} ended its worker; its error is {error}"
+            )
+        else:
+            require(error is None, f"{cell.name} was lost with another cell's worker: {error}")
+
+
+def _check_interruption(bench: _Bench) -> None:
+    cells = list(design_cells(FACTORS, 20))
+    # The first cell comes back, whichever worker has it; the next ones would take an hour.
+    outcomes: Any = bench.executor(Trouble(dict.fromkeys((cell.key for cell in cells[1:]), "hang"))).run(iter(cells))
+    next(outcomes)
+
+    def interrupt() -> None:
+        try:
+            outcomes.throw(KeyboardInterrupt())
+        except KeyboardInterrupt:
+            return
+        require(False, "an interrupt that is thrown into the iterator is swallowed")
+
+    _timed(interrupt, "an interrupt")
+
+
+def _collect(outcomes: Iterable[Outcome], cells: Sequence[Cell]) -> dict[str, Outcome]:
+    found: dict[str, Outcome] = {}
+    for outcome in outcomes:
+        require(outcome.key not in found, "a cell gave two outcomes")
+        found[outcome.key] = outcome
+    require(set(found) == {cell.key for cell in cells}, f"{len(cells)} cells gave {len(found)} outcomes of their own")
+    return found
+
+
+def _timed(action: Callable[[], object], what: str) -> None:
+    started = time.monotonic()
+    action()
+    seconds = time.monotonic() - started
+    require(seconds < STOP_SECONDS, f"{what} takes {seconds:.1f} s to stop the workers, {STOP_SECONDS:g} s are allowed")
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

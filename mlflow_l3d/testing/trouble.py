@@ -1,0 +1,158 @@
+"""An approach that misbehaves on demand, to see what an executor makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mlflow_l3d.approaches.base import Value
+from mlflow_l3d.approaches.synthetic import Synthetic, SyntheticSession
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.tasks.base import Task
+
+TROUBLES: Final = {
+    "raise": "an exception escapes from the session",
+    "sys.exit": "SystemExit escapes from the session",
+    "exit": "the process ends with exit code 7",
+    "kill": "the process is killed, as for lack of memory",
+    "segfault": "the process crashes",
+    "hang": "the cell runs for an hour",
+    "short": "a prediction is missing",
+    "float": "predictions are no integers",
+    "nan": "a metric is not a number",
+    "same ids": "two examples have the same id",
+    "wrong key": "the outcome belongs to another cell",
+    "none": "there is no outcome",
+    "twice": "there are two outcomes",
+}
+"""What a cell can do -> what that means."""
+PREPARATIONS: Final = ("", "parameter", "raise", "exit")
+
+
+class Trouble(Synthetic):
+    """The synthetic approach with cells, or a preparation, that go wrong.
+
+    Every session leaves a file ``worker-PID.json`` with the variables of its environment in the cache folder.
+
+    Parameters
+    ----------
+    cells
+        Key of a cell -> one of :data:`TROUBLES`.
+    once
+        Whether only the first attempt at a cell goes wrong.
+    prepare
+        ``parameter`` raises a ParameterError, ``raise`` a RuntimeError, ``exit`` ends the process with code 3.
+    """
+
+    name = "trouble"
+
+    def __init__(self, cells: Mapping[str, str] | None = None, *, once: bool = False, prepare: str = "") -> None:
+        self.cells = dict(cells or {})
+        self.once = once
+        self.preparation = prepare
+        for kind in self.cells.values():
+            if kind not in TROUBLES:
+                raise unknown_name("cells", kind, TROUBLES)
+        if prepare not in PREPARATIONS:
+            raise unknown_name("prepare", prepare, PREPARATIONS)
+
+    def prepare(self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path) -> Any:
+        """Return a session, or do what was asked for."""
+        text = json.dumps({**os.environ, "device": device})
+        (cache / f"worker-{os.getpid()}.json").write_text(text, encoding="utf-8")
+        if self.preparation == "parameter":
+            raise ParameterError("model", model, "must be another one", "Name another one.")
+        if self.preparation == "raise":
+            msg = "no luck\ntoday"
+            raise RuntimeError(msg)
+        if self.preparation == "exit":
+            os._exit(3)
+        inner = super().prepare(task, hyperparameters, model=model, device=device, cache=cache)
+        return TroubleSession(self, inner, cache)
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleSession:
+    """Runs cells until one goes wrong."""
+
+    approach: Trouble
+    inner: SyntheticSession
+    cache: Path
+
+    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        """Run the cells."""
+        for cell in cells:
+            kind = self.approach.cells.get(cell.key)
+            if kind is not None and self._due(cell):
+                _end(kind)
+            else:
+                kind = None
+            for outcome in self.inner.run([cell]):
+                yield from _spoil(kind, outcome)
+
+    def _due(self, cell: Cell) -> bool:
+        marker = self.cache / f"attempt-{cell.key}"
+        first = not marker.exists()
+        marker.touch()
+        return first or not self.approach.once
+
+    def close(self) -> None:
+        """Note that the session was closed."""
+        (self.cache / f"closed-{os.getpid()}").touch()
+
+
+def worker_processes(cache: Path) -> set[int]:
+    """Return the ids of the processes in which sessions of :class:`Trouble` were prepared with this cache folder."""
+    return {int(path.stem.removeprefix("worker-")) for path in cache.glob("worker-*.json")}
+
+
+def worker_environment(cache: Path, process: int) -> dict[str, str]:
+    """Return the environment of one of :func:`worker_processes`, and its ``device``."""
+    with closing((cache / f"worker-{process}.json").open(encoding="utf-8")) as file:
+        return dict(json.load(file))
+
+
+def _end(kind: str) -> None:
+    if kind == "raise":
+        msg = "this cell goes wrong"
+        raise RuntimeError(msg)
+    if kind == "sys.exit":
+        sys.exit("this cell gives up")
+    if kind == "exit":
+        os._exit(7)
+    if kind == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if kind == "hang":
+        time.sleep(3600)
+
+
+def _spoil(kind: str | None, outcome: Outcome) -> Iterator[Outcome]:
+    predictions, ids = outcome.predictions, outcome.example_ids
+    if predictions is None or ids is None or kind in {None, "hang"}:
+        yield outcome
+    elif kind == "short":
+        yield replace(outcome, predictions=predictions[:-1])
+    elif kind == "float":
+        yield replace(outcome, predictions=predictions.astype(np.float64))
+    elif kind == "nan":
+        yield replace(outcome, metrics={"synthetic_score": float("nan")})
+    elif kind == "same ids":
+        yield replace(outcome, example_ids=np.full_like(ids, ids[0]))
+    elif kind == "wrong key":
+        yield replace(outcome, key="another")
+    elif kind == "twice":
+        yield outcome
+        yield outcome

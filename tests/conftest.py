@@ -1,0 +1,216 @@
+"""What all tests share: an environment of their own, ready tracking stores, and real tracking servers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+DATA_VARIABLES = ("L3D_TEST_DATA", "L3D_TEST_REFERENCE")
+"""Folders with data for tests; a test that needs one may be skipped only where the variable is not set."""
+
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MPLBACKEND": "Agg",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+MLFLOW_STATE = (
+    "MLFLOW_EXPERIMENT_ID",
+    "MLFLOW_EXPERIMENT_NAME",
+    "MLFLOW_REGISTRY_URI",
+    "MLFLOW_RUN_ID",
+    "MLFLOW_TRACKING_URI",
+)
+"""MLflow reads these, and writes them into this process when its fluent functions are called."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the environment before anything is imported: some libraries read it only then."""
+    os.environ.update(ENVIRONMENT)
+    os.environ["L3D_CACHE"] = tempfile.mkdtemp(prefix="l3d-test-cache-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the cache of this test session."""
+    shutil.rmtree(os.environ.get("L3D_CACHE", ""), ignore_errors=True)
+
+
+def _wrongly_skipped(config: pytest.Config) -> list[str]:
+    """Return what was skipped for lack of data although the data is there."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    reports = reporter.stats.get("skipped", []) if reporter else []
+    present = [name for name in DATA_VARIABLES if os.environ.get(name)]
+    wanted = [*present, "got empty parameter set"] if present else []
+    return [f"{r.nodeid}: {r.longrepr[2]}" for r in reports if any(word in str(r.longrepr) for word in wanted)]
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail a session in which data is present and a test that needs it was skipped."""
+    if exitstatus == pytest.ExitCode.OK and _wrongly_skipped(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say why a session without a failed test failed."""
+    if wrong := _wrongly_skipped(config):
+        terminalreporter.section("skipped although the data is there", red=True)
+        for line in wrong:
+            terminalreporter.line(line)
+
+
+@pytest.fixture(autouse=True)
+def mlflow_state() -> Iterator[None]:
+    """Start every test without a tracking URI, an experiment and a run, and leave none behind."""
+
+    def clean() -> None:
+        for name in MLFLOW_STATE:
+            os.environ.pop(name, None)
+
+    clean()
+    yield
+    if "mlflow.tracking.fluent" in sys.modules:
+        import mlflow
+
+        # Not `end_run`: the server of a run that a test left open may be gone, and MLflow tries for minutes.
+        mlflow.tracking.fluent._active_run_stack.get().clear()
+        mlflow.tracking.fluent._active_experiment_id = None
+        mlflow.set_tracking_uri(None)
+    clean()
+
+
+@pytest.fixture
+def data_folder() -> Path:
+    """Give the folder ``$L3D_TEST_DATA``."""
+    folder = os.environ.get("L3D_TEST_DATA")
+    if not folder:
+        pytest.skip("L3D_TEST_DATA is not set")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def migrated_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make one empty SQLite store, to be copied: MLflow's migrations take seconds."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    folder = tmp_path_factory.mktemp("migrated")
+    store = SqlAlchemyStore(f"sqlite:///{folder / 'mlflow.db'}", str(folder / "artifacts"))
+    store.engine.dispose()
+    return folder / "mlflow.db"
+
+
+def copy_store(template: Path, folder: Path, artifacts: str) -> str:
+    """Copy the empty store into `folder`, keep the artifacts of its default experiment at `artifacts`, return its URI."""
+    path = folder / "mlflow.db"
+    shutil.copyfile(template, path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (artifacts,))
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def tracking_uri(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Give the URI of an empty SQLite store of this test's own; nothing is set, pass it on.
+
+    The test runs in `tmp_path`, where MLflow puts the artifacts of new experiments (`./mlruns`).
+    """
+    monkeypatch.chdir(tmp_path)
+    return copy_store(migrated_store, tmp_path, (tmp_path / "mlruns" / "0").as_uri())
+
+
+class TrackingServer:
+    """A real ``mlflow server`` with its default number of workers, on a port that stays the same over restarts."""
+
+    def __init__(self, folder: Path, template: Path) -> None:
+        self.folder = folder
+        self._store = copy_store(template, folder, "mlflow-artifacts:/0")
+        with closing(socket.socket()) as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.uri = f"http://127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, timeout: float = 180) -> TrackingServer:
+        """Start the server and wait until it answers."""
+        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
+        command += ["--backend-store-uri", self._store, "--artifacts-destination", str(self.folder / "artifacts")]
+        # Jobs are of no use here, and their consumers are seven more processes.
+        environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + timeout
+        while not self.healthy():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                msg = "mlflow server did not start:\n" + (self.folder / "server.log").read_text()[-3000:]
+                raise RuntimeError(msg)
+            time.sleep(0.2)
+        return self
+
+    def healthy(self) -> bool:
+        """Tell whether the server answers."""
+        try:
+            with urllib.request.urlopen(f"{self.uri}/health", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def stop(self, sig: signal.Signals = signal.SIGTERM, timeout: float = 30) -> None:
+        """End the server and its workers, which are one process group; SIGKILL ends them as a crash would."""
+        if self.process is None:
+            return
+        group = self.process.pid
+        with suppress(ProcessLookupError):
+            os.killpg(group, sig)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout)
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+
+@pytest.fixture
+def make_mlflow_server(
+    tmp_path_factory: pytest.TempPathFactory, migrated_store: Path
+) -> Iterator[Callable[[], TrackingServer]]:
+    """Give a function that starts a server which the test may stop and start again: same port, same store."""
+    made: list[TrackingServer] = []
+
+    def make() -> TrackingServer:
+        made.append(TrackingServer(tmp_path_factory.mktemp("server"), migrated_store))
+        return made[-1].start()
+
+    yield make
+    for server in made:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def mlflow_server(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> Iterator[str]:
+    """Give the URI of one server for the whole session: use an experiment of your own, and do not stop it."""
+    server = TrackingServer(tmp_path_factory.mktemp("shared-server"), migrated_store)
+    try:
+        yield server.start().uri
+    finally:
+        server.stop()

@@ -1,0 +1,194 @@
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from mlflow_l3d.report import figures
+from mlflow_l3d.report.style import to_svg, typical_range
+
+
+def texts(axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (20, 10), (100, 10), (1, 5), (4, 60)])
+def test_heatmap_draws_the_table_in_percentage_points(importance, shape):
+    record = importance("data_order", rows=shape[0], columns=shape[1])
+    figure = figures.heatmap(record, metric="f1_macro")
+    drawn = figure.axes[0].images[0].get_array()
+    np.testing.assert_allclose(drawn, 100 * record.table)
+    assert figure.axes[-1].get_ylabel() == "f1_macro (percentage points)"
+
+
+def test_small_heatmap_shows_cells_means_and_stds_as_numbers(importance):
+    record = importance("data_order", rows=3, columns=2, missing=[(1, 0)])
+    cells, means, stds, bar = figures.heatmap(record).axes
+    shown = 100 * record.table
+    assert texts(cells) == [f"{value:.1f}" for value in shown.ravel() if np.isfinite(value)]
+    assert texts(means) == [f"{shown[row].mean():.2f}" for row in (0, 2)]
+    assert texts(stds) == [f"{shown[row].std():.2f}" for row in (0, 2)]
+    assert means.get_title() == f"row mean\nstd {100 * record.mitigated_std:.2f}"
+    assert stds.get_title() == f"row std\nmean {100 * record.contributed_std:.2f}"
+    assert bar.get_ylabel().endswith("hatched: no score")
+
+
+def test_large_heatmap_shows_means_as_dots_and_stds_as_bars(importance):
+    record = importance("data_order", rows=100, missing=[(7, 3)])
+    cells, means, stds, _ = figures.heatmap(record).axes
+    assert texts(cells) == []
+    expected = 100 * record.table.mean(axis=1)
+    np.testing.assert_allclose(means.lines[0].get_xdata(), expected)
+    widths = [patch.get_width() for patch in stds.patches]
+    np.testing.assert_allclose(widths, np.nan_to_num(100 * record.table.std(axis=1)))
+    assert means.get_ylim() == stds.get_ylim() == (99.5, -0.5)
+
+
+def test_missing_cells_are_masked_over_a_hatched_ground(importance):
+    record = importance("data_order", missing=[(0, 1), (5, 5)])
+    cells = figures.heatmap(record).axes[0]
+    assert np.argwhere(np.ma.getmaskarray(cells.images[0].get_array())).tolist() == [[0, 1], [5, 5]]
+    assert cells.patch.get_hatch()
+    assert not figures.heatmap(importance("data_order")).axes[0].patch.get_hatch()
+
+
+def test_collapsed_run_does_not_take_the_colours(importance):
+    record = importance("data_order")
+    record.table[2, 2] = 0.33
+    figure = figures.heatmap(record)
+    low, high = figure.axes[0].images[0].get_clim()
+    assert 70 < low < high < 90
+    assert "33.0" in texts(figure.axes[0])
+
+
+def test_typical_range():
+    assert typical_range(np.array([1.0, 2.0, 3.0, 4.0, 100.0])) == (1.0, 4.0)
+    assert typical_range(np.array([5.0, 5.0, math.nan])) == (4.5, 5.5)
+    assert typical_range(np.array([math.nan])) == (0.0, 100.0)
+
+
+def test_bars_are_sorted_and_show_both_scores(six):
+    axes = figures.importance_bars(six).axes[0]
+    published = sorted((record.importance for record in six.importances.values()), reverse=True)
+    np.testing.assert_allclose([patch.get_width() for patch in axes.patches], published)
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert [six.importances[name].importance for name in names] == published
+    corrected = [six.importances[name].importance_corrected for name in names]
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), corrected)
+    whiskers = [segment[:, 0].tolist() for segment in axes.collections[0].get_segments()]
+    bounds = [[six.importances[name].importance_ci_low, six.importances[name].importance_ci_high] for name in names]
+    np.testing.assert_allclose(whiskers, bounds)
+
+
+def test_convergence_draws_the_path_in_order_of_rows(importance, path):
+    frame = path(importance("data_order"))
+    axes = figures.convergence(frame.sample(frac=1, random_state=1), "data_order").axes[0]
+    corrected, published = axes.lines[0], axes.lines[1]
+    np.testing.assert_array_equal(published.get_xdata(), frame["rows"])
+    np.testing.assert_allclose(published.get_ydata(), frame["importance"])
+    np.testing.assert_allclose(corrected.get_ydata(), frame["importance_corrected"])
+    assert texts(axes)[-1] == f"{frame['importance'].iloc[-1]:+.2f}".replace("-", "\N{MINUS SIGN}")
+    assert frame["rows"].is_monotonic_increasing, "the caller's frame stays as it was"
+
+
+def test_golden_distribution_counts_every_run_once(six):
+    panels = figures.golden_distribution(six.importances, metric="f1_macro").axes
+    assert len(panels) == 7
+    assert panels[0].get_ylabel().startswith("golden runs\n")
+    for panel in panels:
+        assert sum(patch.get_height() for patch in panel.patches) == pytest.approx(1)
+    record = six.importances["label_selection"]
+    assert panels[1].get_ylabel() == (
+        f"label_selection\n{100 * record.table.mean():.2f} ± {100 * record.table.std():.2f}"
+    )
+
+
+def test_golden_distribution_counts_outliers_at_the_edge(importance):
+    record = importance("data_order")
+    record.table[2, 2:4] = (0.33, 0.2)
+    record.golden[0] = 0.99
+    golden, table = figures.golden_distribution({"data_order": record}).axes
+    assert texts(golden) == ["1 above, highest 99.0 →"]
+    assert texts(table) == ["← 2 below, lowest 20.0"]
+    assert sum(patch.get_height() for patch in table.patches) == pytest.approx(198 / 200)
+
+
+def every_figure(analysis, paths):
+    yield figures.importance_bars(analysis)
+    yield figures.golden_distribution(analysis.importances)
+    for record in analysis.importances.values():
+        yield figures.heatmap(record)
+    for name, frame in paths.items():
+        yield figures.convergence(frame, name)
+
+
+def test_nothing_but_nan_still_draws(empty, analysis, path, tmp_path):
+    record = empty("data_order")
+    none = pd.DataFrame({name: [] for name in path(record)}, dtype=float)
+    for figure in every_figure(analysis([record]), {"data_order": path(record), "b": none}):
+        figures.save_png(figure, tmp_path / "a.png", dpi=50)
+        assert (tmp_path / "a.png").stat().st_size > 500
+
+
+def test_constant_scores_and_no_factor_draw(importance, analysis, tmp_path):
+    record = importance("data_order")
+    same = replace(record, table=np.full((4, 3), 0.5), golden=np.full(6, 0.5))
+    for figure in (*every_figure(analysis([same]), {}), *every_figure(analysis([]), {})):
+        figures.save_png(figure, tmp_path / "a.png", dpi=50)
+
+
+@pytest.mark.parametrize("name", ["$x_1$ and $", r"\frac{", "数据顺序", "a" * 300, "<script>&\"'", "_hidden"])
+def test_any_name_is_drawn_as_it_is(importance, analysis, path, name, tmp_path):
+    record = importance(name, rows=3, columns=3)
+    for figure in every_figure(analysis([record]), {name: path(record)}):
+        figures.save_png(figure, tmp_path / "a.png", dpi=40)
+        assert "<script>" not in to_svg(figure, "f")
+
+
+def test_png_is_the_same_twice_and_carries_no_metadata(importance, tmp_path):
+    record = importance("data_order", missing=[(1, 1)])
+    for name in ("a.png", "b.png"):
+        figures.save_png(figures.heatmap(record), tmp_path / name)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    with Image.open(tmp_path / "a.png") as image:
+        assert set(image.info) <= {"dpi"}
+        assert image.width == round(7.6 * 150)
+
+
+def test_svg_is_the_same_twice_and_refers_to_itself_only(importance):
+    record = importance("data_order", missing=[(1, 1)])
+    first, second = (to_svg(figures.heatmap(record), "one") for _ in range(2))
+    assert first == second
+    assert "http" not in first
+    assert "<metadata" not in first
+    assert 'id="one-figure_1"' in first
+    assert "var(--ink)" in first
+
+
+def test_figures_leave_no_global_state(importance, path, tmp_path):
+    record = importance("data_order", rows=3, columns=3)
+    before = dict(mpl.rcParams)
+    state = np.random.get_state()[1].tolist()  # noqa: NPY002
+    figures.save_png(figures.convergence(path(record), "a"), tmp_path / "a.png")
+    to_svg(figures.heatmap(record), "a")
+    assert dict(mpl.rcParams) == before
+    assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
+
+
+def test_neither_import_nor_drawing_loads_pyplot():
+    code = (
+        "import sys, numpy as np\n"
+        "from mlflow_l3d.report import figures, html, terminal\n"
+        "assert 'matplotlib' not in sys.modules and 'jinja2' not in sys.modules\n"
+        "from mlflow_l3d.analysis.results import Importance\n"
+        "record = Importance('a', *[0.1] * 10, np.eye(3), np.arange(3.0), 3, 0, 0)\n"
+        "figures.save_png(figures.heatmap(record), sys.argv[1])\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "/dev/null"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

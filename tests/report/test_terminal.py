@@ -1,0 +1,173 @@
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlflow_l3d.analysis.results import Check
+from mlflow_l3d.report.terminal import WIDTH, summary
+from mlflow_l3d.report.words import answers, by_importance, interval, points, shorten, signed, verdict
+
+
+def table_line(text: str, factor: str) -> list[str]:
+    """Return the words of a factor's line in the table, which stands before its verdict."""
+    return next(line for line in text.splitlines() if line.startswith(factor)).split()
+
+
+def test_table_holds_the_numbers_of_the_record(importance, analysis):
+    record = importance("data_order", missing=[(3, 4)], interval=(-0.31, -0.9, 0.1))
+    words = table_line(summary(analysis([record]), title="t"), "data_order")
+    assert words[1:6] == [f"{record.importance:+.2f}", "no", "-0.31", "[-0.90,", "+0.10]"]
+    stds = (record.contributed_std, record.mitigated_std, record.golden_std)
+    assert words[6:9] == [f"{100 * std:.2f}" for std in stds]
+    assert words[9:11] == [f"{100 * np.nanmean(record.table):.2f}", f"{100 * np.nanstd(record.table):.2f}"]
+    assert words[11:] == ["93.4", "74.1", "1"]
+
+
+def test_factors_stand_most_important_first_and_unknown_ones_last(importance, empty, analysis):
+    scores = {"low": -0.5, "high": 0.7, "middle": 0.0}
+    records = [empty("nothing"), *[replace(importance(name), importance=score) for name, score in scores.items()]]
+    found = analysis(records)
+    assert [record.factor for record in by_importance(found)] == ["high", "middle", "low", "nothing"]
+    lines = summary(found, title="t").splitlines()
+    starts = [lines.index(next(line for line in lines if line.startswith(name))) for name in ("high", "middle", "low")]
+    assert starts == sorted(starts)
+
+
+@pytest.mark.parametrize(
+    ("score", "low", "high", "status"),
+    [
+        (0.3, 0.1, 0.5, "important"),
+        (0.3, -0.1, 0.5, "important?"),
+        (0.3, 0.0, 0.5, "important?"),
+        (0.3, -0.5, -0.1, "important?"),
+        (0.3, math.nan, math.nan, "important?"),
+        (0.0, -0.5, -0.1, "not important"),
+        (-0.3, -0.5, -0.1, "not important"),
+        (-0.3, -0.5, 0.1, "not important?"),
+        (-0.3, 0.1, 0.5, "not important?"),
+        (math.nan, 0.1, 0.5, "unknown"),
+        (math.inf, 0.1, 0.5, "unknown"),
+    ],
+)
+def test_verdict_follows_the_published_rule_and_doubts_with_the_interval(importance, score, low, high, status):
+    record = replace(importance("data_order", interval=(0.0, low, high)), importance=score)
+    found = verdict(record)
+    assert found.status == status
+    assert found.yes_or_no == {"i": "yes", "n": "no", "u": "n/a"}[status[0]]
+    assert ("says the opposite" in found.sentence) == (
+        (math.isfinite(score) and (score > 0) * high < 0) or score < 0 < low
+    )
+
+
+def test_verdict_names_why_there_is_none(importance, empty):
+    record = replace(importance("a"), importance=math.nan)
+    assert "0 complete rows" in verdict(empty("a")).sentence
+    assert "fewer than 2 golden runs" in verdict(replace(record, golden=np.array([0.8, math.nan]))).sentence
+    assert "all golden runs have the same score" in verdict(replace(record, golden_std=0.0)).sentence
+
+
+def test_verdicts_and_checks_follow_the_table(importance, analysis):
+    check = Check("L3D009", "warning", "Few rows", "Only 3 rows; ask for 20.", "data_order")
+    record = importance("data_order", interval=(-0.4, -0.9, 0.1))
+    text = summary(analysis([record], checks=(check,)), title="My run", lines=["task: x"])
+    assert text.startswith("My run\n======\ntask: x\n")
+    flat = " ".join(text.split())
+    assert f"data_order: not important ({record.importance:+.2f})" in flat
+    assert "95 % interval of the corrected score -0.90 to +0.10 holds 0" in flat
+    assert "L3D009 [data_order] warning, Few rows: Only 3 rows; ask for 20." in flat
+    assert flat.index("data_order: not") < flat.index("L3D009")
+
+
+def test_golden_numbers_are_those_of_the_golden_runs(importance, analysis):
+    record = importance("data_order")
+    golden = 100 * record.golden
+    flat = " ".join(summary(analysis([record]), title="t").split())
+    assert f"luck: {golden.mean():.2f} +- {golden.std():.2f}." in flat
+    assert f"scored {golden.min():.2f}, the luckiest {golden.max():.2f}: {np.ptp(golden):.2f} points apart" in flat
+    assert f"more than {1.96 * math.sqrt(2) * golden.std():.1f} points" in flat
+    assert "87.5 % agree" in flat
+    assert (
+        "Both are right on 70.2 %, and agree on a wrong answer on 17.3 %. Training again changes about one prediction "
+        "in 8." in flat
+    )
+
+
+def test_nothing_at_all_shows_as_not_available(empty, analysis):
+    text = summary(analysis([empty("data_order")], predictions=False), title="t")
+    assert table_line(text, "data_order")[1:] == ["n/a"] * 9 + ["12"]
+    assert "nan" not in text.replace("n/a", "")
+    assert "The runs hold no predictions" in " ".join(text.split())
+
+
+def test_no_factor_at_all(analysis):
+    text = summary(analysis([]), title="t")
+    assert "factor" in text
+    assert "0 golden runs have a score" in text
+
+
+def test_predictions_of_one_factor_stand_in_for_golden_ones(importance, analysis):
+    found = analysis([importance("data_order")])
+    without = replace(found, consistencies={"data_order": found.consistencies["data_order"]})
+    assert "two runs that differ in data_order only" in answers(without)[2].sentences[0]
+    assert answers(without)[2].short == "93.4 % agree"
+
+
+def test_answer_names_the_most_important_factor(importance, analysis):
+    sure = replace(importance("data_order", interval=(0.4, 0.2, 0.6)), importance=0.3)
+    unsure = replace(importance("data_split", interval=(0.4, -0.2, 0.6)), importance=0.9)
+    no = replace(importance("seed", interval=(-0.4, -0.6, -0.2)), importance=-0.3)
+    assert answers(analysis([no, unsure, sure]))[1].short == "data_order"
+    assert answers(analysis([no, unsure]))[1].short == "data_split (unsure)"
+    assert answers(analysis([no]))[1].short == "not seed"
+    assert answers(analysis([no, replace(no, factor="other")]))[1].short == "none of them"
+
+
+def test_widest_table_fits(importance, analysis):
+    record = replace(
+        importance("model_initialisation", interval=(-0.41, -0.91, -0.11)),
+        importance=-12.34,
+        contributed_std=0.1234,
+        mitigated_std=0.1234,
+        golden_std=0.1234,
+        score_std=0.1234,
+        cells_missing=2000,
+    )
+    text = summary(analysis([record]), title="t")
+    assert max(map(len, text.splitlines())) <= WIDTH
+
+
+@given(
+    name=st.text(min_size=1, max_size=60),
+    title=st.text(max_size=200),
+    values=st.lists(st.floats(-99, 99) | st.just(math.nan), min_size=4, max_size=4),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_name_and_number_gives_printable_lines_that_fit(importance, analysis, name, title, values):
+    score, *bounds = values
+    record = replace(importance(name, interval=tuple(bounds)), importance=score)
+    text = summary(analysis([record]), title=title)
+    assert all(len(line) <= WIDTH + 6 for line in text.splitlines())
+    assert all(char == "\n" or char.isprintable() for char in text)
+
+
+def test_own_words_are_ascii(six):
+    assert summary(six, title="t").isascii()
+
+
+def test_escape_codes_do_not_reach_the_terminal():
+    assert shorten("a\x1b[31m\nb", 20) == "a [31m b"
+    assert shorten("x" * 30, 10) == "xxxxxxx..."
+
+
+def test_numbers():
+    assert (points(0.12345), points(math.nan), points(math.inf), points(-0.0)) == ("12.35", "n/a", "n/a", "0.00")
+    assert (signed(0.5), signed(-0.0), signed(-math.inf)) == ("+0.50", "+0.00", "n/a")
+
+
+def test_interval_without_bounds(importance):
+    assert interval(importance("a", interval=(0.3, math.nan, 0.5))) == "+0.30 n/a"
+    assert re.fullmatch(r"\+0\.30 \[-0\.10, \+0\.50\]", interval(importance("a", interval=(0.3, -0.1, 0.5))))

@@ -1,0 +1,229 @@
+"""A user's own file: the same data in every format is the same task, and every fault has its line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tasks.files import load_file
+
+TEXTS = ['say "no"', "two\nlines", "NA", "null", "comma, tab\tand é", "None"]
+LABELS = ["yes", "no", "yes", "no", "None", "None"]
+
+
+def write(path: Path, frame: pd.DataFrame) -> Path:
+    if path.suffix in {".csv", ".tsv"}:
+        frame.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+    elif path.suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_json(path, orient="records", lines=True)
+    return path
+
+
+def csv(tmp_path: Path, text: str, name: str = "mine.csv") -> Path:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("labels", [LABELS, [7, -1, 7, -1, 3, 3]], ids=["names", "numbers"])
+@pytest.mark.parametrize("ids", [None, [5, 3, 9, 8, 1, 0], list("abcdef"), ["007", "7", "8", "9", "10", "11"]])
+def test_every_format_gives_the_same_task(tmp_path: Path, labels: list[object], ids: list[object] | None) -> None:
+    frame = pd.DataFrame({"text": TEXTS, "label": labels})
+    if ids:
+        frame["id"] = ids
+    tasks = [load_file(write(tmp_path / f"mine{suffix}", frame)) for suffix in (".csv", ".tsv", ".parquet", ".jsonl")]
+    assert len({task.fingerprint for task in tasks}) == 1
+    task = tasks[0]
+    assert task.name == "mine.csv"
+    assert task.texts == (tuple(TEXTS),)
+    assert task.example_ids.tolist() == (ids or list(range(6)))
+    assert task.class_names == (("None", "no", "yes") if labels is LABELS else ("-1", "3", "7"))
+    assert [task.class_names[label] for label in task.labels] == list(map(str, labels))
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1).filter(str.strip)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(texts, st.sampled_from(["x", "y z", "1.5"])), min_size=1, max_size=6))
+def test_any_text_survives_csv_and_jsonl(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    rows = [*rows, ("a", "x"), ("b", "x"), ("c", "y z"), ("d", "y z"), ("e", "1.5"), ("f", "1.5")]
+    frame = pd.DataFrame(rows, columns=["text", "label"])
+    (folder / "mine.jsonl").write_text(
+        "\n".join(json.dumps({"text": text, "label": label}) for text, label in rows), encoding="utf-8"
+    )
+    for path in (write(folder / "mine.csv", frame), folder / "mine.jsonl"):
+        task = load_file(path)
+        assert task.texts == (tuple(text for text, _ in rows),)
+        assert [task.class_names[label] for label in task.labels] == [label for _, label in rows]
+
+
+def test_text_columns_by_name(tmp_path: Path) -> None:
+    columns = ["premise", "hypothesis", "text", "label"]
+    path = write(tmp_path / "pair.csv", pd.DataFrame([[*"pht", k % 2] for k in range(4)], columns=columns))
+    assert load_file(path).texts == (("t",) * 4,)
+    assert load_file(path, "hypothesis, premise").texts == (("h",) * 4, ("p",) * 4)
+    assert load_file(path, "premise").texts == (("p",) * 4,)
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        (("sentence1", "sentence2"), 2),
+        (("premise", "hypothesis"), 2),
+        (("question", "passage"), 2),
+        (("sentence", "question"), 2),
+        (("sentence",), 1),
+        (("content",), 1),
+    ],
+)
+def test_text_columns_that_are_found(tmp_path: Path, columns: tuple[str, ...], found: int) -> None:
+    frame = pd.DataFrame({name: ["a", "b", "c", "d"] for name in columns} | {"label": [0, 0, 1, 1], "other": "z"})
+    assert len(load_file(write(tmp_path / "mine.parquet", frame)).texts) == found
+
+
+def test_names_of_numbered_classes(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": list("abcd"), "y": [4, 2, 4, 2], "y_name": ["four", "two", "four", "two"]})
+    task = load_file(write(tmp_path / "mine.csv", frame), label_column="y")
+    assert task.class_names == ("two", "four")
+    assert task.labels.tolist() == [1, 0, 1, 0]
+    frame["y_name"] = ["four", "two", "quatre", "two"]
+    with pytest.raises(ParameterError, match="y_name must hold exactly one name for each number in y"):
+        load_file(write(tmp_path / "mine.csv", frame), label_column="y")
+
+
+def test_bools_are_classes(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": list("abcd"), "label": [True, False, True, False]})
+    for suffix in (".csv", ".parquet", ".jsonl"):
+        task = load_file(write(tmp_path / f"mine{suffix}", frame))
+        assert task.class_names == ("False", "True")
+        assert task.labels.tolist() == [1, 0, 1, 0]
+
+
+def test_ids_that_identify_nothing_are_remarked_on(tmp_path: Path) -> None:
+    task = load_file(csv(tmp_path, "id,text,label\n1,a,0\n1,b,1\n2,c,0\n3,d,1\n"))
+    assert task.example_ids.tolist() == [0, 1, 2, 3]
+    assert task.notes == ("mine.csv: the column id does not identify examples, so their rows are numbered instead",)
+
+
+def test_bom_upper_case_ending_and_blank_lines(tmp_path: Path) -> None:
+    task = load_file(csv(tmp_path, "\ufefftext,label\r\na,0\r\n\r\nb,1\r\nc,0\r\nd,1\r\n", "MINE.CSV"))
+    assert task.texts == (("a", "b", "c", "d"),)
+    rows = ['{"text": "a", "label": 0}', "", '{"label": 1, "text": "b"}', '{"text": "c", "label": 0}']
+    jsonl = "\ufeff" + "\n".join([*rows, '{"text": "d", "label": 1}'])
+    assert load_file(csv(tmp_path, jsonl, "mine.jsonl")).texts == task.texts
+
+
+GOOD = "a,0\nb,1\nc,0\nd,1\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("", "task=mine.csv: the file is empty"),
+        ("text,label\n", "task=mine.csv: the file holds no examples"),
+        (
+            f"text,lable\n{GOOD}",
+            r"label_column='label': must be one of the columns lable, text. Did you mean 'lable'\?",
+        ),
+        (f"body,label\n{GOOD}", "text_column=auto: no column has a name that is known; there are body, label. Name it"),
+        (
+            f"text,label\n ,1\n{GOOD},0\n",
+            "text_column=text: 2 of 6 texts are empty or missing, the first in row 1 of the data. Fill or remove",
+        ),
+        (f"text,label\n{GOOD}e,\nf\n", "label_column=label: 2 of 6 labels are missing, the first in row 5 of the data"),
+        ("text,label\na,1\nb,1\n", "label_column=label: every example has the label '1', and at least 2 classes"),
+        (f"text,label\n{GOOD}e,2\n", "label_column=label: class '2' has 1 example, and every class needs at least 2"),
+        ("text,label\na,0.5\nb,1\n", r"label_column=label: must hold whole numbers or .*\(regression\)"),
+        ("text,label\na,1.0\nb,0.0\n", r"label_column=label: .* If they are class numbers, store them as integers"),
+        (
+            "example_id,text,label\n7,a,0\n8,b,1\n7,c,0\n9,d,1\n",
+            "task=mine.csv: the column example_id must hold unique ids, .*; row 3 of the data repeats an earlier one",
+        ),
+        (f"text,label\n{GOOD}e,1,2\n", r"not well-formed \(Expected 2 fields in line 6, saw 3\). Put double quotes"),
+        ("text,label\na,0,x\nb,1,y\n", "not well-formed"),
+        (f'text,label\n"{GOOD}', r"not well-formed \(EOF inside string"),
+        (f"text,label\n1,0\n2,1\n{GOOD[:0]}3,0\n4,1\n", "text_column=text: must hold texts, not values of type int"),
+    ],
+)
+def test_a_file_with_a_fault(tmp_path: Path, content: str, line: str) -> None:
+    with pytest.raises(ParameterError, match=f"^(task=mine.csv: the file is )?{line}") as caught:
+        load_file(csv(tmp_path, content))
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text_column", "label_column", "line"),
+    [
+        ("txt", "label", "text_column='txt': must be one of the columns label, text. Did you mean 'text'?"),
+        ("text,txt", "label", "text_column='txt': must be one of the columns label, text. Did you mean 'text'?"),
+        ("text,text", "label", "text_column=text,text: must name different columns, and not the label column."),
+        ("label", "label", "text_column=label: must name different columns, and not the label column."),
+    ],
+)
+def test_columns_that_cannot_be_meant(tmp_path: Path, text_column: str, label_column: str, line: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        load_file(csv(tmp_path, f"text,label\n{GOOD}"), text_column, label_column)
+    assert str(caught.value) == line
+
+
+def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
+    secret = "my secret diary " * 20
+    for content in (f"{secret},x\nb,1\n", f"label,text\n{secret},a\nb,c\nb,d\n", f'text,label\na,"{secret}\n'):
+        with pytest.raises(ParameterError) as caught:
+            load_file(csv(tmp_path, content))
+        assert len(str(caught.value)) < 250
+        assert secret[:60] not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("mine.parquet", b"PAR1 no", "task=mine.parquet: the file is not Parquet, or is damaged."),
+        ("mine.csv", "text,label\n\xe9,0".encode("latin-1"), "task=mine.csv: the file is not UTF-8. Save it as UTF-8."),
+        ("mine.jsonl", b'{"text": "\xe9"}', "task=mine.jsonl: the file is not UTF-8. Save it as UTF-8."),
+        ("mine.jsonl", b'{"text": "a"}\n{"text"\n', "task=mine.jsonl: line 2 is not JSON (Expecting ':' delimiter)."),
+        ("mine.jsonl", b'["a", 1]\n', "task=mine.jsonl: line 1 must be a JSON object."),
+        (
+            "mine.jsonl",
+            b'{"text": "a", "label": 1}\n{"text": "b", "label": "x"}',
+            "label_column=label: must hold either whole numbers or class names, not int, str.",
+        ),
+        (
+            "mine.jsonl",
+            b'{"text": "a", "label": 1}\n{"body": "b", "label": 0}\n' * 2,
+            "text_column=text: 2 of 4 texts are empty or missing, the first in row 2 of the data. "
+            "Fill or remove these rows.",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, line: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ParameterError) as caught:
+        load_file(tmp_path / name)
+    assert str(caught.value) == line
+
+
+def test_a_file_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=r"^task=.*none\.csv: there is no such file"):
+        load_file(tmp_path / "none.csv")
+
+
+def test_missing_values_of_parquet(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": ["a", None, "c", "d"], "label": [0.0, 1.0, np.nan, 1.0]})
+    with pytest.raises(ParameterError, match="1 of 4 labels are missing, the first in row 3"):
+        load_file(write(tmp_path / "mine.parquet", frame))
+    frame["label"] = [0, 1, 0, 1]
+    with pytest.raises(ParameterError, match="1 of 4 texts are empty or missing, the first in row 2"):
+        load_file(write(tmp_path / "mine.parquet", frame))

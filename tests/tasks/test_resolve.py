@@ -1,0 +1,142 @@
+"""A task by its name, the remarks on its size, and factors without effect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlflow_l3d import registry
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.resolve import inactive_factors, load_task
+from mlflow_l3d.tasks.synthetic import generate
+
+SEEDS = {"data_split": 1, "label_selection": 2}
+
+
+def write(folder: Path, name: str = "mine.csv", rows: int = 40) -> Path:
+    path = folder / name
+    path.write_text("body,label\n" + "".join(f"text {row},{row % 2}\n" for row in range(rows)))
+    return path
+
+
+def test_an_entry_point() -> None:
+    settings = SplitSettings(num_labelled=100, test_size=50)
+    task = load_task("synthetic", settings=settings)
+    assert (task.name, task.settings, task.notes) == ("synthetic", settings, ())
+    split = task.split(SEEDS)
+    assert [len(part) for part in (split.train, split.validation, split.test)] == [80, 20, 50]
+
+
+def test_columns_given_to_a_task_that_has_none() -> None:
+    with pytest.raises(ParameterError, match=r"^label_column=y: has no effect on the task synthetic"):
+        load_task("synthetic", label_column="y")
+
+
+def test_a_file_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = load_task(str(write(tmp_path)), text_column="body")
+    assert task.name == "mine.csv"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_task("mine.csv", text_column="body").fingerprint == task.fingerprint
+    assert load_task("~/mine.csv", text_column="body").fingerprint == task.fingerprint
+
+
+@pytest.mark.skipif(find_spec("datasets") is None, reason="datasets is not installed")
+def test_a_folder_even_one_that_is_called_like_a_file(tmp_path: Path) -> None:
+    import datasets
+
+    folder = tmp_path / "films.csv"
+    datasets.Dataset.from_dict({"text": list("abcd"), "label": [0, 1, 0, 1]}).save_to_disk(folder)
+    assert load_task(str(folder)).name == "films.csv"
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"), [("syntetic", " Did you mean 'synthetic'?"), ("owner/films", ""), ("mine.xlsx", ""), ("", "")]
+)
+def test_an_unknown_name(name: str, fix: str) -> None:
+    known = ", ".join(registry.names("task"))
+    with pytest.raises(ParameterError) as caught:
+        load_task(name)
+    assert str(caught.value) == (
+        f"task={name!r}: must be one of {known}, or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, "
+        f"or hf:NAME.{fix}"
+    )
+
+
+def test_a_strangers_task_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    stranger: list[object] = []
+    monkeypatch.setattr(registry, "names", lambda _: ["theirs"])
+    monkeypatch.setattr(registry, "load", lambda *_: lambda options: stranger[-1])
+    stranger.append(replace(generate(60), fingerprint="out of date"))
+    assert load_task("theirs").fingerprint == generate(60).fingerprint
+    stranger.append(replace(generate(60), example_ids=np.zeros(60, dtype=np.int64)))
+    with pytest.raises(L3DError, match=r"^task=synthetic: example_ids are not unique"):
+        load_task("theirs")
+    stranger.append(None)
+    with pytest.raises(L3DError, match=r"^task=theirs: its loader returned NoneType, not a Task"):
+        load_task("theirs")
+
+
+def test_a_number_that_a_class_cannot_give_names_the_class(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("text,label\n" + "a,common\n" * 30 + "b,rare\n" * 10)
+    with pytest.raises(ParameterError, match=r"^num_labelled=20: class 'rare' has 8 training examples, so at most 16"):
+        load_task(str(path), settings=SplitSettings(num_labelled=20))
+    with pytest.raises(ParameterError, match=r"^test_size=5: class 'rare' has 2 test examples, so at most 4"):
+        load_task(str(path), settings=SplitSettings(test_size=5))
+    assert load_task(str(path), settings=SplitSettings(num_labelled=16, test_size=4)).notes == ()
+
+
+def test_remarks_on_what_is_smaller_than_the_default(tmp_path: Path) -> None:
+    task = load_task(str(write(tmp_path)), text_column="body")
+    assert task.notes == (
+        "mine.csv: 32 training examples labelled instead of 1000: class 0 has 16, class 1 has 16 (500 a class would be "
+        "needed)",
+        "mine.csv: 8 test examples evaluated instead of 1000: class 0 has 4, class 1 has 4 (500 a class would be "
+        "needed)",
+    )
+    small = load_task("synthetic", settings=SplitSettings(num_labelled=2, test_size=2))
+    assert small.notes == ("synthetic: one labelled example a class leaves none for validation",)
+    assert len(small.split(SEEDS).validation) == 0
+
+
+def bound(examples: int, classes: int = 2, **settings: object) -> Task:
+    return replace(generate(examples, classes), settings=SplitSettings(**settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("task", "inactive"),
+    [
+        (bound(100), {"label_selection"}),
+        (bound(100, num_labelled=78), {}),
+        (bound(100, test_size=18), {}),
+        (bound(100, num_labelled=80, test_size=20), {"label_selection"}),
+        (bound(100, test_selection="fixed"), {"label_selection"}),
+        (bound(100, test_selection="fixed", num_labelled=10), {}),
+        (bound(4, test_selection="fixed"), {"label_selection", "data_split"}),
+        (bound(4000), {}),
+    ],
+)
+def test_factors_without_effect_are_those_that_change_nothing(task: Task, inactive: set[str]) -> None:
+    found = inactive_factors(task)
+    assert set(found) == set(inactive)
+    for factor in SEEDS:
+        splits = [task.split({**SEEDS, factor: seed}) for seed in range(20)]
+
+        def used(part: str, splits: list[object] = splits) -> int:
+            return len({tuple(getattr(split, part)) for split in splits})
+
+        changes = max(used(part) for part in ("train", "validation", "test")) > 1
+        assert changes == (factor not in found)
+
+
+def test_the_reason_names_the_fix() -> None:
+    assert inactive_factors(bound(100)) == {
+        "label_selection": "every training example of synthetic is labelled and every test example is evaluated, so "
+        "there is nothing to select: lower num_labelled or test_size"
+    }

@@ -1,0 +1,220 @@
+"""What is installed is whole, light to import, and pinned the same everywhere."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ENTRY_POINTS = {
+    **PROJECT["scripts"],
+    **{f"{group}:{name}": to for group, names in PROJECT["entry-points"].items() for name, to in names.items()},
+}
+SOURCES = sorted((ROOT / "mlflow_l3d").rglob("*.py"))
+FORBIDDEN = {
+    "pickle": r"^\s*(import|from)\s+(pickle|cloudpickle|dill|joblib|marshal|shelve)\b",
+    "pickle in torch.load": r"weights_only\s*=\s*False",
+    "code of others": r"trust_remote_code\s*=\s*(?!False)",
+    "global numpy generator": r"\bnp\.random\.(?!default_rng|Generator|SeedSequence|PCG64|BitGenerator)\w",
+    "global random": r"\brandom\.(seed|random|shuffle|choice|randint|sample)\(",
+}
+GLOBAL_SEEDS = ROOT / "mlflow_l3d" / "approaches" / "global_seeds.py"
+"""The one module that may touch global generators, for libraries that draw from nothing else."""
+
+
+def pins_module() -> Any:
+    spec = importlib.util.spec_from_file_location("pins", ROOT / ".ci" / "pins.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def read_pins(lines: list[str]) -> dict[str, str]:
+    """Read ``name==version`` lines; anything else (a path, a host, a bound) fails."""
+    found = [re.fullmatch(r"([A-Za-z0-9._-]+)==([0-9][A-Za-z0-9.!]*)", line) for line in lines]
+    assert all(found), [line for line, match in zip(lines, found, strict=True) if not match]
+    return {canonicalize_name(match[1]): match[2] for match in found if match}
+
+
+CONSTRAINTS = read_pins(
+    [line for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+)
+CONDA: dict[str, Any] = yaml.safe_load((ROOT / "conda.yaml").read_text(encoding="utf-8"))
+CONDA_PINS = read_pins(next(entry["pip"] for entry in CONDA["dependencies"] if isinstance(entry, dict)))
+
+
+@pytest.mark.parametrize("name", sorted(ENTRY_POINTS))
+def test_entry_points_name_what_exists(name: str) -> None:
+    module, _, attribute = ENTRY_POINTS[name].partition(":")
+    assert callable(getattr(importlib.import_module(module), attribute))
+
+
+def test_public_names_exist() -> None:
+    import mlflow_l3d
+
+    missing = [name for name in mlflow_l3d.__all__ if not hasattr(mlflow_l3d, name)]
+    assert missing == []
+
+
+def test_version_is_said_once_and_the_changelog_has_it() -> None:
+    import mlflow_l3d
+
+    assert PROJECT["version"] == mlflow_l3d.__version__
+    assert f"## [{PROJECT['version']}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_import_is_light() -> None:
+    heavy = "torch transformers datasets mlflow pandas numpy matplotlib sklearn".split()
+    code = (
+        "import sys, time; start = time.perf_counter(); import mlflow_l3d; took = time.perf_counter() - start\n"
+        f"print(took, [name for name in {heavy} if name in sys.modules])"
+    )
+    best = 1e9
+    for _ in range(3):  # the machine may be busy: the fastest of three is the import's own time
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+        took, _, loaded = done.stdout.strip().partition(" ")
+        assert loaded == "[]"
+        best = min(best, float(took))
+    assert best <= 0.3
+
+
+def test_plugins_of_mlflow_load_while_mlflow_is_imported() -> None:
+    code = (
+        "import mlflow; from mlflow.models.evaluation.evaluator_registry import _model_evaluation_registry as r\n"
+        "assert 'l3d' in r._registry, sorted(r._registry); assert callable(mlflow.data.from_l3d_runs)\n"
+        "import sys; print([name for name in ('torch', 'transformers', 'matplotlib.pyplot') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-W", "error::ImportWarning", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+    assert "Failed to" not in done.stderr
+
+
+@pytest.mark.parametrize("what", sorted(FORBIDDEN))
+def test_package_has_no(what: str) -> None:
+    pattern = re.compile(FORBIDDEN[what], re.MULTILINE)
+    sources = [path for path in SOURCES if path != GLOBAL_SEEDS or not what.startswith("global")]
+    found = {str(path.relative_to(ROOT)): pattern.findall(path.read_text(encoding="utf-8")) for path in sources}
+    assert {path: hits for path, hits in found.items() if hits} == {}
+
+
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("pickle", "from pickle import loads"),
+        ("pickle in torch.load", "torch.load(path, weights_only = False)"),
+        ("code of others", "f(trust_remote_code=True)"),
+        ("global numpy generator", "np.random.seed(1)"),
+        ("global random", "random.shuffle(items)"),
+    ],
+)
+def test_forbidden_things_are_recognised(what: str, line: str) -> None:
+    assert re.search(FORBIDDEN[what], line)
+
+
+def test_wheel_holds_the_package_and_its_templates(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    shutil.copytree(ROOT / "mlflow_l3d", source / "mlflow_l3d", ignore=shutil.ignore_patterns("__pycache__"))
+    code = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        held = set(archive.namelist())
+    templates = {str(path.relative_to(ROOT)) for path in (ROOT / "mlflow_l3d").rglob("*.html")}
+    assert templates
+    assert {str(path.relative_to(ROOT)) for path in SOURCES} | templates <= held
+    assert not [name for name in held if name.startswith(("tests/", "benchmarks/", "projects/"))]
+
+
+def test_conda_and_constraints_pin_the_same_versions() -> None:
+    assert {name: CONSTRAINTS.get(name) for name in CONDA_PINS} == CONDA_PINS
+    assert CONSTRAINTS["torch"] == "2.13.0"
+
+
+def test_conda_pins_a_full_python_and_leaves_this_project_out() -> None:
+    (python,) = [entry for entry in CONDA["dependencies"] if str(entry).startswith("python")]
+    assert re.fullmatch(r"python=3\.\d+\.\d+", python)  # MLflow builds no environment from less
+    assert canonicalize_name(PROJECT["name"]) not in CONDA_PINS | CONSTRAINTS
+
+
+@pytest.mark.parametrize(("extra", "pins"), [("demo", CONDA_PINS), ("dev", CONSTRAINTS)])
+def test_pins_hold_every_requirement_within_its_bounds(extra: str, pins: dict[str, str]) -> None:
+    required: list[Requirement] = pins_module().declared(extra)
+    assert len(required) > len(PROJECT["dependencies"])
+    for requirement in required:
+        version = pins.get(canonicalize_name(requirement.name))
+        assert version is not None, f"{requirement.name} is not pinned"
+        assert requirement.specifier.contains(version), f"{requirement} does not allow {version}"
+
+
+def test_conda_holds_what_the_requirements_need_in_turn() -> None:
+    pins = pins_module()
+    assert set(pins.closure(pins.declared("demo"))) - set(CONDA_PINS) == set()
+
+
+def test_default_project_spells_out_every_parameter_with_its_default() -> None:
+    from mlflow.projects._project_spec import load_project
+
+    from mlflow_l3d.specification.parameters import MAIN
+
+    project = load_project(str(ROOT / "projects" / "default"))
+    main = project.get_entry_point("main")
+    assert {name: main.parameters[name].default for name in main.parameters} == {
+        name: parameter.default for name, parameter in MAIN.items()
+    }
+    for name in MAIN:
+        assert f"--{name.replace('_', '-')} {{{name}}}" in main.command, f"{name} would vanish silently"
+    assert Path(project.env_config_path).resolve() == ROOT / "conda.yaml"
+
+
+@pytest.mark.slow
+def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: Path) -> None:
+    """MLflow starts the command in the project's folder; it must reach this package and the caller's store."""
+    copy = tmp_path / "clone"
+    shutil.copytree(ROOT / "projects", copy / "projects")
+    shutil.copy(ROOT / "conda.yaml", copy / "conda.yaml")
+    (copy / "mlflow_l3d").mkdir()
+    (copy / "mlflow_l3d" / "__init__.py").touch()
+    (copy / "mlflow_l3d" / "__main__.py").write_text(
+        "import mlflow, os, sys\n"
+        "with mlflow.start_run() as run:\n"
+        "    mlflow.set_tag('package', os.path.dirname(__file__)); mlflow.set_tag('arguments', ' '.join(sys.argv[1:]))\n"
+    )
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    command = [sys.executable, "-m", "mlflow", "run", f"{copy}#projects/default", "--env-manager", "local"]
+    started = time.monotonic()
+    done = subprocess.run(
+        [*command, "-P", "factor=data_split"], cwd=elsewhere, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - started < 200
+
+    import mlflow
+
+    (run,) = mlflow.MlflowClient(f"sqlite:///{elsewhere / 'mlflow.db'}").search_runs(["0"])
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["package"] == str(copy / "mlflow_l3d")
+    assert run.data.tags["arguments"].startswith("investigate --factor data_split --task auto ")
+    assert run.data.params["factor"] == "data_split"
