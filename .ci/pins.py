@@ -22,8 +22,9 @@ PYTHON = "3.11.7"
 ACCELERATORS = re.compile(r"^(nvidia-|cuda-|triton$|intel-)")
 """What torch itself pins for one kind of device; a pin here would break the other kinds."""
 
-HEADER = "# Tested versions of everything the tests need. Written by .ci/pins.py; use as `pip install -c constraints.txt`."
-CONDA = """# The environment of the MLflow Projects here: what the default job needs, without this project itself, which runs
+HEADER = "# Tested versions of everything the tests need. Written by .ci/pins.py; for `pip install -c constraints.txt`."
+CONDA = """\
+# The environment of the MLflow Projects here: what the default job needs, without this project itself, which runs
 # from the folder. Written by .ci/pins.py with the versions of constraints.txt.
 name: mlflow-l3d
 channels:

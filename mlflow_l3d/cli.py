@@ -115,12 +115,12 @@ def _evaluate(options: dict[str, Any]) -> int:
 
     attached = scrub_environment()
     try:
-        analysis = evaluate(**options)
+        result = evaluate(**options)
     except Exception as error:
         if attached is not None:
             fail_attached(attached, error_line(error))
         raise
-    print(summary(analysis, title=f"evaluation of run {options['parent_run_id']}"))  # noqa: T201
+    print(summary(result.analysis, title=f"evaluation of run {result.run_id}"))  # noqa: T201
     return 0
 
 

@@ -6,6 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger import parent as parents
 from mlflow_l3d.ledger.children import search
-from mlflow_l3d.ledger.connection import connect, quick_refusals
+from mlflow_l3d.ledger.connection import connect, own_settings
 from mlflow_l3d.ledger.reader import read_investigation, read_predictions
 from mlflow_l3d.scoring import Scored, order, score, tables, write_artifacts
 
@@ -28,7 +29,25 @@ if TYPE_CHECKING:
 _NOT_METRICS = {*names.COORDINATES, "run_id", "cell_key", "status", "artifact_uri", "experiment_id", "predictions"}
 
 
-def evaluate(parent_run_id: str = "latest", *, where: str = "none", metric: str = "auto", log: bool = True) -> Analysis:
+@dataclass(frozen=True)
+class Evaluation:
+    """What :func:`evaluate` found.
+
+    Attributes
+    ----------
+    run_id
+        The parent run.
+    analysis
+        Importance, consistency and checks.
+    """
+
+    run_id: str
+    analysis: Analysis
+
+
+def evaluate(
+    parent_run_id: str = "latest", *, where: str = "none", metric: str = "auto", log: bool = True
+) -> Evaluation:
     """Recompute importance and consistency of a parent from its children, and write them to it.
 
     Parameters
@@ -48,7 +67,7 @@ def evaluate(parent_run_id: str = "latest", *, where: str = "none", metric: str 
     L3DError
         With one line that says what is missing.
     """
-    with quick_refusals():
+    with own_settings():
         client = connect()
         run_id = _latest(client) if parent_run_id == "latest" else parent_run_id
         recorded = read_investigation(run_id, client, where="" if where == "none" else where)
@@ -61,7 +80,7 @@ def evaluate(parent_run_id: str = "latest", *, where: str = "none", metric: str 
             scored = score_cells(client, cells, metric=metric, parent=recorded.parent, table_file=table_file)
             if log:
                 write_scored(client, recorded.parent, cells, scored, folder)
-    return scored.analysis
+    return Evaluation(run_id, scored.analysis)
 
 
 def score_cells(
@@ -223,7 +242,7 @@ def delete(parent_run_id: str) -> int:
     L3DError
         If it is not a parent of cells.
     """
-    with quick_refusals():
+    with own_settings():
         client = connect()
         from mlflow.exceptions import MlflowException
 

@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.conclusion import conclude
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor, Job
-from mlflow_l3d.ledger.connection import error_line, quick_refusals, scrub_environment
+from mlflow_l3d.ledger.connection import error_line, own_settings, scrub_environment
 from mlflow_l3d.ledger.ledger import Ledger
 from mlflow_l3d.ledger.parent import run_title
 from mlflow_l3d.monitor import Monitor
@@ -106,7 +106,7 @@ def investigate(
     """
     named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
     attached = scrub_environment()
-    with quick_refusals():
+    with own_settings():
         try:
             specification = specify(
                 {**parameters, **named},

@@ -113,7 +113,7 @@ def migrated_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def copy_store(template: Path, folder: Path, artifacts: str) -> str:
-    """Copy the empty store into `folder`, keep the artifacts of its default experiment at `artifacts`, return its URI."""
+    """Copy the empty store to `folder`, with `artifacts` as the place of its default experiment; return its URI."""
     path = folder / "mlflow.db"
     shutil.copyfile(template, path)
     with closing(sqlite3.connect(path)) as connection, connection:

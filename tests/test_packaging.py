@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -27,14 +26,19 @@ ENTRY_POINTS = {
 }
 SOURCES = sorted((ROOT / "mlflow_l3d").rglob("*.py"))
 FORBIDDEN = {
-    "pickle": r"^\s*(import|from)\s+(pickle|cloudpickle|dill|joblib|marshal|shelve)\b",
-    "pickle in torch.load": r"weights_only\s*=\s*False",
+    "pickle": r"^\s*(?:import|from)\s+(?:pickle|cloudpickle|dill|joblib|marshal|shelve)\b",
+    "pickle file": r"\b(?:pickle\.(?:dump|load)\(|torch\.(?:save|load)\(|to_pickle|read_pickle|allow_pickle\s*=\s*True)",
     "code of others": r"trust_remote_code\s*=\s*(?!False)",
-    "global numpy generator": r"\bnp\.random\.(?!default_rng|Generator|SeedSequence|PCG64|BitGenerator)\w",
-    "global random": r"\brandom\.(seed|random|shuffle|choice|randint|sample)\(",
+    "global numpy generator": r"\bnp\.random\.(?!default_rng|Generator|SeedSequence|PCG64|BitGenerator)\w+",
+    "global random": r"\brandom\.(?:seed|random|shuffle|choice|randint|sample)\(",
 }
-GLOBAL_SEEDS = ROOT / "mlflow_l3d" / "approaches" / "global_seeds.py"
-"""The one module that may touch global generators, for libraries that draw from nothing else."""
+EXCEPT = {
+    # Jobs go to workers through a pipe of our own; the conformance suite checks that an approach can go there.
+    "pickle": {"execution/pool.py", "execution/worker.py", "testing/approaches.py"},
+    # For libraries that draw from nothing else, and to show that an approach does not listen to them.
+    "global numpy generator": {"approaches/global_seeds.py", "testing/approaches.py"},
+    "global random": {"approaches/global_seeds.py", "testing/approaches.py"},
+}
 
 
 def pins_module() -> Any:
@@ -81,7 +85,7 @@ def test_version_is_said_once_and_the_changelog_has_it() -> None:
 
 
 def test_import_is_light() -> None:
-    heavy = "torch transformers datasets mlflow pandas numpy matplotlib sklearn".split()
+    heavy = ["torch", "transformers", "datasets", "mlflow", "pandas", "numpy", "matplotlib", "sklearn"]
     code = (
         "import sys, time; start = time.perf_counter(); import mlflow_l3d; took = time.perf_counter() - start\n"
         f"print(took, [name for name in {heavy} if name in sys.modules])"
@@ -99,7 +103,7 @@ def test_plugins_of_mlflow_load_while_mlflow_is_imported() -> None:
     code = (
         "import mlflow; from mlflow.models.evaluation.evaluator_registry import _model_evaluation_registry as r\n"
         "assert 'l3d' in r._registry, sorted(r._registry); assert callable(mlflow.data.from_l3d_runs)\n"
-        "import sys; print([name for name in ('torch', 'transformers', 'matplotlib.pyplot') if name in sys.modules])"
+        "import sys; print([name for name in ('torch', 'transformers', 'datasets') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-W", "error::ImportWarning", "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -110,16 +114,15 @@ def test_plugins_of_mlflow_load_while_mlflow_is_imported() -> None:
 @pytest.mark.parametrize("what", sorted(FORBIDDEN))
 def test_package_has_no(what: str) -> None:
     pattern = re.compile(FORBIDDEN[what], re.MULTILINE)
-    sources = [path for path in SOURCES if path != GLOBAL_SEEDS or not what.startswith("global")]
-    found = {str(path.relative_to(ROOT)): pattern.findall(path.read_text(encoding="utf-8")) for path in sources}
-    assert {path: hits for path, hits in found.items() if hits} == {}
+    found = {path.relative_to(ROOT / "mlflow_l3d").as_posix(): pattern.findall(path.read_text()) for path in SOURCES}
+    assert {path: hits for path, hits in found.items() if hits and path not in EXCEPT.get(what, ())} == {}
 
 
 @pytest.mark.parametrize(
     ("what", "line"),
     [
         ("pickle", "from pickle import loads"),
-        ("pickle in torch.load", "torch.load(path, weights_only = False)"),
+        ("pickle file", "torch.load(path)"),
         ("code of others", "f(trust_remote_code=True)"),
         ("global numpy generator", "np.random.seed(1)"),
         ("global random", "random.shuffle(items)"),
@@ -180,7 +183,7 @@ def test_default_project_spells_out_every_parameter_with_its_default() -> None:
 
     project = load_project(str(ROOT / "projects" / "default"))
     main = project.get_entry_point("main")
-    assert {name: main.parameters[name].default for name in main.parameters} == {
+    assert {name: str(main.parameters[name].default) for name in main.parameters} == {
         name: parameter.default for name, parameter in MAIN.items()
     }
     for name in MAIN:
@@ -199,17 +202,16 @@ def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: 
     (copy / "mlflow_l3d" / "__main__.py").write_text(
         "import mlflow, os, sys\n"
         "with mlflow.start_run() as run:\n"
-        "    mlflow.set_tag('package', os.path.dirname(__file__)); mlflow.set_tag('arguments', ' '.join(sys.argv[1:]))\n"
+        "    mlflow.set_tag('package', os.path.dirname(__file__))\n"
+        "    mlflow.set_tag('arguments', ' '.join(sys.argv[1:]))\n"
     )
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     command = [sys.executable, "-m", "mlflow", "run", f"{copy}#projects/default", "--env-manager", "local"]
-    started = time.monotonic()
     done = subprocess.run(
         [*command, "-P", "factor=data_split"], cwd=elsewhere, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - started < 200
 
     import mlflow
 

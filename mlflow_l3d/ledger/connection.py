@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 # One call to a dead server blocks for minutes with MLflow's own settings, and repeats POSTs on the way, which doubles
 # runs. The uploader repeats calls itself, after looking whether the first one arrived.
-_QUICK: Final = {
+_SETTINGS: Final = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 _PERMANENT: Final = frozenset(
     {
@@ -53,10 +54,10 @@ def is_outage(error: BaseException) -> bool:
 
 
 @contextmanager
-def quick_refusals() -> Iterator[None]:
-    """Let calls to a tracking server fail at once, except where the user has set MLflow's variables."""
-    added = [name for name in _QUICK if name not in os.environ]
-    os.environ.update({name: _QUICK[name] for name in added})
+def own_settings() -> Iterator[None]:
+    """Let calls to a tracking server fail at once and in silence, except where the user has set MLflow's variables."""
+    added = [name for name in _SETTINGS if name not in os.environ]
+    os.environ.update({name: _SETTINGS[name] for name in added})
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ def open_parent(client: MlflowClient, specification: Specification, attached: st
         names.INVESTIGATION_KEY: specification.investigation_key,
         names.CONTEXT_KEY: specification.context_key,
         names.HEARTBEAT: str(int(time.time())),
-        **_git_tags(),
+        **_git_tags(Path.cwd() if attached else Path(sys.argv[0]).absolute().parent),
     }
     if attached is None:
         from mlflow.tracking.context.registry import resolve_tags
@@ -164,12 +165,12 @@ def set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None
     client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
 
 
-def _git_tags() -> dict[str, str]:
+def _git_tags(folder: Path) -> dict[str, str]:
     """Say whether the source tree differs from its commit: MLflow logs the commit, but not that."""
     try:
         result = subprocess.run(
             ["git", "status", "--porcelain", "--untracked-files=no"],  # noqa: S607 - whichever git the user has
-            cwd=Path.cwd(),
+            cwd=folder,
             capture_output=True,
             text=True,
             timeout=10,

@@ -10,8 +10,8 @@ A check that fails raises AssertionError with one sentence about what is wrong a
 
 from mlflow_l3d.testing.approaches import check_approach
 from mlflow_l3d.testing.cells import changed, design_cells, one_cell
-from mlflow_l3d.testing.executors import check_executor
+from mlflow_l3d.testing.executors import bench_job, check_executor
 from mlflow_l3d.testing.outcomes import differences
 from mlflow_l3d.testing.trouble import Trouble
 
-__all__ = ["Trouble", "changed", "check_approach", "check_executor", "design_cells", "differences", "one_cell"]
+__all__ = ["Trouble", "bench_job", "changed", "check_approach", "check_executor", "design_cells", "differences", "one_cell"]

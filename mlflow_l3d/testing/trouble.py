@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +27,7 @@ TROUBLES: Final = {
     "kill": "the process is killed, as for lack of memory",
     "segfault": "the process crashes",
     "hang": "the cell runs for an hour",
+    "stuck": "the cell holds the interpreter lock for many minutes",
     "short": "a prediction is missing",
     "float": "predictions are no integers",
     "nan": "a metric is not a number",
@@ -37,7 +37,7 @@ TROUBLES: Final = {
     "twice": "there are two outcomes",
 }
 """What a cell can do -> what that means."""
-PREPARATIONS: Final = ("", "parameter", "raise", "exit")
+PREPARATIONS: Final = ("", "parameter", "raise", "exit", "exit later")
 
 
 class Trouble(Synthetic):
@@ -52,7 +52,8 @@ class Trouble(Synthetic):
     once
         Whether only the first attempt at a cell goes wrong.
     prepare
-        ``parameter`` raises a ParameterError, ``raise`` a RuntimeError, ``exit`` ends the process with code 3.
+        ``parameter`` raises a ParameterError, ``raise`` a RuntimeError, ``exit`` ends the process with code 3,
+        ``exit later`` does so in every process but the first.
     """
 
     name = "trouble"
@@ -78,6 +79,8 @@ class Trouble(Synthetic):
             raise RuntimeError(msg)
         if self.preparation == "exit":
             os._exit(3)
+        if self.preparation == "exit later" and not _first(cache / "first-worker"):
+            os._exit(3)
         inner = super().prepare(task, hyperparameters, model=model, device=device, cache=cache)
         return TroubleSession(self, inner, cache)
 
@@ -102,10 +105,7 @@ class TroubleSession:
                 yield from _spoil(kind, outcome)
 
     def _due(self, cell: Cell) -> bool:
-        marker = self.cache / f"attempt-{cell.key}"
-        first = not marker.exists()
-        marker.touch()
-        return first or not self.approach.once
+        return _first(self.cache / f"attempt-{cell.key}") or not self.approach.once
 
     def close(self) -> None:
         """Note that the session was closed."""
@@ -119,8 +119,16 @@ def worker_processes(cache: Path) -> set[int]:
 
 def worker_environment(cache: Path, process: int) -> dict[str, str]:
     """Return the environment of one of :func:`worker_processes`, and its ``device``."""
-    with closing((cache / f"worker-{process}.json").open(encoding="utf-8")) as file:
-        return dict(json.load(file))
+    return dict(json.loads((cache / f"worker-{process}.json").read_text(encoding="utf-8")))
+
+
+def _first(marker: Path) -> bool:
+    """Return whether nobody has called this with `marker` before."""
+    try:
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _end(kind: str) -> None:
@@ -137,11 +145,13 @@ def _end(kind: str) -> None:
         os.kill(os.getpid(), signal.SIGSEGV)
     if kind == "hang":
         time.sleep(3600)
+    if kind == "stuck":
+        pow(3, 200_000_000)
 
 
 def _spoil(kind: str | None, outcome: Outcome) -> Iterator[Outcome]:
     predictions, ids = outcome.predictions, outcome.example_ids
-    if predictions is None or ids is None or kind in {None, "hang"}:
+    if predictions is None or ids is None or kind in {None, "hang", "stuck"}:
         yield outcome
     elif kind == "short":
         yield replace(outcome, predictions=predictions[:-1])

@@ -8,7 +8,6 @@ import logging
 import os
 import shutil
 import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -74,6 +73,8 @@ def load_or_encode(
             features = _stored(path, rows)
             if features is not None:
                 return features
+            if path.exists():
+                _log.warning("Features in %s are damaged and made again", path.name)
             partial = path.with_suffix(".partial")
             try:
                 with partial.open("wb") as file:
@@ -198,7 +199,6 @@ def _stored(path: Path, rows: int) -> FloatArray | None:
     if found is not None and found.ndim == 2 and len(found) == rows and found.dtype == np.float32:
         whole: FloatArray = found
         return whole
-    warnings.warn(f"Features in {path.name} are damaged and made again.", stacklevel=3)
     return None
 
 

@@ -1,0 +1,56 @@
+"""Small tasks, cells and sessions for the tests of fine-tuning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.tasks.base import SplitSettings, Task
+
+WORDS = (("superb", "moving", "a joy", "brilliant"), ("dull", "a mess", "tedious", "awful"))
+THINGS = ("plot", "cast", "score", "dialogue", "camera work", "ending", "pace", "humour", "first half", "second hour")
+
+
+def handmade_task(n: int = 120, columns: int = 1, **settings) -> Task:
+    rng = np.random.default_rng(5)
+    labels = np.arange(n, dtype=np.int64) % 2
+    texts = tuple(
+        tuple(
+            f"the {rng.choice(THINGS)} is {rng.choice(WORDS[label])} and the {rng.choice(THINGS)} "
+            + "very " * int(rng.integers(3))
+            + f"{rng.choice(WORDS[label])}, number {i}"
+            for i, label in enumerate(labels)
+        )
+        for _ in range(columns)
+    )
+    return Task("handmade", texts, labels, ("good", "bad"), np.arange(n) + 1000, SplitSettings(**settings), "handmade")
+
+
+def cell(index: int = 0, **configurations: int) -> Cell:
+    """Return a golden cell; a keyword puts one factor at another configuration."""
+    chosen = {factor: configurations.get(factor, index) for factor in Finetuning.factors}
+    seeds = {factor: configuration_seed(7, factor, number) for factor, number in chosen.items()}
+    return Cell("golden", None, None, None, index, chosen, seeds, f"{sorted(chosen.items())}")
+
+
+def prepare(task: Task, cache, **given):
+    approach = Finetuning()
+    hyperparameters = approach.complete(resolve_hyperparameters(approach, given))
+    return approach.prepare(task, hyperparameters, model=approach.default_model, device="cpu", cache=cache)
+
+
+def run(session, *cells: Cell) -> list[Outcome]:
+    outcomes = list(session.run(cells))
+    assert [outcome.traceback for outcome in outcomes] == [None] * len(cells)
+    return outcomes
+
+
+def content(outcome: Outcome) -> Outcome:
+    """Return what must be bit-identical, arrays as bytes."""
+    arrays = {name: getattr(outcome, name).tobytes() for name in ("example_ids", "labels", "predictions", "scores")}
+    return replace(outcome, duration_seconds=0.0, **arrays)

@@ -1,0 +1,140 @@
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.approaches.base import Hyperparameter, resolve_hyperparameters
+from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.tasks.base import SplitSettings
+from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.testing import check_approach, one_cell
+
+
+def small_task():
+    return replace(generate(90, 3), settings=SplitSettings(num_labelled=15, test_size=12))
+
+
+def guess(task, split, seeds, hyperparameters):
+    """Order and initialisation both decide a few guesses."""
+    order = stream(seeds["data_order"], "order").permutation(split.train)
+    shift = stream(seeds["model_initialisation"], "weights").integers(3)
+    votes = task.labels[order[: len(split.test) % len(order) or 1]]
+    return (np.resize(votes, len(split.test)) + shift * hyperparameters["scale"]) % 3
+
+
+def class_scores(task, split, seeds, hyperparameters):
+    return stream(seeds["data_order"], "scores").random((len(split.test), 3))
+
+
+def wrap(function, **given):
+    return Callable(function, name="mine", version="1", factors=given.pop("factors", ("data_order",)), **given)
+
+
+def run(approach, **given):
+    session = approach.prepare(
+        small_task(), resolve_hyperparameters(approach, given), model="", device="cpu", cache=None
+    )
+    (outcome,) = session.run([one_cell(approach.factors)])
+    session.close()
+    return outcome
+
+
+def test_a_function_keeps_the_contract(tmp_path):
+    approach = wrap(
+        guess,
+        factors=("data_order", "model_initialisation"),
+        hyperparameters={"scale": Hyperparameter(1, "shift of classes", low=1)},
+    )
+    assert approach.factors == ("label_selection", "data_split", "data_order", "model_initialisation")
+    check_approach(approach, small_task(), cache=tmp_path, configurations=4)
+    assert pickle.loads(pickle.dumps(approach)).version == "1"
+
+
+def test_class_scores_become_predictions():
+    outcome = run(wrap(class_scores))
+    assert outcome.error is None
+    assert outcome.scores.shape == (12, 3)
+    assert outcome.scores.dtype == np.float32
+    np.testing.assert_array_equal(outcome.predictions, outcome.scores.argmax(axis=1))
+
+
+def test_labels_and_ids_are_those_of_the_split():
+    task = small_task()
+    outcome = run(wrap(lambda task, split, seeds, _: task.labels[split.test]))
+    np.testing.assert_array_equal(outcome.predictions, outcome.labels)
+    np.testing.assert_array_equal(outcome.labels, task.labels[outcome.example_ids])
+    assert outcome.duration_seconds > 0
+
+
+def test_lists_and_unparsed_answers_are_welcome():
+    outcome = run(wrap(lambda task, split, seeds, _: [-1] * len(split.test)))
+    assert outcome.error is None
+    assert outcome.predictions.tolist() == [-1] * 12
+
+
+def test_a_function_sees_the_seeds_that_it_declares():
+    seen = {}
+
+    def look(task, split, seeds, _):
+        seen.update(seeds)
+        return np.zeros(len(split.test), dtype=int)
+
+    run(wrap(look))
+    assert set(seen) == {"label_selection", "data_split", "data_order"}
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (lambda n: np.zeros(n - 1, dtype=int), r"returned shape \(11,\).*\(12,\)"),
+        (lambda n: np.zeros((n, 2)), r"returned shape \(12, 2\).*\(12, 3\)"),
+        (lambda n: np.zeros((3, n)), r"returned shape \(3, 12\)"),
+        (lambda n: np.zeros(n), "type float64; class numbers are integers"),
+        (lambda n: np.full(n, 3), "from 3 to 3; class numbers go from 0 to 2"),
+        (lambda n: np.full(n, -2), "from -2 to -2"),
+        (lambda n: np.full((n, 3), np.nan), "class scores that are not numbers"),
+        (lambda n: np.full((n, 3), "a"), "class scores that are not numbers"),
+        (lambda n: None, r"returned shape \(\)"),
+        (lambda n: [[1], [2, 3]], "rows of unequal length"),
+        (lambda n: ["c1"] * n, "class numbers are integers"),
+    ],
+)
+def test_what_is_returned_is_checked(returned, said):
+    outcome = run(wrap(lambda task, split, seeds, _: returned(len(split.test))))
+    assert outcome.predictions is None
+    assert "\n" not in outcome.error
+    import re
+
+    assert re.search(said, outcome.error)
+    assert "mine" in outcome.error
+
+
+def test_a_function_that_raises():
+    def broken(*_):
+        raise ZeroDivisionError("too\nbad")
+
+    outcome = run(wrap(broken))
+    assert outcome.error == "ZeroDivisionError: too bad"
+    assert "in broken" in outcome.traceback
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"name": ""}, "name=''"),
+        ({"version": 1}, "version=1"),
+        ({"factors": ("data_order", "data_order")}, "must name each factor once"),
+        ({"function": 3}, "function=int: must be callable"),
+    ],
+)
+def test_bad_declarations(given, said):
+    complete = {"function": guess, "name": "mine", "version": "1", "factors": ("data_order",), **given}
+    with pytest.raises(ParameterError, match=said):
+        Callable(complete.pop("function"), **complete)
+
+
+def test_one_factor_may_be_given_as_text():
+    assert wrap(guess, factors="data_order").factors[-1] == "data_order"

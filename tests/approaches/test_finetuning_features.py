@@ -1,0 +1,171 @@
+import errno
+import io
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from finetuning_helpers import handmade_task
+
+from mlflow_l3d.approaches import models
+from mlflow_l3d.approaches.finetuning import Finetuning, features, pretrained
+from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
+from mlflow_l3d.approaches.finetuning.tokens import tokenise
+from mlflow_l3d.errors import ParameterError
+
+FOUND = models.resolve(Finetuning.default_model)
+TEXTS = handmade_task(70).texts
+
+
+def recipe(**given):
+    return Recipe.of({name: declared.default for name, declared in HYPERPARAMETERS.items()} | given)
+
+
+def load(cache, texts=TEXTS, chosen=None):
+    return features.load_or_encode(texts, FOUND, chosen or recipe(), device="cpu", cache=cache)
+
+
+@pytest.fixture(scope="module")
+def encoded(tmp_path_factory):
+    return np.array(load(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_features_are_those_of_one_text_at_a_time(tmp_path, columns, pooling):
+    texts = handmade_task(9, columns).texts
+    found = load(tmp_path, texts, recipe(pooling=pooling))
+    tokenizer, encoder = pretrained.load_tokenizer(FOUND), pretrained.load_encoder(FOUND)
+    for row, pair in zip(found, zip(*texts, strict=True), strict=True):
+        with torch.inference_mode():
+            states = encoder(**tokenizer(*pair, return_tensors="pt")).last_hidden_state[0]
+        expected = states.mean(0) if pooling == "mean" else states[0]
+        np.testing.assert_allclose(row, expected, atol=2e-5)
+
+
+def test_pairs_keep_their_segments_and_length():
+    tokenizer = pretrained.load_tokenizer(FOUND)
+    texts = (("a b c d e f", "x"), ("y", "z z z z z z z z z"))
+    tokens = tokenise(tokenizer, texts, 8)
+    batch = tokens.batch(np.array([1, 0]), "cpu")
+    expected = tokenizer(["x", texts[0][0]], [texts[1][1], "y"], truncation=True, max_length=8, padding=True)
+    assert set(batch) == set(expected)
+    for name, rows in expected.items():
+        assert batch[name].tolist() == rows
+    assert batch["token_type_ids"].max() == 1
+
+
+def test_many_texts_are_tokenised_in_chunks(monkeypatch):
+    tokenizer = pretrained.load_tokenizer(FOUND)
+    whole = tokenise(tokenizer, TEXTS, 16)
+    monkeypatch.setattr("mlflow_l3d.approaches.finetuning.tokens.CHUNK", 8)
+    chunked = tokenise(tokenizer, TEXTS, 16)
+    assert np.array_equal(whole.starts, chunked.starts)
+    assert np.array_equal(whole.columns["input_ids"], chunked.columns["input_ids"])
+
+
+def test_the_number_of_cores_does_not_change_a_bit(encoded):
+    before = torch.get_num_threads()
+    for workers in (1, 3):
+        file = io.BytesIO()
+        features.encode(file, TEXTS, FOUND, recipe(), device="cpu", free=10**9, workers=workers)
+        file.seek(0)
+        assert np.load(file).tobytes() == encoded.tobytes()
+    assert torch.get_num_threads() == before
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Count the encodings, and write numbers instead of features."""
+    calls = []
+
+    def encode(file, texts, *given, **options):
+        calls.append(len(texts[0]))
+        np.save(file, np.full((len(texts[0]), 4), 0.5, dtype=np.float32))
+
+    monkeypatch.setattr(features, "encode", encode)
+    return calls
+
+
+def test_a_second_session_reads_what_is_there(tmp_path, fake):
+    first = load(tmp_path)
+    second = load(tmp_path)
+    assert fake == [70]
+    assert first.shape == (70, 4)
+    assert isinstance(second, np.memmap)
+    assert not second.flags.writeable
+
+
+def test_key_follows_what_features_depend_on(tmp_path, fake):
+    for texts, chosen in (
+        (TEXTS, recipe()),
+        (TEXTS, recipe(learning_rate=0.5, dropout=0.0, epochs=3, batch_size=2)),
+        (TEXTS, recipe(pooling="cls")),
+        (TEXTS, recipe(max_length=16)),
+        ((TEXTS[0][::-1],), recipe()),
+        ((TEXTS[0], TEXTS[0]), recipe()),
+    ):
+        load(tmp_path, texts, chosen)
+    assert len(fake) == 5
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x93NUM", None])
+def test_a_damaged_file_is_made_again(tmp_path, fake, damage):
+    whole = np.array(load(tmp_path))
+    (path,) = (tmp_path / "features").glob("*.npy")
+    path.write_bytes(path.read_bytes()[:-40] if damage is None else damage)
+    assert np.array_equal(load(tmp_path), whole)
+    assert len(fake) == 2
+
+
+def test_a_file_of_another_shape_is_made_again(tmp_path, fake):
+    load(tmp_path)
+    (path,) = (tmp_path / "features").glob("*.npy")
+    np.save(path, np.zeros((69, 4), np.float32))
+    assert len(load(tmp_path)) == 70
+    np.save(path, np.zeros((70, 4)))
+    assert load(tmp_path).dtype == np.float32
+
+
+def test_what_a_killed_process_left_does_not_disturb(tmp_path, fake):
+    load(tmp_path)
+    (path,) = (tmp_path / "features").glob("*.npy")
+    path.rename(path.with_suffix(".partial"))
+    path.with_suffix(".partial").write_bytes(b"half of it")
+    load(tmp_path)
+    assert sorted(file.suffix for file in (tmp_path / "features").iterdir() if file.suffix != ".lock") == [".npy"]
+
+
+def test_one_encodes_and_the_others_wait(tmp_path, fake):
+    threads = [threading.Thread(target=load, args=(tmp_path,)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert fake == [70]
+
+
+def test_a_full_disk_is_noticed_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(features.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(ParameterError, match=r"No space left on device.*L3D_CACHE") as caught:
+        load(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert not list((tmp_path / "features").glob("*.npy"))
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_disk_that_fills_up_leaves_no_half_file(tmp_path, monkeypatch, code):
+    def encode(file, *given, **options):
+        file.write(b"something")
+        raise OSError(code, "disk trouble")
+
+    monkeypatch.setattr(features, "encode", encode)
+    with pytest.raises(ParameterError, match=r"^L3D_CACHE=.*\(disk trouble\).*set the environment variable L3D_CACHE"):
+        load(tmp_path)
+    assert [file.suffix for file in (tmp_path / "features").iterdir() if file.suffix != ".lock"] == []
+
+
+def test_too_long_for_the_model(tmp_path):
+    with pytest.raises(ParameterError, match=r"max_length=4096: the model takes at most 512 tokens"):
+        load(tmp_path, chosen=recipe(max_length=4096))

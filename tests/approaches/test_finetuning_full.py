@@ -1,0 +1,167 @@
+import numpy as np
+import pytest
+import torch
+from finetuning_helpers import cell, content, handmade_task, prepare, run
+
+from mlflow_l3d.approaches import models
+from mlflow_l3d.approaches.finetuning import Finetuning, full, pretrained
+from mlflow_l3d.errors import ParameterError
+
+TASK = handmade_task(100, num_labelled=40, test_size=20)
+SETTINGS = {"trainable": "full", "epochs": 1, "max_length": 16}
+FOUND = models.resolve(Finetuning.default_model)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    return prepare(TASK, tmp_path_factory.mktemp("cache"), **SETTINGS)
+
+
+def test_only_the_classification_layer_is_new(session):
+    assert session.new == ["classifier.bias", "classifier.weight"]
+    names = set(session.model.state_dict())
+    assert set(session.original) == names - set(session.new)
+
+
+def test_each_cell_starts_from_the_pretrained_weights(session):
+    reference, _ = pretrained.load_classifier(FOUND, 2, 0.1)
+    pristine = {name: tensor.clone() for name, tensor in session.original.items()}
+    run(session, cell(0))
+    trained = session.model.state_dict()
+    assert any(not torch.equal(trained[name], pristine[name]) for name in pristine)
+    full.initialise(session.model, session.original, session.new, 0)
+    state = session.model.state_dict()
+    for name, tensor in reference.state_dict().items():
+        if name not in session.new:
+            assert torch.equal(state[name], tensor)
+            assert torch.equal(session.original[name], pristine[name])
+
+
+def test_new_weights_are_drawn_as_the_model_draws_them(session):
+    def draw(seed):
+        full.initialise(session.model, session.original, session.new, seed)
+        return full.initial_weights(session.model, session.new)
+
+    state = torch.get_rng_state()
+    first, again, other = draw(0), draw(0), draw(1)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert np.array_equal(first["classifier.weight"], again["classifier.weight"])
+    assert not np.array_equal(first["classifier.weight"], other["classifier.weight"])
+    assert not first["classifier.bias"].any()
+    assert first["classifier.weight"].std() == pytest.approx(session.model.config.initializer_range, rel=0.1)
+
+
+def test_same_cell_in_another_session_and_order(session, tmp_path):
+    first, second = run(session, cell(0), cell(1))
+    assert content(first).scores != content(second).scores
+    torch.manual_seed(99)
+    other = prepare(TASK, tmp_path, **SETTINGS)
+    again = run(other, cell(1), cell(0))
+    assert [content(outcome) for outcome in again] == [content(second), content(first)]
+
+
+def observed(session, chosen, monkeypatch):
+    """Run one cell; return what each factor fed, and the scores."""
+    split = TASK.split(chosen.seeds)
+    seen = {"order": [], "weights": [], "dropout": [], "split": [split.train.tobytes(), split.test.tobytes()]}
+    batch_order, initialise = full.batch_order, full.initialise
+
+    def spy_order(*given):
+        seen["order"].append(batch_order(*given).tobytes())
+        return batch_order(*given)
+
+    def spy_weights(model, original, new, seed):
+        initialise(model, original, new, seed)
+        seen["weights"] += [weights.tobytes() for weights in full.initial_weights(model, new).values()]
+
+    def spy_dropout(module, *_):
+        if module.training and not seen["dropout"]:
+            seen["dropout"].append(torch.get_rng_state().numpy().tobytes())
+
+    handle = session.model.bert.embeddings.dropout.register_forward_pre_hook(spy_dropout)
+    with monkeypatch.context() as patch:
+        patch.setattr(full, "batch_order", spy_order)
+        patch.setattr(full, "initialise", spy_weights)
+        (outcome,) = run(session, chosen)
+    handle.remove()
+    assert all(seen.values())
+    return seen, outcome.scores.tobytes()
+
+
+FEEDS = {
+    "label_selection": "split",
+    "data_split": "split",
+    "data_order": "order",
+    "model_initialisation": "weights",
+    "model_randomness": "dropout",
+}
+
+
+def test_a_factor_changes_what_it_feeds_and_nothing_else(session, monkeypatch):
+    before, scores = observed(session, cell(0), monkeypatch)
+    for factor, fed in FEEDS.items():
+        after, other_scores = observed(session, cell(0, **{factor: 5}), monkeypatch)
+        assert [name for name in before if before[name] != after[name]] == [fed], factor
+        assert scores != other_scores, factor
+
+
+def test_global_generator_stays_as_it_is(session):
+    state = torch.get_rng_state()
+    run(session, cell(2))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_best_epoch_is_what_is_evaluated(tmp_path):
+    session = prepare(TASK, tmp_path, **SETTINGS | {"epochs": 3, "learning_rate": 3e-4, "early_stopping_patience": 0})
+    validation = session.task.split(cell(0).seeds).validation
+    states, logits = [], session.logits
+
+    def spy(positions):
+        found = logits(positions)
+        if np.array_equal(positions, validation):
+            states.append(session.model.classifier.weight.detach().clone())
+        return found
+
+    session.logits = spy
+    ranks = iter([(0.2, 1.0), (0.9, 1.0), (0.1, 1.0)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(full, "validate", lambda *_: next(ranks))
+        (outcome,) = run(session, cell(0))
+    assert outcome.metrics["best_epoch"] == 2
+    assert torch.equal(session.model.classifier.weight, states[1])
+    assert not torch.equal(states[1], states[2])
+
+
+def test_training_learns_and_pairs_work(tmp_path):
+    task = handmade_task(100, columns=2, num_labelled=60, test_size=20)
+    (outcome,) = run(prepare(task, tmp_path, trainable="full", epochs=3, learning_rate=2e-4, max_length=40), cell(0))
+    assert outcome.curves["train_loss"][-1] < outcome.curves["train_loss"][0] / 2
+    assert np.mean(outcome.predictions == outcome.labels) > 0.8
+
+
+def test_dropout_is_what_was_asked_for(tmp_path):
+    model, _ = pretrained.load_classifier(FOUND, 2, 0.25)
+    found = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
+    assert found == {0.25}
+    session = prepare(TASK, tmp_path, **SETTINGS, dropout=0)
+    first, second = run(session, cell(0), cell(0, model_randomness=3))
+    assert first.scores.tobytes() == second.scores.tobytes()
+
+
+def test_a_head_that_is_trained_already(tmp_path):
+    model, _ = pretrained.load_classifier(FOUND, 2, 0.1)
+    model.save_pretrained(tmp_path)
+    saved = models.resolve(str(tmp_path))
+    with pytest.raises(ParameterError, match="has a trained head for 2 classes already") as caught:
+        pretrained.load_classifier(saved, 2, 0.1)
+    assert str(tmp_path) not in str(caught.value)
+    _, new = pretrained.load_classifier(saved, 3, 0.1)
+    assert new == ["classifier.bias", "classifier.weight"]
+
+
+def test_a_config_that_transformers_does_not_know(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "no_such_type"}')
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(ParameterError, match="transformers cannot load it as an encoder") as caught:
+        pretrained.load_encoder(models.resolve(str(tmp_path)))
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,176 @@
+import math
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score
+
+from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
+from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, f1_macro, learning_rates, one_thread
+from mlflow_l3d.errors import L3DError, ParameterError
+
+APPROACH = Finetuning()
+
+
+def recipe(**given):
+    return Recipe.of(resolve_hyperparameters(APPROACH, given))
+
+
+def test_is_an_approach_that_pickles():
+    assert isinstance(APPROACH, Approach)
+    assert isinstance(pickle.loads(pickle.dumps(APPROACH)), Finetuning)
+
+
+def test_building_it_imports_no_heavy_library():
+    code = (
+        "import sys; from mlflow_l3d.approaches.finetuning import Finetuning as F; F().hyperparameters;"
+        "sys.exit(bool({'torch', 'transformers', 'mlflow', 'sklearn'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("trainable", "rate", "epochs"), [("head", 3e-4, 10), ("full", 1e-5, 5)])
+def test_auto_is_the_recipes_own(trainable, rate, epochs):
+    resolved = resolve_hyperparameters(APPROACH, {"trainable": trainable})
+    completed = APPROACH.complete(resolved)
+    assert (completed["learning_rate"], completed["epochs"]) == (rate, epochs)
+    assert "auto" not in completed.values()
+    assert APPROACH.complete(completed) == completed
+
+
+def test_a_given_number_beats_auto():
+    chosen = recipe(trainable="full", learning_rate="2e-5", epochs="7")
+    assert (chosen.learning_rate, chosen.epochs) == (2e-5, 7)
+    assert isinstance(chosen.epochs, int)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"learning_rate": "fast"}, "hyperparameters.learning_rate=fast: must be a float."),
+        ({"learning_rate": 0}, "must lie in [1e-08, 10]"),
+        ({"epochs": 2.5}, "hyperparameters.epochs=2.5: must be a int."),
+        ({"epochs": 0}, "must lie in [1, 1000]"),
+        ({"trainable": "ful"}, "Did you mean 'full'?"),
+        ({"learning_rates": 1}, "Did you mean 'learning_rate'?"),
+        ({"trainable": "full", "pooling": "cls"}, "hyperparameters.pooling=cls: has no effect with trainable=full."),
+        ({"trainable": "full", "hidden_units": 64}, "hyperparameters.hidden_units=64: has no effect"),
+    ],
+)
+def test_bad_values_name_the_way_out(given, line):
+    with pytest.raises(ParameterError) as caught:
+        recipe(**given)
+    assert line in str(caught.value)
+
+
+def test_without_dropout_model_randomness_is_inactive():
+    assert APPROACH.inactive_factors(resolve_hyperparameters(APPROACH, {})) == {}
+    reasons = APPROACH.inactive_factors(resolve_hyperparameters(APPROACH, {"dropout": 0}))
+    assert list(reasons) == ["model_randomness"]
+
+
+def test_numerics_name_what_decides_the_numbers():
+    numerics = APPROACH.numerics("cpu")
+    assert numerics["device"] == "cpu"
+    assert numerics["threads"] == "1"
+    assert torch.__version__.startswith(numerics["torch"] + ".")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:63", "CPU"])
+def test_a_device_that_is_none(device):
+    with pytest.raises(ParameterError, match=r"^device="):
+        APPROACH.numerics(device)
+
+
+def test_a_missing_library_names_the_pip_command(monkeypatch):
+    from importlib.metadata import PackageNotFoundError
+
+    from mlflow_l3d.approaches.finetuning import approach
+
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(approach, "version", missing)
+    with pytest.raises(L3DError, match=r"needs torch. Run: pip install 'mlflow-l3d\[models\]'"):
+        APPROACH.numerics("cpu")
+
+
+@pytest.mark.parametrize(("steps", "share"), [(500, 0.1), (7, 0.1), (10, 0.0), (1, 0.1), (4, 1.0)])
+def test_schedule_is_that_of_transformers(steps, share):
+    from transformers import get_linear_schedule_with_warmup
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2e-5)
+    schedule = get_linear_schedule_with_warmup(optimizer, math.ceil(share * steps), steps)
+    expected = []
+    for _ in range(steps):
+        expected += schedule.get_last_lr()
+        optimizer.step()
+        schedule.step()
+    assert learning_rates(recipe(learning_rate=2e-5, warmup_share=share), steps) == pytest.approx(expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(2, 5).flatmap(
+        lambda c: st.tuples(st.just(c), st.lists(st.tuples(*[st.integers(0, c - 1)] * 2), min_size=1))
+    )
+)
+def test_f1_is_that_of_scikit_learn(drawn):
+    classes, pairs = drawn
+    labels, predictions = np.array(pairs, dtype=np.int64).T
+    expected = f1_score(labels, predictions, labels=range(classes), average="macro", zero_division=0)
+    assert f1_macro(labels, predictions, classes) == pytest.approx(expected)
+
+
+def course(epochs, **given):
+    progress = Progress(recipe(**given))
+    for f1, loss in epochs:
+        progress.add(f1, loss, 0.5)
+        if progress.stop:
+            break
+    return progress
+
+
+def test_best_epoch_and_patience():
+    epochs = [(0.5, 0.9), (0.7, 0.8), (0.7, 0.7), (0.7, 0.7), (0.6, 0.1), (0.9, 0.9)]
+    assert course(epochs, early_stopping_patience=2).metrics["best_epoch"] == 3
+    assert len(course(epochs, early_stopping_patience=2).f1) == 5
+    assert course(epochs, early_stopping_patience=0).metrics["best_epoch"] == 6
+    by_loss = course(epochs, early_stopping_patience=0, early_stopping_metric="loss")
+    assert by_loss.metrics == {
+        "best_epoch": 5.0,
+        "train_loss": 0.5,
+        "validation_f1_macro": 0.6,
+        "validation_loss": 0.1,
+    }
+
+
+def test_without_validation_the_last_epoch_counts():
+    progress = course([(math.nan, math.nan)] * 5, early_stopping_patience=1)
+    assert progress.metrics == {"best_epoch": 5.0, "train_loss": 0.5}
+    assert list(progress.curves) == ["train_loss"]
+
+
+@pytest.mark.parametrize("numbers", [(0.5, 0.5, math.nan), (0.5, math.inf, 0.5)])
+def test_nan_ends_the_training(numbers):
+    with pytest.raises(DivergedError):
+        Progress(recipe()).add(*numbers)
+
+
+def test_one_thread_puts_the_number_back():
+    before = torch.get_num_threads()
+
+    @one_thread()
+    def inside():
+        raise KeyError(torch.get_num_threads())
+
+    with pytest.raises(KeyError, match=r"^1$"):
+        inside()
+    assert torch.get_num_threads() == before
