@@ -22,10 +22,18 @@ _VERBS: Mapping[str, tuple[str, Mapping[str, Parameter]]] = {
 }
 
 
+class _UsageError(L3DError):
+    """The command line cannot be read."""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong in one line, as for every other mistake."""
-        raise L3DError(f"{self.prog}: {message} (see {self.prog} --help)")
+        raise _UsageError(f"{self.prog}: {message} (see {self.prog} --help)")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise unknown_name(str(action.dest), str(value), map(str, action.choices))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,13 +55,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0, 1 (failed), 2 (a parameter is not allowed) or 130 (Ctrl-C)."""
+    """Run the command line; return the exit status: 0, 1 (failed), 2 (the command line or a parameter is wrong), 130 (Ctrl-C)."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         options = vars(_parse_or_fail(argv))
         return _run(options.pop("verb"), options)
-    except ParameterError as error:
+    except (ParameterError, _UsageError) as error:
         print(f"mlflow-l3d: error: {error}", file=sys.stderr)  # noqa: T201
         return 2
     except L3DError as error:

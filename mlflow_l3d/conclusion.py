@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger.parent import run_title
-from mlflow_l3d.scoring import Scored, score, write_artifacts
+from mlflow_l3d.scoring import Scored, description, score, write_artifacts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +56,8 @@ def conclude(specification: Specification, ledger: Ledger) -> tuple[pd.DataFrame
             ledger.log_metrics(metrics, step)
         ledger.log_metrics(scored.analysis.metrics(), specification.mitigation_runs)
         ledger.wait()
-        ledger.finish(folder, complete=scored.analysis.cells_failed == 0)
+        complete = scored.analysis.cells_failed == 0
+        ledger.finish(folder, complete=complete, description=description(scored.analysis))
     return frame, scored
 
 

@@ -45,5 +45,6 @@ def unknown_name(parameter: str, value: str, known: Iterable[str], what: str = "
     """Build the error for a name that is not in a closed list, with a did-you-mean where one is close."""
     names = sorted(known)
     close = difflib.get_close_matches(value, names, n=1, cutoff=0.6)
+    close += [name for name in names if not close and name.casefold() == value.strip().casefold()]
     fix = f"Did you mean {close[0]!r}?" if close else ""
     return ParameterError(parameter, repr(value), f"must be {what} {', '.join(names) or '(none)'}", fix)

@@ -19,7 +19,7 @@ from mlflow_l3d.ledger import parent as parents
 from mlflow_l3d.ledger.children import search
 from mlflow_l3d.ledger.connection import connect, own_settings
 from mlflow_l3d.ledger.reader import read_investigation, read_predictions
-from mlflow_l3d.scoring import Scored, order, score, tables, write_artifacts
+from mlflow_l3d.scoring import Scored, description, order, score, tables, write_artifacts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,7 +191,11 @@ def write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Sc
         client.log_batch(run.info.run_id, metrics=batch[start : start + 1000])
     client.log_artifacts(run.info.run_id, str(folder))
     table = json.dumps([{"path": names.CELLS_TABLE, "type": "table"}])
-    tags = {names.SCHEMA_TAG: names.SCHEMA, names.LOGGED_ARTIFACTS: table}
+    tags = {
+        names.SCHEMA_TAG: names.SCHEMA,
+        names.LOGGED_ARTIFACTS: table,
+        names.NOTE: description(scored.analysis),
+    }
     if names.INVESTIGATION_KEY not in run.data.tags:
         tags |= {
             names.ROLE: "investigation",

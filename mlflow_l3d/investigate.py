@@ -212,6 +212,11 @@ def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> i
                 first_error = first_error or record.error
                 _logger.warning("%s failed: %s", cell.name, record.error)
             monitor.add(cell, {} if record.error else record.metrics)
+            if computed == 0:
+                # Loading and encoding are over: the rate is that of the cells from here on.
+                bar.set_postfix_str("", refresh=False)
+                bar.unpause()
+                bar.start_t = bar.last_print_t
             computed += 1
             bar.update()
             for step, metrics in monitor.new_rows():

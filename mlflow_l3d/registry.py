@@ -48,18 +48,27 @@ def load(parameter: str, name: str) -> Any:
     ParameterError
         If there is no such name; with a did-you-mean where one is close.
     L3DError
-        If the entry point cannot be imported.
+        If the entry point cannot be imported, or two packages declare the name for different objects.
     """
     found = _found(parameter)
     if name not in found:
         raise unknown_name(parameter, name, found)
+    point, *others = found[name]
+    if others:
+        values = " and ".join(repr(each.value) for each in found[name])
+        msg = f"{parameter}={name}: is declared more than once, as {values}. Uninstall one of the packages."
+        raise L3DError(msg)
     try:
-        return found[name].load()
-    except (ImportError, AttributeError) as error:
-        msg = f"{parameter}={name}: the entry point {found[name].value!r} cannot be loaded ({error})."
+        return point.load()
+    except Exception as error:  # a stranger's module may raise anything while it is imported
+        msg = f"{parameter}={name}: the entry point {point.value!r} cannot be loaded ({type(error).__name__}: {error})."
         raise L3DError(msg) from error
 
 
-def _found(parameter: str) -> dict[str, EntryPoint]:
+def _found(parameter: str) -> dict[str, tuple[EntryPoint, ...]]:
+    """Return name -> its entry points, one for each object that the name stands for."""
     group = GROUPS[parameter]
-    return {point.name: point for point in (*_source_entry_points(group), *entry_points(group=group))}
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for point in (*_source_entry_points(group), *entry_points(group=group)):
+        found.setdefault(point.name, {}).setdefault(point.value, point)
+    return {name: tuple(points.values()) for name, points in found.items()}

@@ -214,7 +214,7 @@ def write_artifacts(
     paths = {factor: importance_path(record.table, record.golden) for factor, record in analysis.importances.items()}
     public = cells.drop(columns=[name for name in ("artifact_uri", "experiment_id") if name in cells])
     public.to_parquet(folder / names.CELLS, index=False)
-    _write_json(folder / names.CELLS_TABLE, _json_table(public))
+    _write_json(folder / names.CELLS_TABLE, _json_table(_for_people(public, analysis.metric)))
     _write_json(folder / names.IMPORTANCE, importance_document(analysis))
     if document:
         _write_json(folder / names.INVESTIGATION, document)
@@ -227,6 +227,13 @@ def write_artifacts(
             save_png(figures.convergence(paths[factor], factor), folder / f"convergence-{stem}.png")
     save_png(figures.golden_distribution(analysis.importances, metric=analysis.metric), folder / "golden.png")
     save_png(figures.importance_bars(analysis), folder / "importance.png")
+
+
+def description(analysis: Analysis) -> str:
+    """Return the headline of the report as Markdown, for the description of the run in MLflow's UI."""
+    from mlflow_l3d.report.words import answers
+
+    return "\n\n".join(f"**{answer.question}** {answer.short}. {answer.sentences[0]}" for answer in answers(analysis))
 
 
 def importance_document(analysis: Analysis) -> dict[str, Any]:
@@ -258,6 +265,12 @@ def importance_document(analysis: Analysis) -> dict[str, Any]:
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _for_people(cells: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Put the score beside the coordinates: the UI shows the first few columns."""
+    first = ["phase", "factor", "row", "column", metric, "index"]
+    return cells[[*first, *(name for name in cells if name not in first)]]
 
 
 def _json_table(frame: pd.DataFrame) -> dict[str, Any]:

@@ -58,8 +58,8 @@ def golden_checks(golden: FloatArray, *, classes: int | None = None) -> Iterator
             "L3D003",
             "warning",
             "Golden runs missing",
-            f"{_count(lost, 'golden run')} of {len(golden)} {_have(lost)} no score; the golden standard deviation is that "
-            f"of the other {len(known)}. See the errors of the failed runs, then run the same command again.",
+            f"{_count(lost, 'golden run')} of {len(golden)} {_have(lost)} no score; the golden standard deviation is "
+            f"that of the other {len(known)}. See the errors of the failed runs, then run the same command again.",
         )
     if len(known) >= 2 and float(np.ptp(known)) <= _rounding(known):
         yield Check(

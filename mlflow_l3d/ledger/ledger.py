@@ -144,12 +144,13 @@ class Ledger:
             msg = f"The tracking server refused {len(self.uploader.refused)} uploads; the first was {name}: {line}"
             raise L3DError(msg)
 
-    def finish(self, artifacts: Path, *, complete: bool) -> None:
-        """Upload the folder `artifacts` to the parent, set its state, end it, and empty the spool."""
+    def finish(self, artifacts: Path, *, complete: bool, description: str) -> None:
+        """Upload the folder `artifacts` to the parent, set its state and description, end it, and empty the spool."""
         self.client.log_artifacts(self.parent.run_id, str(artifacts))
         table = json.dumps([{"path": names.CELLS_TABLE, "type": "table"}])
         state = "complete" if complete else "incomplete"
-        parents.set_tags(self.client, self.parent.run_id, {names.STATE: state, names.LOGGED_ARTIFACTS: table})
+        tags = {names.STATE: state, names.LOGGED_ARTIFACTS: table, names.NOTE: description}
+        parents.set_tags(self.client, self.parent.run_id, tags)
         self.client.set_terminated(self.parent.run_id, "FINISHED")
         self.spool.clear()
         self._close()

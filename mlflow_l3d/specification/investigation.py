@@ -9,12 +9,12 @@ from typing import Any
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, Value, resolve_hyperparameters
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.designs import CrossedDesign
-from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.plan.factors import MITIGATION_BASE, configuration_seed
 from mlflow_l3d.specification.parameters import MAIN
-from mlflow_l3d.specification.values import integer, number_or_auto, parse_hyperparameters, public_name
+from mlflow_l3d.specification.values import as_text, integer, number_or_auto, parse_hyperparameters, public_name
 from mlflow_l3d.tasks.base import SPLITS_VERSION, SplitSettings, Task
 
 METRICS = ("f1_macro", "accuracy", "matthews_corrcoef")
@@ -127,6 +127,7 @@ class Specification:
             },
             "metric": self.metric,
             "numerics": dict(self.numerics),
+            "versions": _versions(),
             "context_key": self.context_key,
             "investigation_key": self.investigation_key,
         }
@@ -140,7 +141,8 @@ def specify(
     Parameters
     ----------
     parameters
-        Any of :data:`mlflow_l3d.specification.parameters.MAIN`; the others take their defaults.
+        Any of :data:`mlflow_l3d.specification.parameters.MAIN`; the others take their defaults. As text, or as Python
+        has them: numbers, a list of factors, a mapping of hyperparameters.
     approach, task
         Objects in place of the names, for the Python API.
 
@@ -152,21 +154,23 @@ def specify(
     for name in parameters:
         if name not in MAIN:
             raise unknown_name("parameter", name, MAIN)
-    given = {name: str(parameters.get(name, parameter.default)) for name, parameter in MAIN.items()}
+    given = {name: as_text(name, parameters.get(name, parameter.default)) for name, parameter in MAIN.items()}
     if approach is None:
         _check_choice("approach", given, registry.names("approach"))
         approach = registry.load("approach", given["approach"])()
-    else:
-        given["approach"] = approach.name
+    _check_approach(approach)
+    given["approach"] = approach.name
     if task is not None:
+        _check_task(task, given)
         given["task"] = task.name
     _check_choice("design", given, ["crossed"])
     _check_choice("executor", given, registry.names("executor"))
     _check_choice("test_selection", given, ["label_selection", "fixed"])
     _check_choice("metric", given, [*METRICS, *approach.metrics])
     wanted = _wanted_factors(given["factor"], approach)
-    investigation_runs = integer("investigation_runs", given["investigation_runs"], 2)
-    mitigation_runs = integer("mitigation_runs", given["mitigation_runs"], 2)
+    most = MITIGATION_BASE  # beyond, columns would use the configurations of rows, and rows those of golden runs
+    investigation_runs = integer("investigation_runs", given["investigation_runs"], 2, most)
+    mitigation_runs = integer("mitigation_runs", given["mitigation_runs"], 2, most)
     golden_runs = number_or_auto("golden_runs", given["golden_runs"], 2)
     root_seed = integer("root_seed", given["root_seed"], 0)
     workers = number_or_auto("workers", given["workers"], 1)
@@ -182,7 +186,7 @@ def specify(
     device = _device(given["device"], approach)
     model = approach.default_model if given["model"] == "auto" else given["model"]
     model_revision = approach.model_revision(model)
-    task = replace(task, settings=settings) if task is not None else _load_task(given, approach, settings)
+    task = _load_task(given, approach, settings) if task is None else _bind_task(task, settings)
     fixed_factors = _factors_without_effect(approach, hyperparameters, task)
     specification = Specification(
         given=given,
@@ -206,6 +210,22 @@ def specify(
         numerics=dict(approach.numerics(device)),
     )
     return _with_keys(specification)
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that may matter, those that are installed."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    from mlflow_l3d import __version__
+
+    found = {"python": platform.python_version(), "mlflow-l3d": __version__}
+    for name in ("mlflow", "numpy", "pandas", "pyarrow", "torch", "transformers", "tokenizers", "datasets"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def _with_keys(specification: Specification) -> Specification:
@@ -237,11 +257,34 @@ def _check_choice(name: str, given: Mapping[str, str], known: Sequence[str]) -> 
         raise unknown_name(name, given[name], known)
 
 
+def _check_approach(approach: object) -> None:
+    """Check that an approach, from an entry point or from Python, is one."""
+    if isinstance(approach, type):
+        raise ParameterError("approach", approach.__name__, "must be an object, not its class", "Call the class first.")
+    if isinstance(approach, Approach):
+        return
+    wanted = [*Approach.__annotations__, *(name for name in vars(Approach) if not name.startswith("_"))]
+    missing = ", ".join(name for name in wanted if not hasattr(approach, name))
+    fix = "Wrap a function in mlflow_l3d.approaches.callable.Callable." if callable(approach) else ""
+    raise ParameterError("approach", type(approach).__name__, f"is no approach: it lacks {missing}", fix)
+
+
+def _check_task(task: object, given: Mapping[str, str]) -> None:
+    if not isinstance(task, Task):
+        allowed = "must be a name, or an object that mlflow_l3d.tasks.identity.make_task returned"
+        raise ParameterError("task", type(task).__name__, allowed)
+    for name in ("text_column", "label_column"):
+        if given[name] != MAIN[name].default:
+            raise ParameterError(name, given[name], "has no effect on a task object", "Leave it out.")
+
+
 def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
     """Return the factors that `text` names, checked against those of the approach; all of them for `all`."""
     if text.strip() == "all":
         return ("all",)
     names = tuple(part.strip() for part in text.split(","))
+    if "all" in names:
+        raise ParameterError("factor", text, "must be `all`, or names without it")
     for name in names:
         if name not in approach.factors:
             raise unknown_name("factor", name, [*approach.factors, "all"], f"a factor of {approach.name}:")
@@ -251,12 +294,17 @@ def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
 
 
 def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mapping[str, str]) -> tuple[str, ...]:
-    if wanted == ("all",):
-        return tuple(name for name in approach.factors if name not in fixed_factors)
+    """Return the factors to investigate; each must have an effect, and another one that is mitigated meanwhile."""
+    active = tuple(name for name in approach.factors if name not in fixed_factors)
     for name in wanted:
         if name in fixed_factors:
             raise ParameterError("factor", name, f"has no effect here: {fixed_factors[name]}")
-    return wanted
+    if len(active) < 2:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in fixed_factors.items())
+        which = f"only {active[0]} has" if active else "none has"
+        allowed = f"needs two factors with an effect, one to investigate and one to mitigate, and {which}"
+        raise ParameterError("factor", ",".join(wanted), f"{allowed} ({reasons})" if reasons else allowed)
+    return active if wanted == ("all",) else wanted
 
 
 def _factors_without_effect(approach: Approach, hyperparameters: Mapping[str, Value], task: Task) -> dict[str, str]:
@@ -273,13 +321,25 @@ def _load_task(given: Mapping[str, str], approach: Approach, settings: SplitSett
     return load_task(name, text_column=given["text_column"], label_column=given["label_column"], settings=settings)
 
 
+def _bind_task(task: Task, settings: SplitSettings) -> Task:
+    from mlflow_l3d.tasks.resolve import bind_task
+
+    return bind_task(task, settings)
+
+
 def _device(device: str, approach: Approach) -> str:
     """Return the device to train on; torch is asked only where the answer depends on it."""
     if device == "cpu" or not approach.default_model:
         if device not in {"auto", "cpu"}:
             raise ParameterError("device", device, f"{approach.name} runs on the cpu only")
         return "cpu"
-    import torch
+    try:
+        import torch
+    except ModuleNotFoundError:
+        if device == "auto":
+            return "cpu"
+        msg = f"device={device}: needs torch. Run: pip install 'mlflow-l3d[models]'"
+        raise L3DError(msg) from None
 
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"

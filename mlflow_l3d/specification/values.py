@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Final
 
 from mlflow_l3d.errors import ParameterError
 
+MOST_DIGITS: Final = 1000
+"""Longer numbers are a mistake, and Python refuses to read them."""
 
-def integer(name: str, value: str, low: int) -> int:
-    """Return `value` as a whole number of at least `low`.
+
+def as_text(name: str, value: object) -> str:
+    """Return a value from Python as it would be typed: a mapping as JSON, a list or tuple separated by commas.
+
+    Raises
+    ------
+    ParameterError
+        If a mapping holds what JSON cannot represent.
+    """
+    if isinstance(value, Mapping):
+        try:
+            return json.dumps(dict(value), sort_keys=True)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(name, dict(value), f"must hold numbers, texts and booleans only ({error})") from error
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def integer(name: str, value: str, low: int, high: int | None = None) -> int:
+    """Return `value` as a whole number of at least `low` and at most `high`, None for no bound.
 
     Raises
     ------
     ParameterError
         If it is none.
     """
-    try:
-        number = int(value)
-    except ValueError:
-        raise ParameterError(name, value, f"must be a whole number of at least {low}") from None
-    if number < low:
-        raise ParameterError(name, value, f"must be a whole number of at least {low}")
+    text = value.strip()
+    digits = text[1:] if text[:1] in {"-", "+"} else text
+    # Python itself reads more than people write: 1_000, and the digits of every script.
+    number = int(text) if digits.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS else None
+    if number is None or number < low or (high is not None and number > high):
+        bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise ParameterError(name, value, f"must be a whole number {bounds}")
     return number
 
 
@@ -50,9 +71,9 @@ def parse_hyperparameters(text: str) -> dict[str, Any]:
         return _json_object(text, text)
     if text.endswith(".json"):
         try:
-            content = Path(text).read_text(encoding="utf-8")
-        except OSError as error:
-            reason = error.strerror or str(error)
+            content = Path(text).expanduser().read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
             raise ParameterError("hyperparameters", text, f"the file cannot be read ({reason})") from error
         return _json_object(text, content)
     values: dict[str, Any] = {}

@@ -44,6 +44,21 @@ def load_task(
     return replace(task, notes=(*task.notes, *_size_notes(task)))
 
 
+def bind_task(task: Task, settings: SplitSettings) -> Task:
+    """Return a task that a user made in Python as :func:`load_task` would: checked, with its true fingerprint.
+
+    Raises
+    ------
+    ParameterError
+        If it is too small for the settings.
+    L3DError
+        As :func:`mlflow_l3d.tasks.identity.check`.
+    """
+    check(task)
+    bound = replace(task, settings=settings, fingerprint=content(task))
+    return replace(bound, notes=(*task.notes, *(note for note in _size_notes(bound) if note not in task.notes)))
+
+
 def inactive_factors(task: Task) -> Mapping[str, str]:
     """Return the factors of the task that would have no effect, each with the reason and the fix."""
     sizes, settings = _sizes(task), task.settings

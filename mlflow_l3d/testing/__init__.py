@@ -14,4 +14,13 @@ from mlflow_l3d.testing.executors import bench_job, check_executor
 from mlflow_l3d.testing.outcomes import differences
 from mlflow_l3d.testing.trouble import Trouble
 
-__all__ = ["Trouble", "bench_job", "changed", "check_approach", "check_executor", "design_cells", "differences", "one_cell"]
+__all__ = [
+    "Trouble",
+    "bench_job",
+    "changed",
+    "check_approach",
+    "check_executor",
+    "design_cells",
+    "differences",
+    "one_cell",
+]

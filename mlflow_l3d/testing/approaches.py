@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach, Hyperparameter, Value, resolve_hyperparameters
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import finished
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -116,11 +117,12 @@ def check_declarations(approach: Approach) -> None:
     for name, declaration in approach.hyperparameters.items():
         require(isinstance(declaration, Hyperparameter), f"hyperparameter {name} must be a Hyperparameter")
         default = declaration.default
-        require(declaration.parse(name, default) == default, f"the default of hyperparameter {name} is not allowed")
-        require(
-            declaration.parse(name, str(default)) == default,
-            f"hyperparameter {name}: its default, typed as {default!s}, is read as something else",
-        )
+        try:
+            same = declaration.parse(name, default) == default == declaration.parse(name, str(default))
+        except ParameterError as error:
+            msg = f"the default of hyperparameter {name} is not allowed: {error}"
+            raise AssertionError(msg) from error
+        require(same, f"hyperparameter {name}: its default {default!s} is read as something else")
     try:
         copy = pickle.loads(pickle.dumps(approach))  # noqa: S301 - made here
     except Exception as error:

@@ -5,6 +5,7 @@ from finetuning_helpers import cell, content, handmade_task, prepare, run
 
 from mlflow_l3d.approaches.finetuning import Finetuning, head
 from mlflow_l3d.approaches.finetuning.training import f1_macro
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.packaged import rotten_tomatoes
 
 TASK = handmade_task()
@@ -158,3 +159,8 @@ def test_real_sentences(tmp_path):
     outcomes = run(prepare(task, tmp_path, max_length=32), *[cell(i) for i in range(4)])
     scores = [f1_macro(outcome.labels, outcome.predictions, 2) for outcome in outcomes]
     assert np.mean(scores) > 0.6
+
+
+def test_three_text_columns_are_too_many(cache):
+    with pytest.raises(ParameterError, match="text_column=3: must be one column, or two for sentence pairs"):
+        prepare(handmade_task(20, columns=3), cache)

@@ -92,12 +92,12 @@ def test_a_device_that_is_none(device):
 def test_a_missing_library_names_the_pip_command(monkeypatch):
     from importlib.metadata import PackageNotFoundError
 
-    from mlflow_l3d.approaches.finetuning import approach
+    from mlflow_l3d.approaches.finetuning import numerics
 
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(approach, "version", missing)
+    monkeypatch.setattr(numerics, "version", missing)
     with pytest.raises(L3DError, match=r"needs torch. Run: pip install 'mlflow-l3d\[models\]'"):
         APPROACH.numerics("cpu")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
 from mlflow_l3d.approaches.finetuning import recipe as recipes
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.approaches.finetuning.numerics import device_class, minor_version
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
 
@@ -85,37 +85,3 @@ class Finetuning:
         from mlflow_l3d.approaches.finetuning.full import FullSession
 
         return FullSession(task, found, recipe, device)
-
-
-def minor_version(package: str) -> str:
-    """Return ``major.minor`` of an installed package, or raise with the pip command that installs it."""
-    try:
-        return ".".join(version(package).split("+")[0].split(".")[:2])
-    except PackageNotFoundError:
-        msg = f"approach=finetuning needs {package}. Run: pip install 'mlflow-l3d[models]'"
-        raise L3DError(msg) from None
-
-
-def device_class(device: str) -> str:
-    """Return what kind of device computes: ``cpu``, ``mps``, or the name of the CUDA device.
-
-    Raises
-    ------
-    ParameterError
-        If this machine has no such device.
-    """
-    if device == "cpu":
-        return "cpu"
-    kind, _, number = device.partition(":")
-    if kind not in {"cuda", "mps"} or (number and not number.isdigit()):
-        raise unknown_name("device", device, ("cpu", "cuda", "cuda:N", "mps"))
-    import torch
-
-    if kind == "mps":
-        if not torch.backends.mps.is_available():
-            raise ParameterError("device", device, "this machine has no Metal device", "Use cpu.")
-        return "mps"
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if int(number or 0) >= count:
-        raise ParameterError("device", device, f"torch finds {count} CUDA devices here", "Use cpu, or auto.")
-    return f"cuda {torch.cuda.get_device_name(torch.device(device))}"

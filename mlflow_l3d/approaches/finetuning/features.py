@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
-from mlflow_l3d.approaches.finetuning.approach import minor_version
 from mlflow_l3d.approaches.finetuning.draws import FloatArray
+from mlflow_l3d.approaches.finetuning.numerics import minor_version
 from mlflow_l3d.approaches.finetuning.pretrained import load_encoder, load_tokenizer
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.tokens import Tokens, check_length, tokenise

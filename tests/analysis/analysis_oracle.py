@@ -1,0 +1,73 @@
+"""Importance in plain Python loops, written from the formulas alone, to compare the package with."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from scipy import stats
+
+
+def published(table, golden):
+    rows = len(table)
+    row_means = [statistics.fmean(row) for row in table]
+    contributed = sum(statistics.pstdev(row) for row in table) / rows
+    mitigated = statistics.pstdev(row_means)
+    golden_std = statistics.pstdev(golden)
+    return {
+        "contributed_std": contributed,
+        "mitigated_std": mitigated,
+        "golden_std": golden_std,
+        "importance": (contributed - mitigated) / golden_std,
+    }
+
+
+def variances(table):
+    """Contributed and (truncated) mitigated variance."""
+    ms_r, ms_f, ms_e = mean_squares(table)
+    return (ms_f - ms_e) / len(table) + ms_e, max(0.0, (ms_r - ms_e) / len(table[0]))
+
+
+def mean_squares(table):
+    """Of rows, columns and residuals."""
+    m, n = len(table), len(table[0])
+    row_means = [statistics.fmean(row) for row in table]
+    column_means = [statistics.fmean(row[j] for row in table) for j in range(n)]
+    grand = statistics.fmean(row_means)
+    residual = 0.0
+    for i in range(m):
+        for j in range(n):
+            residual += (table[i][j] - row_means[i] - column_means[j] + grand) ** 2
+    return n * statistics.variance(row_means), m * statistics.variance(column_means), residual / ((m - 1) * (n - 1))
+
+
+def corrected(table):
+    tau2, s2_r = variances(table)
+    share = tau2 / (tau2 + s2_r)
+    return math.sqrt(share) - math.sqrt(1 - share)
+
+
+def logit(table):
+    tau2, s2_r = variances(table)
+    share = tau2 / (tau2 + s2_r)
+    return math.log(share / (1 - share))
+
+
+def interval(table):
+    """The jackknife interval; None where rows do not differ for certain and the package takes another one."""
+    m, n = len(table), len(table[0])
+    ms_r, _, ms_e = mean_squares(table)
+    if ms_r / ms_e <= stats.f.ppf(0.975, m - 1, (m - 1) * (n - 1)):
+        return None
+    without_row = [logit([row for k, row in enumerate(table) if k != i]) for i in range(m)]
+    without_column = [logit([[y for k, y in enumerate(row) if k != j] for row in table]) for j in range(n)]
+    variance = 0.0
+    for values in (without_row, without_column):
+        mean = statistics.fmean(values)
+        variance += (len(values) - 1) / len(values) * sum((value - mean) ** 2 for value in values)
+    half = stats.t.ppf(0.975, min(m, n) - 1) * math.sqrt(variance)
+    ends = []
+    for end in (logit(table) - half, logit(table) + half):
+        share = 1 / (1 + math.exp(-end))
+        ends.append(math.sqrt(share) - math.sqrt(1 - share))
+    return tuple(ends)

@@ -1,0 +1,170 @@
+"""Numbered checks: each fires on what it is about, with its numbers, and is silent on a sound investigation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.analysis.checks import all_checks, factor_checks, golden_checks
+from mlflow_l3d.analysis.importance import importance
+
+
+def table(seed=0, rows=20, columns=10, mitigated=0.5, main=0.25, interaction=0.25, std=0.02):
+    generator = np.random.default_rng(seed)
+    return 0.8 + std * (
+        math.sqrt(mitigated) * generator.standard_normal((rows, 1))
+        + math.sqrt(main) * generator.standard_normal((1, columns))
+        + math.sqrt(interaction) * generator.standard_normal((rows, columns))
+    )
+
+
+def golden(seed=1, runs=200, std=0.02):
+    return 0.8 + std * np.random.default_rng(seed).standard_normal(runs)
+
+
+def fired(scores, golden_scores, classes=None):
+    return {
+        check.code: check for check in factor_checks(importance(scores, golden_scores, factor="f", classes=classes))
+    }
+
+
+def test_a_sound_investigation_is_silent():
+    record = importance(table(mitigated=0.05, main=0, interaction=0.95), golden(), factor="f", classes=2)
+    assert record.importance_ci_low > 0
+    assert all_checks({"f": record}, golden(), classes=2) == ()
+
+
+@pytest.mark.parametrize(
+    ("score", "low", "high", "severity"),
+    [
+        (0.3, -0.1, 0.6, "warning"),
+        (-0.3, -0.6, 0.1, "info"),
+        (-0.1, 0.2, 0.6, "warning"),
+        (0.1, -0.6, -0.2, "warning"),
+        (0.3, 0.0, 0.6, "warning"),
+        (0.3, 0.1, 0.6, None),
+        (-0.3, -0.6, -0.1, None),
+        (math.nan, -0.1, 0.1, None),
+        (0.3, math.nan, math.nan, None),
+    ],
+)
+def test_l3d001_compares_interval_and_published_score(score, low, high, severity):
+    record = dataclasses.replace(
+        importance(table(), golden(), factor="f"),
+        importance=score,
+        importance_corrected=(low + high) / 2,
+        importance_ci_low=low,
+        importance_ci_high=high,
+    )
+    found = [check for check in factor_checks(record) if check.code == "L3D001"]
+    assert [check.severity for check in found] == ([] if severity is None else [severity])
+    for check in found:
+        assert f"{score:+.2f}" in check.message
+        assert f"{low:+.2f} to {high:+.2f}" in check.message
+        assert ("holds 0" in check.message) == (low <= 0 <= high)
+        assert check.factor == "f"
+
+
+def test_l3d002_names_the_rows_that_were_left_out():
+    scores = table()
+    scores[[3, 3, 7], [0, 1, 9]] = np.nan
+    message = fired(scores, golden())["L3D002"].message
+    assert message.startswith("3 cells of 200 have no score, so rows 3, 7 of 20 are left out")
+    assert "No row has a score" not in message
+    scores = table()
+    scores[5, 5] = np.nan
+    assert fired(scores, golden())["L3D002"].message.startswith(
+        "1 cell of 200 has no score, so row 5 of 20 is left out"
+    )
+
+
+def test_l3d002_names_a_column_that_always_fails():
+    scores = table()
+    scores[:, 4] = np.nan
+    found = fired(scores, golden())
+    assert "rows 0, 1, 2, 3, 4, 5, 6, 7 and 12 more of 20" in found["L3D002"].message
+    assert "No row has a score in column 4" in found["L3D002"].message
+
+
+def test_l3d003_golden_runs_missing():
+    scores = golden()
+    scores[[1, 2]] = np.nan
+    (found,) = golden_checks(scores)
+    assert found.code == "L3D003"
+    assert "2 golden runs of 200 have no score" in found.message
+    assert "198" in found.message
+    for few in ([], [0.5], [0.5, np.nan]):
+        (found,) = golden_checks(np.array(few))
+        assert found.code == "L3D003"
+        assert "at least 2" in found.message
+
+
+def test_l3d004_constant_scores():
+    (found,) = golden_checks(np.full(10, 0.1))
+    assert found.code == "L3D004"
+    assert "10.00" in found.message
+    assert fired(np.full((10, 5), 1 / 3), golden())["L3D004"].factor == "f"
+    assert "L3D004" not in fired(table(), golden())
+
+
+def test_l3d005_collapsed_runs():
+    scores = table()
+    scores[0, 0] = 0.2
+    found = fired(scores, golden(), classes=2)["L3D005"]
+    assert found.severity == "info"
+    assert "1 of 200 cells (0.50 %)" in found.message
+    scores[:10, 0] = 0.2
+    assert fired(scores, golden(), classes=2)["L3D005"].severity == "warning"
+    assert "L3D005" not in fired(scores, golden())
+    assert [check.code for check in golden_checks(np.array([0.2, 0.8, 0.9]), classes=2)] == ["L3D005"]
+    assert list(golden_checks(np.array([0.4, 0.8, 0.9]), classes=3)) == []
+
+
+def test_l3d006_speaks_where_golden_runs_vary_less_than_the_table():
+    found = fired(table(), golden(std=0.005))["L3D006"]
+    assert "2." in found.message or "1." in found.message
+    assert f"{100 * golden(std=0.005).std(ddof=1):.2f}" in found.message
+    assert "L3D006" in fired(table(), golden(std=0.08))
+
+
+def test_l3d006_rarely_speaks_on_sound_investigations():
+    alarms = sum("L3D006" in fired(table(seed), golden(seed + 1000)) for seed in range(200))
+    assert alarms <= 6
+
+
+def test_l3d006_needs_no_numbers_that_are_not_there():
+    for scores in (np.full((4, 3), np.nan), np.full((4, 3), 0.5), np.zeros((0, 0)), table(rows=1), table(columns=1)):
+        for golden_scores in (golden(), np.array([]), np.full(3, 0.5)):
+            assert "L3D006" not in fired(scores, golden_scores)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "words", "severity"),
+    [
+        (9, 10, "the interval of the importance score is wide", "info"),
+        (2, 10, "at least 3 of each are needed for an interval", "warning"),
+        (20, 2, "at least 3 of each are needed for an interval", "warning"),
+        (1, 10, "1 complete row and 10 columns: at least 2 of each", "warning"),
+        (20, 1, "20 complete rows and 1 column: at least 2 of each", "warning"),
+    ],
+)
+def test_l3d007_few_runs(rows, columns, words, severity):
+    found = fired(table(rows=rows, columns=columns), golden())["L3D007"]
+    assert words in found.message
+    assert found.severity == severity
+
+
+def test_l3d007_is_silent_from_ten_rows_on():
+    assert "L3D007" not in fired(table(rows=10, columns=3), golden())
+
+
+def test_warnings_come_first():
+    few = importance(table(rows=5, columns=4), golden(), factor="f")
+    checks = all_checks({"f": few}, np.array([0.5]))
+    severities = [check.severity for check in checks]
+    assert severities == sorted(severities, reverse=True)
+    assert {"L3D003", "L3D007"} <= {check.code for check in checks}
+    assert all(check.message.endswith(".") and "\n" not in check.message for check in checks)

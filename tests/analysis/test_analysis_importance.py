@@ -1,0 +1,210 @@
+"""The importance score: by hand, against an oracle, under shift and scale, with gaps, degenerate tables."""
+
+from __future__ import annotations
+
+import math
+
+import analysis_oracle as oracle
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from mlflow_l3d.analysis.importance import PATH_COLUMNS, importance, importance_path
+
+NUMBERS = PATH_COLUMNS[1:]
+
+
+def additive_table(seed, rows, columns, mitigated=1.0, main=0.5, interaction=0.5):
+    generator = np.random.default_rng(seed)
+    return (
+        0.7
+        + 0.02 * mitigated * generator.standard_normal((rows, 1))
+        + 0.02 * main * generator.standard_normal((1, columns))
+        + 0.02 * interaction * generator.standard_normal((rows, columns))
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [([[0, 2], [0, 2]], 1.0), ([[0, 0], [2, 2]], -1.0), ([[0, 2], [2, 0]], 1.0)],
+    ids=["columns differ", "rows differ", "interaction"],
+)
+def test_tables_by_hand(table, expected):
+    found = importance(table, [0, 2])
+    assert found.importance == expected
+    assert found.importance_corrected == expected
+    assert (found.contributed_std, found.mitigated_std) == ((1.0, 0.0) if expected > 0 else (0.0, 1.0))
+    assert found.golden_std == 1.0
+    assert math.isnan(found.importance_ci_low)
+    assert math.isnan(found.importance_ci_high)
+
+
+def test_both_parts_by_hand():
+    # stds within rows 1 and 3, mean 2; row means 1 and 7, std 3; golden std 2.
+    found = importance([[0, 2], [4, 10]], [1, 5])
+    assert (found.contributed_std, found.mitigated_std, found.golden_std) == (2.0, 3.0, 2.0)
+    assert found.importance == -0.5
+    assert found.score_mean == 4.0
+    assert found.score_std == pytest.approx(math.sqrt(14))
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (5, 4), (4, 7), (12, 10)])
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_to_an_oracle_in_plain_loops(shape, seed):
+    table = additive_table(seed, *shape)
+    golden = 0.7 + 0.02 * np.random.default_rng(seed).standard_normal(17)
+    found = importance(table, golden)
+    for name, value in oracle.published(table.tolist(), golden.tolist()).items():
+        assert getattr(found, name) == pytest.approx(value, rel=1e-10)
+    assert found.importance_corrected == pytest.approx(oracle.corrected(table.tolist()), rel=1e-9)
+    expected = oracle.interval(table.tolist())
+    if expected is None:
+        assert -1 <= found.importance_ci_low <= found.importance_corrected <= found.importance_ci_high <= 1
+    else:
+        assert (found.importance_ci_low, found.importance_ci_high) == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_oracle_was_compared_with_real_intervals():
+    """Guard of the test above: on these tables the oracle has an interval, so the comparison took place."""
+    assert all(oracle.interval(additive_table(seed, 12, 10).tolist()) is not None for seed in range(5))
+
+
+@given(st.integers(0, 10_000), st.floats(0.01, 1000), st.booleans(), st.floats(-100, 100))
+@settings(max_examples=40, deadline=None)
+def test_shift_and_scale_leave_importance_unchanged(seed, scale, negative, shift):
+    scale = -scale if negative else scale
+    table = additive_table(seed, 6, 5)
+    golden = additive_table(seed + 1, 1, 12)[0]
+    before, after = importance(table, golden), importance(scale * table + shift, scale * golden + shift)
+    for name in ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high"):
+        assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-4, abs=1e-6)
+    for name in ("contributed_std", "mitigated_std", "golden_std"):
+        assert getattr(after, name) == pytest.approx(abs(scale) * getattr(before, name), rel=1e-6)
+
+
+def test_order_of_rows_and_columns_does_not_matter():
+    table, golden = additive_table(3, 8, 6), additive_table(4, 1, 20)[0]
+    generator = np.random.default_rng(0)
+    shuffled = table[generator.permutation(8)][:, generator.permutation(6)]
+    before, after = importance(table, golden), importance(shuffled, generator.permutation(golden))
+    assert [getattr(after, name) for name in NUMBERS] == pytest.approx([getattr(before, name) for name in NUMBERS])
+
+
+def test_missing_cells_leave_their_rows_out():
+    table, golden = additive_table(5, 6, 4), additive_table(6, 1, 9)[0]
+    expected = importance(table[[0, 2, 3, 5]], golden[1:])
+    gaps = table.copy()
+    gaps[1, 2] = np.nan
+    gaps[4, 0] = np.inf
+    gaps[4, 1] = np.finfo(float).max
+    found = importance(gaps, np.concatenate(([np.nan], golden[1:])))
+    assert [getattr(found, name) for name in NUMBERS] == [getattr(expected, name) for name in NUMBERS]
+    assert (found.rows_used, found.cells_missing, found.golden_missing) == (4, 3, 1)
+    assert found.score_mean == pytest.approx(np.nanmean(found.table))
+    assert np.isnan(found.table).sum() == 3
+    assert found.table.shape == (6, 4)
+
+
+DEGENERATE = {
+    "constant table": (np.full((4, 3), 0.1), [0.1, 0.2, 0.3]),
+    "equal golden": (additive_table(0, 4, 3), [0.1, 0.1, 0.1]),
+    "one golden": (additive_table(0, 4, 3), [0.1]),
+    "no golden": (additive_table(0, 4, 3), []),
+    "golden nan": (additive_table(0, 4, 3), [np.nan, np.nan]),
+    "one row": (additive_table(0, 1, 3), [0.1, 0.2]),
+    "one column": (additive_table(0, 4, 1), [0.1, 0.2]),
+    "one cell": ([[0.5]], [0.1, 0.2]),
+    "all nan": (np.full((4, 3), np.nan), [0.1, 0.2]),
+    "one complete row": ([[0.1, 0.2], [np.nan, 0.3]], [0.1, 0.2]),
+    "no rows": (np.empty((0, 3)), [0.1, 0.2]),
+    "no columns": (np.empty((3, 0)), [0.1, 0.2]),
+    "infinite": (np.full((4, 3), np.inf), [np.inf, -np.inf]),
+}
+
+
+@pytest.mark.parametrize("case", DEGENERATE)
+def test_degenerate_input_gives_nan(case):
+    table, golden = DEGENERATE[case]
+    found = importance(table, golden, classes=2)
+    assert math.isnan(found.importance)
+    assert not any(math.isinf(getattr(found, name)) for name in (*NUMBERS, "score_mean", "score_std"))
+    assert len(importance_path(table, golden)) == max(len(np.asarray(table)) - 1, 0)
+    assert all(math.isfinite(value) for value in found.metrics().values())
+
+
+def test_what_is_defined_without_golden_runs_is_given():
+    found = importance(additive_table(0, 4, 3), [0.1, 0.1])
+    assert found.golden_std == 0.0
+    assert math.isfinite(found.importance_corrected)
+    assert found.contributed_std > 0
+
+
+def test_a_constant_is_constant_whatever_its_rounding():
+    """The plain standard deviation of these is some 1e-17, and the quotient would be a large number."""
+    for value in (0.1, 0.7, 1 / 3, 0.9123):
+        found = importance(additive_table(0, 4, 3), np.full(7, value))
+        assert found.golden_std == 0.0
+        assert math.isnan(found.importance)
+
+
+def test_a_factor_without_effect():
+    """Rows differ, columns do not: importance -1 for certain."""
+    table = np.repeat(np.linspace(0.1, 0.9, 7)[:, None], 5, axis=1)
+    found = importance(table, table[:, 0])
+    assert found.importance == pytest.approx(-1)
+    assert (found.importance_corrected, found.importance_ci_low, found.importance_ci_high) == (-1, -1, -1)
+
+
+def test_rows_without_effect():
+    table = np.repeat(np.linspace(0.1, 0.9, 7)[None, :], 5, axis=0)
+    found = importance(table, table[0])
+    assert found.importance == pytest.approx(1)
+    assert (found.importance_corrected, found.importance_ci_low, found.importance_ci_high) == (1, 1, 1)
+
+
+def test_collapsed_share():
+    assert importance([[0.3, 0.9], [np.nan, 0.4]], [0.5, 0.6], classes=2).collapsed_share == pytest.approx(2 / 3)
+    assert math.isnan(importance([[0.3, 0.9]], [0.5]).collapsed_share)
+    assert importance([[0.5, 0.9]], [0.5], classes=2).collapsed_share == 0.0
+
+
+@pytest.mark.parametrize(
+    ("table", "golden", "classes", "match"),
+    [([0.1, 0.2], [0.1], None, "two axes"), ([[0.1]], [[0.1]], None, "one axis"), ([[0.1]], [0.1], 0, "classes")],
+)
+def test_wrong_shapes(table, golden, classes, match):
+    with pytest.raises(ValueError, match=match):
+        importance(table, golden, classes=classes)
+
+
+def test_input_is_left_as_it_was():
+    table, golden = np.array([[np.inf, 0.1], [0.2, 0.3]]), np.array([np.inf, 0.1])
+    importance(table, golden)
+    assert np.isinf(table[0, 0])
+    assert np.isinf(golden[0])
+
+
+def test_path_is_the_score_of_every_prefix():
+    table, golden = additive_table(7, 9, 5), additive_table(8, 1, 21)[0]
+    table[3, 1] = np.nan
+    golden[4] = np.nan
+    path = importance_path(table, golden)
+    assert list(path.columns) == list(PATH_COLUMNS)
+    assert path["rows"].tolist() == list(range(2, 10))
+    assert path["rows"].dtype == np.int64
+    for record in path.to_dict("records"):
+        rows = record["rows"]
+        expected = importance(table[:rows], golden[: math.ceil(21 * rows / 9)])
+        assert_allclose([record[name] for name in NUMBERS], [getattr(expected, name) for name in NUMBERS])
+    last = importance(table, golden)
+    assert path.iloc[-1][list(NUMBERS)].tolist() == [getattr(last, name) for name in NUMBERS]
+
+
+def test_path_of_too_few_rows_is_empty():
+    path = importance_path([[0.1, 0.2]], [0.1])
+    assert isinstance(path, pd.DataFrame)
+    assert len(path) == 0
+    assert list(path.columns) == list(PATH_COLUMNS)

@@ -1,0 +1,120 @@
+"""Intervals of the corrected importance: coverage of the truth, and why rows alone are not enough."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from mlflow_l3d.analysis.components import crossed_components, effects, mean_squares_without_one_row
+from mlflow_l3d.analysis.intervals import boundary_interval, crossed_interval, importance_of_logit
+
+TRUTHS = [
+    (0.5, 0.5, 0.0),
+    (0.5, 0.0, 0.5),
+    (0.9, 0.1, 0.0),
+    (0.1, 0.9, 0.0),
+    (0.1, 0.0, 0.9),
+    (0.02, 0.5, 0.48),
+    (0.0, 0.5, 0.5),
+]
+
+
+def simulated(generator, rows, columns, truth):
+    deviations = np.sqrt(truth)
+    return (
+        deviations[0] * generator.standard_normal((rows, 1))
+        + deviations[1] * generator.standard_normal((1, columns))
+        + deviations[2] * generator.standard_normal((rows, columns))
+    )
+
+
+def true_importance(truth):
+    return math.sqrt(truth[1] + truth[2]) - math.sqrt(truth[0])
+
+
+def rows_only(table):
+    """What a jackknife over rows alone claims."""
+    rows, columns = table.shape
+    whole = crossed_components(table)
+    of_rows, of_columns, residual = mean_squares_without_one_row(effects(table))
+    contributed = of_columns / (rows - 1) + (1 - 1 / (rows - 1)) * residual
+    logits = np.log(contributed) - np.log((of_rows - residual) / columns)
+    half = t.ppf(0.975, rows - 1) * math.sqrt((rows - 1) / rows * np.square(logits - logits.mean()).sum())
+    centre = math.log(whole.contributed / whole.mitigated)
+    return importance_of_logit(centre - half), importance_of_logit(centre + half)
+
+
+def coverage(interval, generator, shape, truth, tables):
+    truly = true_importance(truth)
+    inside = 0
+    for _ in range(tables):
+        low, high = interval(simulated(generator, *shape, truth))
+        inside += low <= truly <= high
+    return inside / tables
+
+
+def crossed(table):
+    return crossed_interval(effects(table), crossed_components(table))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(20, 10), (10, 10), (5, 5)])
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_crossed_interval_covers_the_truth(shape, truth):
+    assert coverage(crossed, np.random.default_rng(5), shape, truth, 300) >= 0.92
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("truth", [(0.5, 0.5, 0.0), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)])
+def test_rows_alone_cover_too_rarely(truth):
+    assert coverage(rows_only, np.random.default_rng(6), (20, 10), truth, 300) < 0.88
+
+
+def test_interval_narrows_with_more_runs():
+    generator = np.random.default_rng(7)
+    widths = []
+    for shape in ((5, 5), (20, 10), (80, 40)):
+        ends = [crossed(simulated(generator, *shape, (0.5, 0.25, 0.25))) for _ in range(40)]
+        widths.append(np.mean([high - low for low, high in ends]))
+    assert widths[0] > widths[1] > widths[2] > 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_interval_holds_its_estimate_and_stays_within_bounds(seed):
+    generator = np.random.default_rng(seed)
+    shares = generator.dirichlet([0.5, 0.5, 0.5])
+    table = simulated(generator, 3 + seed % 5, 3 + seed % 4, shares)
+    low, high = crossed(table)
+    assert -1 <= low <= crossed_components(table).importance <= high <= 1
+
+
+def test_boundary_interval_where_rows_do_not_differ():
+    """Row means agree more than the residuals allow: the estimate is 1, and the interval must not be a point."""
+    table = np.random.default_rng(8).standard_normal((6, 8))
+    table -= table.mean(axis=1, keepdims=True)
+    whole = crossed_components(table)
+    low, high = crossed(table)
+    assert whole.importance == 1.0
+    assert high == 1.0
+    assert 0 < low < 1
+    assert (low, high) == boundary_interval(whole)
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (5, 2), (2, 2)])
+def test_no_interval_from_two_rows_or_columns(shape):
+    low, high = crossed(np.random.default_rng(9).standard_normal(shape))
+    assert math.isnan(low)
+    assert math.isnan(high)
+
+
+def test_importance_of_logit():
+    assert importance_of_logit(0.0) == 0.0
+    share = 0.8
+    expected = math.sqrt(share) - math.sqrt(1 - share)
+    assert importance_of_logit(math.log(share / (1 - share))) == pytest.approx(expected)
+    assert importance_of_logit(-math.log(share / (1 - share))) == pytest.approx(-expected)
+    assert (importance_of_logit(1e6), importance_of_logit(-1e6)) == (1.0, -1.0)
+    assert (importance_of_logit(math.inf), importance_of_logit(-math.inf)) == (1.0, -1.0)

@@ -1,0 +1,97 @@
+"""Metrics of one run: scikit-learn's numbers, by hand, bad input."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+from mlflow_l3d.analysis.metrics import classification_metrics
+
+
+def reference(labels, predictions):
+    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    classes = sorted((set(labels.tolist()) | set(predictions.tolist())) - {-1})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            "f1_macro": f1_score(labels, predictions, labels=classes, average="macro", zero_division=0),
+            "accuracy": accuracy_score(labels, predictions),
+            "matthews_corrcoef": matthews_corrcoef(labels, predictions),
+        }
+
+
+@given(st.integers(1, 6), st.data())
+@settings(max_examples=60, deadline=None)
+def test_equal_to_scikit_learn(classes, data):
+    pairs = st.tuples(st.integers(0, classes - 1), st.integers(-1, classes - 1))
+    drawn = np.array(data.draw(st.lists(pairs, min_size=1, max_size=40)))
+    assert classification_metrics(drawn[:, 0], drawn[:, 1]) == pytest.approx(reference(drawn[:, 0], drawn[:, 1]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions"),
+    [
+        ([0, 0, 0], [0, 0, 0]),
+        ([0, 1, 0, 1], [0, 0, 0, 0]),
+        ([0, 0, 0, 0], [0, 1, 0, 1]),
+        ([0, 1], [-1, -1]),
+        ([0, 1, 2, 2], [0, -1, 2, 2]),
+        ([3, 7, 3, 7], [7, 7, 3, 5]),
+        ([0, 100_000, 5_000_000], [5_000_000, 100_000, -1]),
+    ],
+    ids=["one class", "one class predicted", "one class true", "all unparsed", "unparsed", "absent classes", "large"],
+)
+def test_special_cases_equal_scikit_learn(labels, predictions):
+    assert classification_metrics(labels, predictions) == pytest.approx(reference(labels, predictions))
+
+
+def test_by_hand():
+    # class 0: 2 right of 3 true and 2 predicted, F1 4/5; class 1: 1 right of 1 true and 1 predicted, F1 1.
+    found = classification_metrics([0, 0, 0, 1], [0, 0, -1, 1])
+    assert found["f1_macro"] == pytest.approx((4 / 5 + 1) / 2)
+    assert found["accuracy"] == 0.75
+
+
+def test_undefined_correlation_is_zero():
+    assert classification_metrics([1, 1, 1], [1, 1, 1])["matthews_corrcoef"] == 0.0
+
+
+def test_other_whole_types_are_accepted():
+    expected = classification_metrics([0, 1, 1], [0, 1, 0])
+    assert classification_metrics(np.array([False, True, True]), np.array([0.0, 1.0, 0.0])) == expected
+    assert classification_metrics(np.array([0, 1, 1], np.uint8), np.array([0, 1, 0], np.int8)) == expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions", "match"),
+    [
+        ([], [], "at least one"),
+        ([0, 1], [0], "equally many"),
+        ([-1, 0], [0, 0], "labels must be 0 or above"),
+        ([0, 1], [-2, 0], "predictions must be -1 or above"),
+        ([0, 1], [0.5, 1.0], "whole class numbers"),
+        ([0, 1], [np.nan, 1.0], "whole class numbers"),
+        (["a", "b"], ["a", "b"], "whole class numbers"),
+        ([[0, 1]], [[0, 1]], "one axis"),
+    ],
+)
+def test_bad_input(labels, predictions, match):
+    with pytest.raises(ValueError, match=match):
+        classification_metrics(labels, predictions)
+
+
+def test_fast_enough_to_be_called_for_every_cell():
+    generator = np.random.default_rng(0)
+    labels, predictions = generator.integers(0, 5, 1000), generator.integers(-1, 5, 1000)
+    times = []
+    for _ in range(50):
+        start = time.perf_counter()
+        classification_metrics(labels, predictions)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.001

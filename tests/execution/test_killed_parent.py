@@ -1,0 +1,159 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mlflow_l3d.testing.trouble import worker_processes
+
+SCRIPT = """
+import sys, threading
+from pathlib import Path
+from mlflow_l3d.approaches.synthetic import FACTORS
+from mlflow_l3d.execution.processes import ProcessExecutor
+from mlflow_l3d.testing import Trouble, bench_job, design_cells
+
+def main(kind):
+    cells = list(design_cells(FACTORS, 8))
+    job = bench_job(Trouble({cell.key: kind for cell in cells}), Path(sys.argv[1]))
+    print("starting", flush=True)
+    list(ProcessExecutor(job=job, workers=2).run(cells))
+
+if __name__ == "__main__":
+    if sys.argv[3] == "thread":
+        thread = threading.Thread(target=main, args=[sys.argv[2]])
+        thread.start()
+        thread.join()
+    else:
+        main(sys.argv[2])
+"""
+
+
+def gone(process):
+    """A zombie that nobody has reaped yet runs no more."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state in "ZX"
+
+
+def wait_until(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def start(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    started = []
+
+    def begin(kind, thread="main"):
+        process = subprocess.Popen(
+            [sys.executable, str(script), str(tmp_path), kind, thread],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        assert process.stdout.readline() == "starting\n"
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+    for worker in worker_processes(tmp_path):
+        if not gone(worker):
+            os.kill(worker, signal.SIGKILL)
+
+
+# "stuck" holds the interpreter lock, so that no thread of the worker can look after the parent; the kernel does.
+@pytest.mark.parametrize(
+    ("kind", "thread", "number"),
+    [
+        ("hang", "main", signal.SIGKILL),
+        ("stuck", "main", signal.SIGKILL),
+        ("hang", "thread", signal.SIGKILL),
+        ("hang", "main", signal.SIGTERM),
+    ],
+)
+def test_workers_in_long_cells_end_with_their_parent(tmp_path, start, kind, thread, number):
+    parent = start(kind, thread)
+    wait_until(lambda: len(list(tmp_path.glob("attempt-*"))) == 2)
+    workers = worker_processes(tmp_path)
+    assert len(workers) == 2
+    assert not any(gone(worker) for worker in workers)
+    parent.send_signal(number)
+    parent.wait(10)
+    wait_until(lambda: all(gone(worker) for worker in workers), 5.0)
+
+
+def test_ctrl_c_in_the_terminal_reaches_the_parent_alone(tmp_path, start):
+    parent = start("hang")
+    wait_until(lambda: len(list(tmp_path.glob("attempt-*"))) == 2)
+    os.killpg(parent.pid, signal.SIGINT)
+    _, errors = parent.communicate(timeout=10)
+    assert parent.returncode == -signal.SIGINT
+    assert errors.count("KeyboardInterrupt") == 1
+    assert "SpawnProcess" not in errors
+    assert all(gone(worker) for worker in worker_processes(tmp_path))
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.1])
+def test_ctrl_c_while_workers_start(tmp_path, start, delay):
+    parent = start("hang")
+    time.sleep(delay)
+    os.killpg(parent.pid, signal.SIGINT)
+    _, errors = parent.communicate(timeout=10)
+    assert parent.returncode == -signal.SIGINT
+    assert errors.count("KeyboardInterrupt") == 1
+    assert "SpawnProcess" not in errors
+    assert all(gone(worker) for worker in worker_processes(tmp_path))
+
+
+CALLABLE = """
+import sys
+from pathlib import Path
+from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.processes import ProcessExecutor
+from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.testing import one_cell
+
+def mine(task, split, seeds, hyperparameters):
+    return task.labels[split.test]
+
+def main():
+    approach = Callable(mine, name="mine", version="1", factors=("data_order",))
+    job = Job(approach, generate(40), {}, "", "cpu", Path(sys.argv[1]))
+    for outcome in ProcessExecutor(job=job, workers=1).run([one_cell(approach.factors)]):
+        print(outcome.error, outcome.metrics["accuracy"])
+
+"""
+
+
+def script(tmp_path, ending):
+    path = tmp_path / "mine.py"
+    path.write_text(CALLABLE + ending)
+    return subprocess.run([sys.executable, str(path), str(tmp_path)], capture_output=True, text=True, timeout=60)
+
+
+def test_a_function_of_the_users_script(tmp_path):
+    finished = script(tmp_path, 'if __name__ == "__main__":\n    main()\n')
+    assert finished.stdout == "None 1.0\n", finished.stderr
+    assert finished.returncode == 0
+
+
+def test_a_script_without_the_guard_is_told_so(tmp_path):
+    finished = script(tmp_path, "main()\n")
+    assert finished.returncode == 1
+    assert "before it was ready" in finished.stderr.splitlines()[-1]
+    assert "if __name__ == '__main__':" in finished.stderr.splitlines()[-1]

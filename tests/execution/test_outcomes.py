@@ -1,0 +1,153 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.approaches.failures import LONGEST_ERROR, one_line
+from mlflow_l3d.approaches.synthetic import FACTORS
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.execution.outcomes import finished, run_cell
+from mlflow_l3d.plan.cells import Outcome
+from mlflow_l3d.testing import Trouble, bench_job, differences, one_cell
+
+CELL = one_cell(FACTORS)
+GOOD = Outcome(
+    key=CELL.key,
+    example_ids=np.array([7, 3, 5, 4]),
+    labels=np.array([0, 1, 2, 2]),
+    predictions=np.array([0, 1, 2, -1]),
+    scores=np.eye(4, 3, dtype=np.float32),
+    metrics={"loss": 1, "f1_macro": 0.123},
+    curves={"loss": [2, 1.5]},
+)
+
+
+def checked(outcome, tmp_path):
+    return finished(outcome, CELL, bench_job(Trouble(), tmp_path))
+
+
+def test_metrics_of_the_predictions_are_added(tmp_path):
+    outcome = checked(GOOD, tmp_path)
+    # Class 2 has one hit, one miss, no false alarm: F1 is 2/3; the others are 1.
+    assert outcome.metrics["f1_macro"] == pytest.approx((1 + 1 + 2 / 3) / 3)
+    assert outcome.metrics["accuracy"] == 0.75
+    assert outcome.metrics["loss"] == 1.0
+    assert set(outcome.metrics) == {"loss", "f1_macro", "accuracy", "matthews_corrcoef"}
+    assert all(type(value) is float for value in outcome.metrics.values())
+    assert outcome.curves == {"loss": (2.0, 1.5)}
+
+
+def test_narrow_types_are_widened(tmp_path):
+    narrow = replace(
+        GOOD,
+        example_ids=np.array(["a", "b", "c", "d"], dtype=object),
+        labels=GOOD.labels.astype(np.int8),
+        predictions=GOOD.predictions.tolist(),
+        scores=GOOD.scores.astype(np.float64),
+    )
+    outcome = checked(narrow, tmp_path)
+    assert outcome.predictions.dtype == outcome.labels.dtype == np.int64
+    assert outcome.scores.dtype == np.float32
+    assert outcome.example_ids.dtype.kind == "U"
+
+
+def test_an_outcome_without_predictions_needs_metrics(tmp_path):
+    bare = Outcome(CELL.key, metrics={"bleu": np.float32(0.5)})
+    assert checked(bare, tmp_path).metrics == {"bleu": 0.5}
+    with pytest.raises(L3DError, match="neither predictions nor metrics"):
+        checked(Outcome(CELL.key), tmp_path)
+
+
+def test_an_outcome_with_an_error_is_left_alone(tmp_path):
+    outcome = checked(Outcome(CELL.key, error="no\nluck", traceback="Traceback", duration_seconds=2), tmp_path)
+    assert (outcome.error, outcome.traceback, outcome.duration_seconds) == ("no luck", "Traceback", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"key": "other"}, "its key is 'other'"),
+        ({"predictions": GOOD.predictions[:3]}, "4 example_ids, 4 labels and 3 predictions"),
+        ({"labels": None}, "no labels or no example_ids"),
+        ({"predictions": None}, "no predictions"),
+        ({"predictions": np.array([0, 1, 2, 3])}, "predictions go from 0 to 3, allowed is -1 to 2"),
+        ({"labels": np.array([0, 1, 2, -1])}, "labels go from -1 to 2, allowed is 0 to 2"),
+        ({"predictions": GOOD.predictions.astype(float)}, "type float64, not integers"),
+        ({"predictions": np.array([True, False, True, True])}, "type bool, not integers"),
+        ({"predictions": GOOD.predictions[:, None]}, r"shape \(4, 1\)"),
+        ({"example_ids": np.array([1, 1, 2, 3])}, "example_ids are not unique"),
+        ({"example_ids": np.array([1.0, 1.5, 2, 3])}, "not integers or texts"),
+        ({"scores": np.zeros((4, 2))}, r"scores have shape \(4, 2\)"),
+        ({"metrics": {"loss": float("inf")}}, "metric loss is inf"),
+        ({"metrics": {"loss": "high"}}, "could not convert"),
+        ({"duration_seconds": float("nan")}, "duration_seconds is nan"),
+        (
+            {"example_ids": np.array([], int), "labels": np.array([], int), "predictions": np.array([], int)},
+            "it has no example",
+        ),
+    ],
+)
+def test_violations_name_the_approach(tmp_path, change, said):
+    with pytest.raises(L3DError, match=said) as info:
+        checked(replace(GOOD, **change), tmp_path)
+    assert str(info.value).startswith("approach trouble returned an outcome that is not valid: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("raise", "RuntimeError: this cell goes wrong"),
+        ("sys.exit", "SystemExit: this cell gives up"),
+        ("short", "8 predictions"),
+        ("float", "float64"),
+        ("nan", "metric synthetic_score is nan"),
+        ("same ids", "not unique"),
+        ("wrong key", "'another'"),
+        ("none", "approach trouble returned 0 outcomes for one cell"),
+        ("twice", "approach trouble returned 2 outcomes for one cell"),
+    ],
+)
+def test_a_cell_that_goes_wrong(tmp_path, kind, said):
+    approach = Trouble({CELL.key: kind})
+    job = bench_job(approach, tmp_path)
+    session = approach.prepare(job.task, job.hyperparameters, model="", device="cpu", cache=tmp_path)
+    outcome = run_cell(session, CELL, job)
+    assert said in outcome.error
+    assert outcome.key == CELL.key
+    assert outcome.traceback.startswith("Traceback")
+    assert outcome.predictions is None
+    assert run_cell(session, one_cell(FACTORS, 1), job).error is None
+
+
+def test_ctrl_c_is_not_the_error_of_a_cell(tmp_path):
+    class Interrupted:
+        def run(self, cells):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_cell(Interrupted(), CELL, bench_job(Trouble(), tmp_path))
+
+
+def test_a_duration_is_measured_where_there_is_none(tmp_path):
+    class Timeless:
+        def run(self, cells):
+            yield replace(GOOD, duration_seconds=0.0)
+
+    assert run_cell(Timeless(), CELL, bench_job(Trouble(), tmp_path)).duration_seconds > 0
+
+
+def test_long_errors_are_cut():
+    text = one_line(ValueError("word\n" * 1000))
+    assert len(text) == LONGEST_ERROR
+    assert text.endswith("...")
+    assert one_line(KeyError()) == "KeyError"
+
+
+def test_differences_see_a_single_bit(tmp_path):
+    one = checked(GOOD, tmp_path)
+    scores = one.scores.copy()
+    scores[0, 0] = np.nextafter(scores[0, 0], np.float32(2))
+    assert differences(one, replace(one, duration_seconds=9)) == []
+    assert differences(one, replace(one, scores=scores)) == ["scores"]
+    assert differences(one, replace(one, scores=None)) == ["scores"]
+    assert differences(one, replace(one, metrics={**one.metrics, "loss": 2, "wait_seconds": 1})) == ["metric loss"]

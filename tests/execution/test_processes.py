@@ -1,0 +1,194 @@
+import gc
+import os
+import pickle
+import sys
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.synthetic import FACTORS
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.execution import environment
+from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.inline import InlineExecutor
+from mlflow_l3d.execution.processes import ProcessExecutor
+from mlflow_l3d.tasks.identity import make_task
+from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences, one_cell
+from mlflow_l3d.testing.trouble import worker_environment, worker_processes
+
+
+def alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_conformance(tmp_path, workers):
+    check_executor(ProcessExecutor, cache=tmp_path, workers=workers)
+
+
+def test_outcomes_equal_those_of_the_inline_executor(tmp_path):
+    job = bench_job(Trouble(), tmp_path)
+    cells = list(design_cells(FACTORS, 12))
+    inline = {outcome.key: outcome for outcome in InlineExecutor(job=job).run(cells)}
+    for outcome in ProcessExecutor(job=job, workers=2).run(cells):
+        assert differences(outcome, inline[outcome.key]) == []
+
+
+def test_each_worker_prepares_once_and_closes_in_the_end(tmp_path):
+    cells = list(design_cells(FACTORS, 30))
+    list(ProcessExecutor(job=bench_job(Trouble(), tmp_path, duration=0.05), workers=2).run(cells))
+    processes = worker_processes(tmp_path)
+    assert len(processes) == 2
+    assert {int(path.name.removeprefix("closed-")) for path in tmp_path.glob("closed-*")} == processes
+
+
+def test_never_more_workers_than_cells(tmp_path):
+    assert len(list(ProcessExecutor(job=bench_job(Trouble(), tmp_path), workers=5).run([one_cell(FACTORS)]))) == 1
+    assert len(worker_processes(tmp_path)) == 1
+
+
+def test_environment_of_a_worker(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_RUN_ID", "0123456789abcdef")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "mine")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///here.db")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+    list(ProcessExecutor(job=bench_job(Trouble(), tmp_path), workers=1).run([one_cell(FACTORS)]))
+    assert dict(os.environ) == before
+    (process,) = worker_processes(tmp_path)
+    found = worker_environment(tmp_path, process)
+    expected = {
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+        "MLFLOW_TRACKING_URI": "sqlite:///here.db",
+    }
+    assert {name: found.get(name) for name in expected} == expected
+    assert not {"MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"} & set(found)
+
+
+def test_gpus_are_shared_out(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 2)))
+    job = replace(bench_job(Trouble(), tmp_path, duration=0.2), device="cuda")
+    assert environment.default_workers("cuda") == 2
+    list(ProcessExecutor(job=job).run(design_cells(FACTORS, 6)))
+    devices = sorted(worker_environment(tmp_path, process)["device"] for process in worker_processes(tmp_path))
+    assert devices == ["cuda:0", "cuda:1"]
+    assert environment.places("cuda:1") == ["cuda:1"]
+    assert environment.default_workers("mps") == 1
+    assert environment.default_workers("cpu") == len(os.sched_getaffinity(0))
+
+
+def test_an_abandoned_iterator_leaves_nothing_behind(tmp_path):
+    cells = list(design_cells(FACTORS, 4))
+    hanging = Trouble({cell.key: "hang" for cell in cells[1:]})
+    outcomes = ProcessExecutor(job=bench_job(hanging, tmp_path), workers=2).run(cells)
+    next(outcomes)
+    del outcomes
+    gc.collect()
+    assert not any(alive(process) for process in worker_processes(tmp_path))
+
+
+def test_an_error_of_the_callers_cells_stops_the_workers(tmp_path):
+    def cells():
+        yield from design_cells(FACTORS, 3)
+        raise LookupError("no more")
+
+    with pytest.raises(LookupError, match="no more"):
+        list(ProcessExecutor(job=bench_job(Trouble(), tmp_path), workers=2).run(cells()))
+    assert not any(alive(process) for process in worker_processes(tmp_path))
+
+
+def test_short_cells_run_while_the_consumer_is_busy(tmp_path):
+    job = bench_job(Trouble(), tmp_path, duration=0.25)
+    outcomes = ProcessExecutor(job=job, workers=1).run(design_cells(FACTORS, 8))
+    next(outcomes)
+    next(outcomes)
+    time.sleep(0.8)
+    started = time.perf_counter()
+    next(outcomes)
+    next(outcomes)
+    # Both were computed during the pause: the one that ran and the one that waited in the pipe.
+    assert time.perf_counter() - started < 0.2
+    outcomes.close()
+
+
+def test_a_long_cell_does_not_hold_another_one_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("mlflow_l3d.execution.processes.PREFETCH_BELOW_SECONDS", 0.01)
+    taken = []
+
+    def cells():
+        for cell in design_cells(FACTORS, 9):
+            taken.append(cell)
+            yield cell
+
+    job = bench_job(Trouble(), tmp_path, duration=0.03)
+    for done, _ in enumerate(ProcessExecutor(job=job, workers=2).run(cells()), start=1):
+        assert len(taken) <= done + 2
+
+
+def test_a_task_larger_than_the_pipe_and_answers_as_large(tmp_path):
+    count = 40_000
+    task = make_task("large", (["a text " * 20] * count,), np.arange(count) % 2, ["no", "yes"])
+    job = Job(Trouble(), task, resolve_hyperparameters(Trouble(), {}), "", "cpu", tmp_path)
+    outcomes = list(ProcessExecutor(job=job, workers=2).run(design_cells(FACTORS, 6)))
+    assert [outcome.error for outcome in outcomes] == [None] * 6
+    assert len(outcomes[0].predictions) == 1000
+
+
+def test_exceptions_of_the_preparation_are_raised_here(tmp_path):
+    with pytest.raises(ParameterError, match=r"^model=: must be another one\. Name another one\.$"):
+        list(ProcessExecutor(job=bench_job(Trouble(prepare="parameter"), tmp_path)).run(design_cells(FACTORS, 2)))
+    executor = ProcessExecutor(job=bench_job(Trouble(prepare="raise"), tmp_path), workers=2)
+    with pytest.raises(L3DError, match=r"^approach trouble could not be prepared: RuntimeError: no luck today") as info:
+        list(executor.run(design_cells(FACTORS, 2)))
+    assert str(info.value).endswith("no luck today")
+    assert "in prepare" in "".join(info.value.__notes__)
+    assert not any(alive(process) for process in worker_processes(tmp_path))
+
+
+def test_an_approach_that_does_not_survive_pickling(tmp_path):
+    approach = Callable(lambda *_: 0, name="mine", version="1", factors=("data_order",))
+    job = replace(bench_job(Trouble(), tmp_path), approach=approach)
+    with pytest.raises(ParameterError, match=r"approach=mine: must survive pickling .* use executor=inline"):
+        list(ProcessExecutor(job=job, workers=1).run([one_cell(FACTORS)]))
+
+
+class OnlyHere:
+    """Pickles as something that no worker finds."""
+
+    name = "only here"
+
+    def __reduce__(self):
+        return (_elsewhere, (os.getpid(),))
+
+
+def _elsewhere(process):
+    if os.getpid() != process:
+        raise ModuleNotFoundError("No module named 'notebook'")
+    return OnlyHere()
+
+
+def test_an_approach_that_workers_cannot_load(tmp_path):
+    job = replace(bench_job(Trouble(), tmp_path), approach=OnlyHere())
+    pickle.dumps(job)
+    with pytest.raises(L3DError, match=r"cannot load .*No module named 'notebook'.* use executor=inline"):
+        list(ProcessExecutor(job=job, workers=1).run([one_cell(FACTORS)]))
+
+
+@pytest.mark.parametrize("workers", [0, -1, True, "two"])
+def test_bad_number_of_workers(tmp_path, workers):
+    with pytest.raises(ParameterError, match=f"workers={workers}: must be a positive number, or auto"):
+        ProcessExecutor(job=bench_job(Trouble(), tmp_path), workers=workers)

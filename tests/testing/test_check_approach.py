@@ -1,0 +1,138 @@
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.approaches.base import Hyperparameter
+from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.synthetic import FACTORS, Synthetic, SyntheticSession
+from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.tasks.base import SplitSettings
+from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.testing import check_approach
+
+TASK = replace(generate(90, 3), settings=SplitSettings(num_labelled=15, test_size=12))
+
+
+def test_the_synthetic_approach_keeps_the_contract(tmp_path):
+    check_approach(Synthetic(), TASK, cache=tmp_path)
+
+
+def test_with_inactive_factors_and_noise(tmp_path):
+    settings = {"a_data_split": 1e6, "a_label_selection": 1e6, "a_model_randomness": 1e7, "noise": 0.5}
+    check_approach(Synthetic(), TASK, hyperparameters=settings, cache=tmp_path)
+
+
+def test_a_factor_that_the_task_switches_off_needs_no_effect(tmp_path):
+    # Every example of this task is labelled or tested, so the factor has nothing to select.
+    everything = replace(TASK, settings=SplitSettings())
+    approach = Callable(ordered, name="mine", version="1", factors=("data_order",))
+    check_approach(approach, everything, cache=tmp_path)
+
+
+def ordered(task, split, seeds, _):
+    return stream(seeds["data_order"], "scores").random((len(split.test), 3))
+
+
+def constant(task, split, seeds, _):
+    return np.zeros(len(split.test), dtype=int)
+
+
+def global_generator(task, split, seeds, _):
+    return np.random.rand(len(split.test), 3)  # noqa: NPY002
+
+
+class WithHyperparameter(Synthetic):
+    hyperparameters: ClassVar = {"depth": Hyperparameter(5, "layers", high=3)}
+
+
+class UnderAnotherSeed(Synthetic):
+    """Looks at a seed that it does not declare."""
+
+    factors = tuple(factor for factor in FACTORS if factor != "sample_choice")
+
+
+class Forgetful(Synthetic):
+    """Its predictions depend on the cells before."""
+
+    def prepare(self, task, hyperparameters, *, model, device, cache):
+        return ForgetfulSession(task, dict(hyperparameters), [])
+
+
+class ForgetfulSession:
+    def __init__(self, task, hyperparameters, seen):
+        self.inner, self.seen = SyntheticSession(task, hyperparameters), seen
+
+    def run(self, cells):
+        for outcome in self.inner.run(cells):
+            self.seen.append(outcome.key)
+            yield replace(outcome, predictions=np.full_like(outcome.predictions, len(self.seen) // 5 % 2))
+
+    def close(self):
+        pass
+
+
+class Wasteful(Synthetic):
+    """Says that a factor is inactive, and it is not."""
+
+    def inactive_factors(self, hyperparameters):
+        return {"data_order": "never mind"}
+
+
+class Unpicklable(Synthetic):
+    def __reduce__(self):
+        raise TypeError("a lock cannot be pickled")
+
+
+class Silent(Synthetic):
+    def inactive_factors(self, hyperparameters):
+        return {"data_order": ""}
+
+
+class Numbers(Synthetic):
+    def numerics(self, device):
+        return {"threads": 1}
+
+
+class NoFactors(Synthetic):
+    factors = ("data_order",)
+
+
+class NoVersion(Synthetic):
+    version = ""
+
+
+def mine(function):
+    return Callable(function, name="mine", version="1", factors=("data_order",))
+
+
+@pytest.mark.parametrize(
+    ("approach", "said"),
+    [
+        (object(), "object lacks default_model, default_task, factors"),
+        (NoVersion(), "version must be a text that is not empty"),
+        (NoFactors(), "factors must contain those of the task, label_selection, data_split is missing"),
+        (WithHyperparameter(), "default of hyperparameter depth is not allowed"),
+        (Unpicklable(), "does not survive pickling: a lock"),
+        (Silent(), "must give a reason and the fix for data_order"),
+        (Numbers(), "numerics must map texts to texts"),
+        (mine(constant), "factor data_order has no effect in 2 other configuration"),
+        (mine(global_generator), "a cell gives other .*predictions.* the same cell again in the same session"),
+        (UnderAnotherSeed(), "a cell failed: KeyError: 'sample_choice'"),
+        (Forgetful(), "a cell gives other .*predictions"),
+        (Wasteful(), "factor data_order is said to be inactive, and changes .*synthetic_score"),
+    ],
+)
+def test_what_breaks_the_contract_is_named(approach, said, tmp_path):
+    with pytest.raises(AssertionError, match=said):
+        check_approach(approach, TASK, cache=tmp_path)
+
+
+def test_a_wrong_length_is_named(tmp_path):
+    with pytest.raises(AssertionError, match=r"returned shape \(1,\)"):
+        check_approach(mine(too_short), TASK, cache=tmp_path)
+
+
+def too_short(task, split, seeds, _):
+    return [0]
