@@ -5,6 +5,8 @@ The package is almost empty on purpose: MLflow imports plug-ins while it starts.
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +21,17 @@ _HOMES = {
     "evaluate": "mlflow_l3d.evaluate",
     "investigate": "mlflow_l3d.investigate",
 }
+
+
+class _Package(ModuleType):
+    """Keeps `investigate` and `evaluate` functions: importing the modules of these names would bind those here."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -39,14 +40,17 @@ _OUTAGE_CODES: Final = re.compile(r"error code (408|425|429|50[0234])\b")
 
 def public_uri(uri: str) -> str:
     """Return an address without the user and the password in it."""
-    return re.sub(r"(?<=://)[^/@]*@", "", uri)
+    return re.sub(r"(?<=://)[^/\s]*@", "", uri)
 
 
 def is_outage(error: BaseException) -> bool:
     """Return whether a failed call may succeed later: the server is away, overloaded or locked, not unwilling."""
     code = getattr(error, "error_code", None)
     if code is None:
-        return isinstance(error, OSError)  # requests' errors are OSErrors; so is a full or absent disk
+        # requests' errors are OSErrors; so is a full or absent disk. An answer that refuses is no outage.
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        refused = isinstance(status, int) and 400 <= status < 500 and status not in {408, 425, 429}
+        return isinstance(error, OSError) and not refused
     if code in _PERMANENT:
         return False
     text = str(error)
@@ -74,20 +78,31 @@ def connect() -> MlflowClient:
         If the server does not answer or refuses, or the folder holds an old file store; with the fix.
     """
     import mlflow
-    from mlflow.exceptions import MlflowException
 
     uri = ""
     try:
         uri = mlflow.get_tracking_uri()
+        _check_sqlite(uri)
         client = mlflow.MlflowClient()
         client.search_experiments(max_results=1)
-    except (MlflowException, OSError, ImportError) as error:
+    except L3DError:
+        raise
+    except Exception as error:
         raise _unreachable(public_uri(uri), error) from error
     return client
 
 
+def _check_sqlite(uri: str) -> None:
+    """Refuse what SQLite cannot open: MLflow would try again for hours."""
+    path = Path(uri.removeprefix("sqlite:///"))
+    if uri.startswith("sqlite:///") and path.is_dir():
+        raise ParameterError(
+            "MLFLOW_TRACKING_URI", public_path(uri), "is a folder", f"Name a file in it: {public_path(uri)}/mlflow.db"
+        )
+
+
 def _unreachable(uri: str, error: Exception) -> L3DError:
-    text = " ".join(str(error).split())
+    text = error_line(error)
     name = "MLFLOW_TRACKING_URI"
     if "error code 401" in text or getattr(error, "error_code", "") == "UNAUTHENTICATED":
         return ParameterError(
@@ -104,7 +119,7 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
         )
     detail = text if len(text) <= 200 else text[:200] + " ..."
     return ParameterError(
-        name, uri, f"no tracking server answers there ({public_uri(detail)})", "Start it, or set another address."
+        name, uri, f"no tracking server answers there ({detail})", "Start it, or set another address."
     )
 
 
@@ -114,6 +129,6 @@ def scrub_environment() -> str | None:
 
 
 def error_line(error: BaseException) -> str:
-    """Return an exception as one line without user info of addresses."""
+    """Return an exception as one line without user info of addresses and without the user's folder."""
     text: Any = str(error) or type(error).__name__
-    return public_uri(" ".join(str(text).split()))
+    return public_path(public_uri(" ".join(str(text).split())))

@@ -22,6 +22,7 @@ SUPERSEDED_BY: Final = "l3d.superseded_by"
 ERROR: Final = "l3d.error"
 GIT_DIRTY: Final = "l3d.git_dirty"
 HEARTBEAT: Final = "l3d.heartbeat"
+SPOOL: Final = "l3d.spool"
 
 PARENT_RUN_ID: Final = "mlflow.parentRunId"
 RUN_NAME: Final = "mlflow.runName"
