@@ -55,9 +55,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0, 1 (failed), 2 (the command line or a parameter is wrong), 130 (Ctrl-C)."""
+    """Run the command line; return the exit status: 0, 1 (failed), 2 (a wrong option or parameter) or 130 (Ctrl-C)."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    previous = signal.signal(signal.SIGTERM, _terminate)
+    previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate)}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        previous[signal.SIGINT] = signal.signal(signal.SIGINT, _terminate)
     try:
         options = vars(_parse_or_fail(argv))
         return _run(options.pop("verb"), options)
@@ -75,7 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"mlflow-l3d: unexpected error: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
         return 1
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _parse_or_fail(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -133,6 +136,12 @@ def _evaluate(options: dict[str, Any]) -> int:
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:
-    """Treat SIGTERM (schedulers, `mlflow run` after Ctrl-C) as Ctrl-C, once."""
+    """Treat SIGTERM (schedulers, `mlflow run` after Ctrl-C) as Ctrl-C, once.
+
+    After Ctrl-C `mlflow run` sends SIGTERM, too, and that must not cut short how the parent is ended; a second Ctrl-C
+    may.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if signal.getsignal(signal.SIGINT) is _terminate:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     raise KeyboardInterrupt

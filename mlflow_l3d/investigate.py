@@ -212,7 +212,7 @@ def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> i
                 first_error = first_error or record.error
                 _logger.warning("%s failed: %s", cell.name, record.error)
             monitor.add(cell, {} if record.error else record.metrics)
-            if computed == 0:
+            if computed == 0 and not bar.disable:
                 # Loading and encoding are over: the rate is that of the cells from here on.
                 bar.set_postfix_str("", refresh=False)
                 bar.unpause()

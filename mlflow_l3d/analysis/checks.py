@@ -172,7 +172,7 @@ def _closure(record: Importance) -> Iterator[Check]:
         return
     message = (
         f"The table implies a standard deviation of {points(math.sqrt(components.total))} points when every factor "
-        f"varies, the golden runs show {points(math.sqrt(variance))}: chance alone does this in about "
+        f"varies, the golden runs show {points(math.sqrt(variance))}: chance alone does this in "
         f"{_one_in(chance)}. Either a factor is not varied in one of the two, a seed is shared where it should not be, "
         "or some runs collapsed. Compare the seed.* and factor.* parameters of golden runs and cells."
     )
@@ -220,4 +220,6 @@ def _named(noun: str, numbers: Sequence[int]) -> str:
 
 
 def _one_in(chance: float) -> str:
-    return f"1 of {1 / chance:,.0f} investigations" if chance > 1e-6 else "fewer than 1 of a million investigations"
+    return (
+        f"about 1 of {1 / chance:,.0f} investigations" if chance > 1e-6 else "fewer than 1 of a million investigations"
+    )

@@ -43,6 +43,14 @@ def public_uri(uri: str) -> str:
     return re.sub(r"(?<=://)[^/\s]*@", "", uri)
 
 
+def public_path(text: str) -> str:
+    """Return a text with the user's home folder as ``~`` and the working folder as ``.``."""
+    for folder, sign in ((Path.cwd(), "."), (Path.home(), "~")):
+        if len(folder.parts) > 1:
+            text = re.sub(re.escape(str(folder)) + r"(?![\w.-])", sign, text)
+    return text
+
+
 def is_outage(error: BaseException) -> bool:
     """Return whether a failed call may succeed later: the server is away, overloaded or locked, not unwilling."""
     code = getattr(error, "error_code", None)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import threading
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger import parent as parents
 from mlflow_l3d.ledger.children import ChildWriter, children_of
-from mlflow_l3d.ledger.connection import connect, error_line
+from mlflow_l3d.ledger.connection import connect, error_line, is_outage
 from mlflow_l3d.ledger.records import CellRecord
 from mlflow_l3d.ledger.recovery import Recovered, recover
 from mlflow_l3d.ledger.spool import Spool
@@ -32,9 +34,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("mlflow_l3d")
 _HEARTBEAT_SECONDS: Final = 60.0
-_PARENTS: Final = "parents.json"
 PATIENCE_SECONDS: Final = 120.0
-"""How long the end of an investigation waits for a server that is away."""
+"""How long the end of an investigation waits for a server that is away; ``$L3D_UPLOAD_PATIENCE`` overrides it."""
 
 
 class Ledger:
@@ -88,23 +89,30 @@ class Ledger:
         L3DError
             If another process of this machine is at the same investigation.
         """
+        patience_seconds()
         client = connect()
         experiment_id = (
-            client.get_run(attached).info.experiment_id if attached else parents.current_experiment_id(client)
+            parents.attached_experiment_id(client, attached) if attached else parents.current_experiment_id(client)
         )
         folder = _spool_folder(client, str(experiment_id), specification.investigation_key)
         lock = _lock(folder)
+        ledger: Ledger | None = None
         try:
-            parent = parents.open_parent(client, specification, attached)
-            spool = Spool(folder)
-            known_here = _remember_parent(folder, parent.run_id)
+            spool, spool_id = Spool(folder), _spool_id(folder)
+            parent = parents.open_parent(client, specification, attached, spool_id)
             threads = 8 if _is_remote(client) else 2
             ledger = cls(client, specification, parent, spool, lock, Uploader(threads))
-            ledger.recovered = recover(client, specification, parent, spool, known_here, ledger.uploader)
+            ledger.recovered = recover(client, specification, parent, spool, spool_id, ledger.uploader)
             for key in ledger.recovered.to_upload:
                 ledger._submit(key, repeated=True)
-        except BaseException:
+        except BaseException as error:
+            if ledger is not None:
+                interrupted = isinstance(error, KeyboardInterrupt)
+                ledger._end("KILLED" if interrupted else "FAILED", error_line(error), patience=0.0)
             lock.release()
+            if getattr(error, "error_code", None) is not None and is_outage(error):
+                msg = f"The tracking server does not answer: {error_line(error)}"
+                raise L3DError(msg) from error
             raise
         return ledger
 
@@ -125,14 +133,16 @@ class Ledger:
             f"the metrics of step {step}", lambda _repeated: self.client.log_batch(self.parent.run_id, metrics=batch)
         )
 
-    def wait(self, patience: float = PATIENCE_SECONDS) -> None:
+    def wait(self, patience: float | None = None) -> None:
         """Wait until the server holds everything.
 
         Raises
         ------
         L3DError
-            If the server is away for longer than `patience` seconds, or refused something.
+            If the server is away for longer than `patience` seconds (by default :func:`patience_seconds`), or refused
+            something.
         """
+        patience = patience_seconds() if patience is None else patience
         if not self.uploader.wait(patience=patience):
             msg = (
                 f"The tracking server does not answer: {self.uploader.pending} uploads wait in the spool. "
@@ -146,12 +156,17 @@ class Ledger:
 
     def finish(self, artifacts: Path, *, complete: bool, description: str) -> None:
         """Upload the folder `artifacts` to the parent, set its state and description, end it, and empty the spool."""
-        self.client.log_artifacts(self.parent.run_id, str(artifacts))
         table = json.dumps([{"path": names.CELLS_TABLE, "type": "table"}])
         state = "complete" if complete else "incomplete"
         tags = {names.STATE: state, names.LOGGED_ARTIFACTS: table, names.NOTE: description}
-        parents.set_tags(self.client, self.parent.run_id, tags)
-        self.client.set_terminated(self.parent.run_id, "FINISHED")
+
+        def work(_repeated: bool) -> None:
+            self.client.log_artifacts(self.parent.run_id, str(artifacts))
+            parents.set_tags(self.client, self.parent.run_id, tags)
+            self.client.set_terminated(self.parent.run_id, "FINISHED")
+
+        self.uploader.submit("the artifacts of the parent", work)
+        self.wait()
         self.spool.clear()
         self._close()
 
@@ -182,8 +197,10 @@ class Ledger:
         self.uploader.submit(f"cell {key}", work, repeated=repeated)
 
     def _end(self, status: str, line: str, patience: float) -> None:
+        if self._ended.is_set():
+            return
         try:
-            self.uploader.wait(patience=patience)
+            self.uploader.wait(patience=0.0 if self.uploader.outage_seconds > patience else patience)
             tags = {names.STATE: "incomplete", names.ERROR: line[:5000], names.NOTE: line[:5000]}
             parents.set_tags(self.client, self.parent.run_id, tags)
             self.client.set_terminated(self.parent.run_id, status)
@@ -244,14 +261,30 @@ def _lock(folder: Path) -> BaseFileLock:
     return lock
 
 
-def _remember_parent(folder: Path, run_id: str) -> set[str]:
-    """Add a parent to those that this spool belonged to, and return the earlier ones."""
-    path = folder.with_name(f"{folder.name}.{_PARENTS}")
+def _spool_id(folder: Path) -> str:
+    """Return what tells this spool from those of other machines: a number drawn once a cache folder, and the name."""
+    path = folder.with_name("id")
     try:
-        earlier = set(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        earlier = set()
-    partial = path.with_suffix(".tmp")
-    partial.write_text(json.dumps(sorted({*earlier, run_id})), encoding="utf-8")
-    partial.replace(path)
-    return earlier
+        with path.open("x", encoding="ascii") as file:
+            file.write(uuid.uuid4().hex)
+    except FileExistsError:
+        pass
+    return hashlib.sha256(f"{path.read_text(encoding='ascii')}\n{folder.name}".encode()).hexdigest()[:16]
+
+
+def patience_seconds() -> float:
+    """Return how long the end of an investigation waits for a server that is away.
+
+    Raises
+    ------
+    ParameterError
+        If ``$L3D_UPLOAD_PATIENCE`` is no number of seconds.
+    """
+    given = os.environ.get("L3D_UPLOAD_PATIENCE")
+    try:
+        seconds = PATIENCE_SECONDS if given is None else float(given)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0.0:
+        raise ParameterError("L3D_UPLOAD_PATIENCE", given, "must be a number of seconds, 0 or more")
+    return seconds

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger.children import search
-from mlflow_l3d.ledger.connection import public_uri
+from mlflow_l3d.ledger.connection import is_outage, public_uri
 from mlflow_l3d.specification.values import public_name
 
 if TYPE_CHECKING:
@@ -49,26 +50,53 @@ def current_experiment_id(client: MlflowClient) -> str:
     Raises
     ------
     L3DError
-        If the experiment was deleted.
+        If the experiment was deleted, or there is none.
     """
-    given = os.environ.get("MLFLOW_EXPERIMENT_ID")
-    if given:
-        return given
+    from mlflow.exceptions import MlflowException
     from mlflow.tracking.fluent import _get_experiment_id
 
-    name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
-    if not name:
-        return str(_get_experiment_id())
-    experiment = client.get_experiment_by_name(name)
-    if experiment is None:
-        return str(client.create_experiment(name))
+    given, name = os.environ.get("MLFLOW_EXPERIMENT_ID"), os.environ.get("MLFLOW_EXPERIMENT_NAME")
+    if name and not given:
+        experiment = client.get_experiment_by_name(name)
+        if experiment is None:
+            return str(client.create_experiment(name))
+        source = f"MLFLOW_EXPERIMENT_NAME={name}"
+    else:
+        experiment_id = given or str(_get_experiment_id())
+        source = f"MLFLOW_EXPERIMENT_ID={experiment_id}"
+        try:
+            experiment = client.get_experiment(experiment_id)
+        except MlflowException as error:
+            if is_outage(error):
+                raise
+            msg = f"{source}: there is no such experiment. Name another."
+            raise L3DError(msg) from error
     if experiment.lifecycle_stage != "active":
-        msg = f"MLFLOW_EXPERIMENT_NAME={name}: the experiment was deleted. Restore it, or name another."
+        msg = f"{source}: the experiment was deleted. Restore it, or name another."
         raise L3DError(msg)
     return str(experiment.experiment_id)
 
 
-def open_parent(client: MlflowClient, specification: Specification, attached: str | None) -> Parent:
+def attached_experiment_id(client: MlflowClient, run_id: str) -> str:
+    """Return the experiment of the run that `mlflow run` made.
+
+    Raises
+    ------
+    L3DError
+        If there is no such run.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return str(client.get_run(run_id).info.experiment_id)
+    except MlflowException as error:
+        if is_outage(error):
+            raise
+        msg = f"MLFLOW_RUN_ID={run_id}: there is no such run on the tracking server. Unset the variable."
+        raise L3DError(msg) from error
+
+
+def open_parent(client: MlflowClient, specification: Specification, attached: str | None, spool_id: str) -> Parent:
     """Attach to the run `attached`, or create one, and give it its tags and parameters."""
     title = run_title(specification)
     tags = {
@@ -80,6 +108,7 @@ def open_parent(client: MlflowClient, specification: Specification, attached: st
         names.INVESTIGATION_KEY: specification.investigation_key,
         names.CONTEXT_KEY: specification.context_key,
         names.HEARTBEAT: str(int(time.time())),
+        names.SPOOL: spool_id,
         **_git_tags(Path.cwd() if attached else Path(sys.argv[0]).absolute().parent),
     }
     if attached is None:
@@ -97,7 +126,12 @@ def open_parent(client: MlflowClient, specification: Specification, attached: st
             tags[names.SOURCE_NAME] = public_uri(source)
         set_tags(client, run.info.run_id, tags)
         run = client.get_run(attached)
-    _log_params(client, run, specification)
+    try:
+        _log_params(client, run, specification)
+    except BaseException:
+        with suppress(Exception):
+            client.set_terminated(run.info.run_id, "FAILED")
+        raise
     source_tags: dict[str, str] = {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
     return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags)
 
@@ -119,6 +153,8 @@ def mark_failed(client: MlflowClient, run_id: str, line: str) -> None:
 def earlier_parents(client: MlflowClient, parent: Parent, investigation_key: str) -> list[Run]:
     """Return the unfinished parents of the same investigation in the same experiment, oldest first.
 
+    Also those that another parent continues: it may have been killed before it had all their children.
+
     Those whose process may still be alive elsewhere (running, with a fresh heartbeat, and not of this machine's spool)
     are the caller's to judge, see :func:`may_be_alive`.
     """
@@ -128,21 +164,20 @@ def earlier_parents(client: MlflowClient, parent: Parent, investigation_key: str
         for run in search(client, [parent.experiment_id], condition)
         if run.info.run_id != parent.run_id
         and run.data.tags.get(names.STATE) != "complete"
-        and names.SUPERSEDED_BY not in run.data.tags
     ]
 
 
-def may_be_alive(run: Run, known_here: set[str]) -> bool:
+def may_be_alive(run: Run, spool_id: str) -> bool:
     """Return whether another machine may still work on a parent.
 
     Parameters
     ----------
     run
         A parent of the same investigation.
-    known_here
-        Parents that this machine's spool belonged to: their process is dead, for we hold its lock.
+    spool_id
+        Identity of this machine's spool: the process of a parent with the same one is dead, for we hold its lock.
     """
-    if run.info.status != "RUNNING" or run.info.run_id in known_here:
+    if run.info.status != "RUNNING" or run.data.tags.get(names.SPOOL) == spool_id:
         return False
     heartbeat = float(run.data.tags.get(names.HEARTBEAT, 0))
     return time.time() - heartbeat < _STALE_SECONDS

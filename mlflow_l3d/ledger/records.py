@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from mlflow_l3d.ledger.connection import public_path, public_uri
 from mlflow_l3d.plan.cells import Cell, Outcome
 
 _PATH = re.compile(r'File "([^"]+)"')
@@ -60,7 +61,7 @@ class CellRecord:
                 "duration_seconds": float(outcome.duration_seconds),
             },
             curves={name: [float(value) for value in values] for name, values in outcome.curves.items()},
-            error=outcome.error,
+            error=None if outcome.error is None else public_path(public_uri(outcome.error)),
             traceback=None if outcome.traceback is None else without_private_paths(outcome.traceback),
         )
 
@@ -70,11 +71,14 @@ class CellRecord:
 
 
 def without_private_paths(traceback: str) -> str:
-    """Shorten file names to what follows the last ``site-packages``, or else to their last three parts."""
+    """Shorten file names to what follows the last ``site-packages``, or else to their last three parts.
+
+    In what else is said, the home folder becomes ``~``, and users and passwords of addresses are left out.
+    """
 
     def shorten(match: re.Match[str]) -> str:
         path = match[1].replace("\\", "/")
         _, marker, tail = path.rpartition("/site-packages/")
         return f'File "{tail if marker else "/".join(path.split("/")[-3:])}"'
 
-    return _PATH.sub(shorten, traceback)
+    return public_path(public_uri(_PATH.sub(shorten, traceback)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger import parent as parents
 from mlflow_l3d.ledger.children import children_of, finished_cells, own_metrics
+from mlflow_l3d.ledger.connection import is_outage
 from mlflow_l3d.ledger.reader import fetch_predictions
 from mlflow_l3d.ledger.records import CellRecord
 
@@ -52,7 +53,7 @@ def recover(
     specification: Specification,
     parent: parents.Parent,
     spool: Spool,
-    known_here: set[str],
+    spool_id: str,
     uploader: Uploader,
 ) -> Recovered:
     """Find what is done, take over the children of interrupted parents, and fetch what the tables of the parent need.
@@ -64,7 +65,7 @@ def recover(
     nothing = not on_server and not any(True for _ in spool)
     planned = set() if nothing else {cell.key for cell in specification.design().cells()}
     spooled = {key for key in list(spool) if _usable(spool, key, planned)}
-    result.continued = _take_over(client, specification, parent, spool, spooled, known_here, uploader)
+    result.continued = _take_over(client, specification, parent, spool, spooled, spool_id, uploader)
     for cell in specification.design().cells() if planned else ():
         key = cell.key
         if key in spooled:
@@ -72,6 +73,7 @@ def recover(
             if key in on_server:
                 spool.set_run_id(key, on_server[key].info.run_id)
             else:
+                _forget_deleted(client, spool, key)
                 result.to_upload.append(key)
         elif key in on_server:
             run = on_server[key]
@@ -88,19 +90,36 @@ def _usable(spool: Spool, key: str, planned: set[str]) -> bool:
     return False
 
 
+def _forget_deleted(client: MlflowClient, spool: Spool, key: str) -> None:
+    """Let a cell be uploaded anew whose run somebody deleted."""
+    from mlflow.exceptions import MlflowException
+
+    run_id = spool.run_id(key)
+    if run_id is None:
+        return
+    try:
+        active = client.get_run(run_id).info.lifecycle_stage == "active"
+    except MlflowException as error:
+        if is_outage(error):
+            raise
+        active = False
+    if not active:
+        spool.set_run_id(key, None)
+
+
 def _take_over(
     client: MlflowClient,
     specification: Specification,
     parent: parents.Parent,
     spool: Spool,
     spooled: set[str],
-    known_here: set[str],
+    spool_id: str,
     uploader: Uploader,
 ) -> list[str]:
     continued = []
     for earlier in parents.earlier_parents(client, parent, specification.investigation_key):
         earlier_id = str(earlier.info.run_id)
-        if parents.may_be_alive(earlier, known_here):
+        if parents.may_be_alive(earlier, spool_id):
             _logger.warning(
                 "Run %s is at the same investigation on another machine; its cells are left there.", earlier_id
             )
@@ -116,8 +135,9 @@ def _take_over(
                 client.set_terminated(child.info.run_id, "KILLED")
         if earlier.info.status == "RUNNING":
             client.set_terminated(earlier_id, "KILLED")
-        parents.set_tags(client, earlier_id, {names.STATE: "incomplete", names.SUPERSEDED_BY: parent.run_id})
-        continued.append(earlier_id)
+        if names.SUPERSEDED_BY not in earlier.data.tags:
+            parents.set_tags(client, earlier_id, {names.STATE: "incomplete", names.SUPERSEDED_BY: parent.run_id})
+            continued.append(earlier_id)
     return continued
 
 

@@ -64,7 +64,8 @@ class Spool:
 
     def __iter__(self) -> Iterator[str]:
         """Yield the keys of the cells in the spool."""
-        return (path.name for path in self.folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        found = self.folder.iterdir() if self.folder.is_dir() else iter(())
+        return (path.name for path in found if path.is_dir() and not path.name.startswith("."))
 
     def record(self, key: str) -> CellRecord:
         """Read the record of a cell."""

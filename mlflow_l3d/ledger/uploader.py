@@ -88,18 +88,19 @@ class Uploader:
         Parameters
         ----------
         patience
-            Seconds of outage after which the wait is given up; while the server answers it never is.
+            Seconds of outage during this wait after which it is given up; while the server answers it never is.
 
         Returns
         -------
         bool
             Whether the work is done.
         """
+        started = time.monotonic()
         with self._state:
             while self._open > until:
                 self._state.wait(timeout=0.2)
                 since = self._outage_since
-                if since is not None and time.monotonic() - since > patience:
+                if since is not None and time.monotonic() - max(since, started) > patience:
                     return False
         return True
 

@@ -1,0 +1,58 @@
+"""The identity of a cell, and what it is called."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlflow_l3d.plan.cells import Cell, Outcome, cell_key, content_key
+
+leaves = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5)
+documents = st.dictionaries(st.text(max_size=5), leaves | st.lists(leaves, max_size=3), max_size=4)
+
+
+def test_keys_are_what_they_always_were() -> None:
+    assert content_key({"b": [1, 2.5, None, True], "a": "ä"}) == "@a"
+    assert cell_key("ctx", {"x": 1, "y": 2}) == "@b"
+
+
+@given(documents)
+def test_key_does_not_depend_on_the_order_of_names(document: dict[str, Any]) -> None:
+    key = content_key(document)
+    assert content_key(dict(reversed(document.items()))) == key
+    assert len(key) == 32
+    assert set(key) <= set("0123456789abcdef")
+
+
+@given(documents, documents)
+def test_different_documents_have_different_keys(first: dict[str, Any], second: dict[str, Any]) -> None:
+    same = json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+    assert (content_key(first) == content_key(second)) == same
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}, np.int64(1), b"bytes"])
+def test_what_json_does_not_have_is_refused_rather_than_guessed(value: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        content_key({"value": value})
+
+
+def test_cell_key_is_made_of_context_and_seeds_alone() -> None:
+    assert cell_key("a", {"x": 1, "y": 2}) == cell_key("a", {"y": 2, "x": 1})
+    keys = [cell_key(*each) for each in [("a", {"x": 1}), ("b", {"x": 1}), ("a", {"x": 2}), ("a", {"y": 1}), ("a", {})]]
+    assert len(set(keys)) == 5
+
+
+def test_names_and_pickling() -> None:
+    own = Cell("investigation", "data_order", 3, 1, None, {"data_order": 1}, {"data_order": 9}, "k")
+    golden = Cell("golden", None, None, None, 12, {}, {}, "k")
+    assert (own.name, golden.name) == ("data_order row 3 column 1", "golden 12")
+    assert pickle.loads(pickle.dumps(own)) == own
+    outcome = Outcome("k", predictions=np.array([0, -1]), error="no", metrics={"f1_macro": 0.5})
+    back = pickle.loads(pickle.dumps(outcome))
+    assert (back.key, back.error, back.metrics, back.predictions.tolist()) == ("k", "no", {"f1_macro": 0.5}, [0, -1])
