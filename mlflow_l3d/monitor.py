@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mlflow_l3d.analysis.aggregate import CHANCE_METRICS
 from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.results import Analysis, FloatArray
 from mlflow_l3d.plan.cells import Cell
@@ -34,7 +35,7 @@ class Monitor:
         self.golden: FloatArray = np.full(golden_runs, np.nan)
         self.failed = 0
         self._rows = rows
-        self._classes = classes
+        self._classes = classes if metric in CHANCE_METRICS else None
         self._left = np.full(rows, columns * len(factors))
         for row in range(rows):
             self._left[row] += self._golden_due(row) - self._golden_due(row - 1)

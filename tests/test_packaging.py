@@ -193,7 +193,6 @@ def test_default_project_spells_out_every_parameter_with_its_default() -> None:
     assert Path(project.env_config_path).resolve() == ROOT / "conda.yaml"
 
 
-@pytest.mark.slow
 def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: Path) -> None:
     """MLflow starts the command in the project's folder; it must reach this package and the caller's store."""
     copy = tmp_path / "clone"

@@ -121,9 +121,10 @@ def open_parent(client: MlflowClient, specification: Specification, attached: st
         run = client.get_run(attached)
         if _RANDOM_NAME.fullmatch(run.info.run_name or ""):
             tags[names.RUN_NAME] = title
+        tags |= {name: public_uri(value) for name, value in run.data.tags.items() if public_uri(value) != value}
         source = run.data.tags.get(names.SOURCE_NAME, "")
-        if public_uri(source) != source:
-            tags[names.SOURCE_NAME] = public_uri(source)
+        if source.startswith(("file:", "/")):
+            tags[names.SOURCE_NAME] = public_name(source.removeprefix("file://"))
         set_tags(client, run.info.run_id, tags)
         run = client.get_run(attached)
     try:

@@ -13,13 +13,19 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.plan.cells import Cell, Outcome, cell_key, content_key
 
-leaves = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5)
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+)
 documents = st.dictionaries(st.text(max_size=5), leaves | st.lists(leaves, max_size=3), max_size=4)
 
 
 def test_keys_are_what_they_always_were() -> None:
-    assert content_key({"b": [1, 2.5, None, True], "a": "ä"}) == "@a"
-    assert cell_key("ctx", {"x": 1, "y": 2}) == "@b"
+    assert content_key({"b": [1, 2.5, None, True], "a": "ä"}) == "f11879da5f07e5304f3e2fa90e913136"
+    assert cell_key("ctx", {"x": 1, "y": 2}) == "95f6713c9876de57e81dee0f7d5cab15"
 
 
 @given(documents)

@@ -40,7 +40,10 @@ designs = st.builds(
 
 def test_by_hand() -> None:
     """N=2, M=2, L=3: two golden runs after the first row, one after the second."""
-    places = [(c.phase, c.factor, c.row, c.column, c.index, dict(c.configurations)) for c in design(n=2, m=2, golden=3).cells()]
+    places = [
+        (c.phase, c.factor, c.row, c.column, c.index, dict(c.configurations))
+        for c in design(n=2, m=2, golden=3).cells()
+    ]
 
     def mitigated(row: int, column: int) -> dict[str, int]:
         return {**dict.fromkeys(ALL, 1_000_000 + row), "data_order": column}
@@ -62,11 +65,18 @@ def test_by_hand() -> None:
 @given(designs)
 def test_every_cell_once(plan: CrossedDesign) -> None:
     cells = list(plan.cells())
-    assert len(cells) == len(plan) == len(plan.factors) * plan.investigation_runs * plan.mitigation_runs + plan.golden_runs
+    assert (
+        len(cells) == len(plan) == len(plan.factors) * plan.investigation_runs * plan.mitigation_runs + plan.golden_runs
+    )
     assert len({cell.key for cell in cells}) == len(cells)
     assert len({cell.name for cell in cells}) == len(cells)
     places = Counter((c.factor, c.row, c.column, c.index) for c in cells)
-    grid = [(f, i, j, None) for f in plan.factors for i in range(plan.mitigation_runs) for j in range(plan.investigation_runs)]
+    grid = [
+        (f, i, j, None)
+        for f in plan.factors
+        for i in range(plan.mitigation_runs)
+        for j in range(plan.investigation_runs)
+    ]
     assert places == Counter([*grid, *((None, None, None, k) for k in range(plan.golden_runs))])
     assert [cell.index for cell in cells if cell.phase == "golden"] == list(range(plan.golden_runs))
 

@@ -24,11 +24,11 @@ from mlflow_l3d.plan.factors import (
 )
 
 PINNED = {
-    (0, "data_order", 0): @1,
-    (0, "data_order", 1): @2,
-    (0, "label_selection", 0): @3,
-    (1, "data_order", 0): @4,
-    (12345678901234567890, "seed", 2_000_003): @5,
+    (0, "data_order", 0): 8694996793691139,
+    (0, "data_order", 1): 1689353620020141,
+    (0, "label_selection", 0): 5322787906735694,
+    (1, "data_order", 0): 1226925487643930,
+    (12345678901234567890, "seed", 2_000_003): 104150990349789,
 }
 """Finished cells on tracking servers carry keys made of these: a change makes every one of them useless."""
 
@@ -44,10 +44,10 @@ def test_seeds_are_what_they_always_were(place: tuple[int, str, int], seed: int)
 
 def test_streams_are_what_they_always_were() -> None:
     seed = PINNED[(0, "data_order", 0)]
-    assert stream_seed(seed, "batches") == @6
-    assert stream(seed, "batches").integers(0, 1000, 5).tolist() == @7
-    assert stream_seed(0) == @8
-    assert stream_seed(0, "a", "b") == @9
+    assert stream_seed(seed, "batches") == 6346101050404545
+    assert stream(seed, "batches").integers(0, 1000, 5).tolist() == [323, 123, 49, 493, 770]
+    assert stream_seed(0) == 7711540714544783
+    assert stream_seed(0, "a", "b") == 4445468042923988
 
 
 def test_seed_is_numpys_own_sequence_of_factor_and_configuration() -> None:

@@ -1,0 +1,130 @@
+"""``kill -9`` at any moment: the same command again ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+from run_helpers import Place, assert_whole, sqlite_place, wait_until
+
+from mlflow_l3d.investigate import Investigation
+
+SLOW: dict[str, Any] = {
+    "investigation_runs": 4,
+    "mitigation_runs": 3,
+    "golden_runs": 8,
+    "hyperparameters": "duration=0.08,noise=0.1",
+}
+CELLS = 20
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Investigation]:
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("undisturbed"))
+    return place, place.investigate(**SLOW)
+
+
+def parent_is_there(place: Place) -> bool:
+    return bool(place.parents())
+
+
+def spooled(count: int, seconds: float = 0.0) -> Callable[[Place], bool]:
+    def reached(place: Place) -> bool:
+        if len(place.spooled()) < count:
+            return False
+        time.sleep(seconds)
+        return True
+
+    return reached
+
+
+def assert_same_as_undisturbed(
+    place: Place, result: Investigation, undisturbed: tuple[Place, Investigation], folder: Path
+) -> None:
+    quiet, expected = undisturbed
+    metrics = place.client.get_run(result.run_id).data.metrics
+    assert metrics == quiet.client.get_run(expected.run_id).data.metrics
+    for name in ("predictions.parquet", "cells.parquet"):
+        here = pd.read_parquet(place.download(result.run_id, name, folder))
+        there = pd.read_parquet(quiet.download(expected.run_id, name, folder))
+        same = [column for column in there if column not in {"run_id", "duration_seconds"}]
+        pd.testing.assert_frame_equal(here[same], there[same], check_exact=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("executor", "moment"),
+    [
+        ("processes", parent_is_there),
+        ("processes", spooled(6)),
+        ("processes", spooled(CELLS - 1)),
+        ("processes", spooled(CELLS, 0.25)),
+        ("inline", spooled(3)),
+    ],
+    ids=["early", "middle", "late", "conclusion", "inline"],
+)
+def test_killed_and_started_again(
+    executor: str,
+    moment: Callable[[Place], bool],
+    undisturbed: tuple[Place, Investigation],
+    migrated_store: Path,
+    tmp_path: Path,
+) -> None:
+    place = sqlite_place(migrated_store, tmp_path / "place")
+    process = place.start(executor=executor, **SLOW, **({"workers": 2} if executor == "processes" else {}))
+    wait_until(lambda: moment(place) or process.poll() is not None, "the moment to kill it")
+    assert process.poll() is None, process.communicate()
+    family = psutil.Process(process.pid).children(recursive=True)
+    if executor == "processes":
+        process.kill()
+    else:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+    kept = place.spooled()
+    killed_at = int(time.time() * 1000)
+    [old] = place.parents()
+
+    result = place.investigate(**SLOW)
+
+    assert (result.computed, result.reused) == (CELLS - len(kept), len(kept))
+    assert_whole(place, result.run_id, CELLS)
+    assert_same_as_undisturbed(place, result, undisturbed, tmp_path)
+    before = {run.data.tags["l3d.cell_key"] for run in place.cells() if run.info.end_time < killed_at}
+    assert before == kept
+    left = place.client.get_run(old.info.run_id)
+    assert left.info.status == "KILLED"
+    assert left.data.tags["l3d.state"] == "incomplete"
+    assert left.data.tags["l3d.superseded_by"] == result.run_id
+    assert place.cells(old.info.run_id) == [] or {run.info.status for run in place.cells(old.info.run_id)} == {"KILLED"}
+
+
+@pytest.mark.slow
+def test_killed_twice_by_the_command_line(
+    undisturbed: tuple[Place, Investigation], migrated_store: Path, tmp_path: Path
+) -> None:
+    place = sqlite_place(migrated_store, tmp_path / "place")
+    for number, count in enumerate((4, 12)):
+        process = place.start(executor="processes", workers=2, **SLOW)
+        wait_until(lambda: len(place.parents()) > number and len(place.spooled()) >= count, "enough cells")  # noqa: B023
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    kept = len(place.spooled())
+    process = place.start(executor="processes", workers=2, **SLOW)
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr
+    assert f"{CELLS - kept} cells computed, {kept} taken from earlier runs" in stdout
+    first, second, last = (run.info.run_id for run in place.parents())
+    assert_whole(place, last, CELLS)
+    metrics = place.client.get_run(last).data.metrics
+    assert metrics == undisturbed[0].client.get_run(undisturbed[1].run_id).data.metrics
+    assert place.client.get_run(first).data.tags["l3d.superseded_by"] == second
+    assert place.client.get_run(second).data.tags["l3d.superseded_by"] == last

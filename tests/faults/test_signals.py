@@ -1,0 +1,91 @@
+"""Ctrl-C and SIGTERM: exit status 130, a parent that says so, and nothing lost; and two processes at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from run_helpers import Place, assert_whole, one_line, sqlite_place, wait_until
+
+SLOW = {"hyperparameters": "duration=0.15", "mitigation_runs": 4, "golden_runs": 8}
+CELLS = 20
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path / "place")
+
+
+def assert_interrupted(place: Place) -> None:
+    [parent] = place.parents()
+    assert parent.info.status == "KILLED"
+    assert parent.data.tags["l3d.state"] == "incomplete"
+    assert f"of {CELLS} cells done" in parent.data.tags["l3d.error"]
+    assert {run.info.status for run in place.cells()} == {"FINISHED"}
+    done = len(place.cells())
+    assert 3 <= done < CELLS
+    assert f"Interrupted with {done} of" in parent.data.tags["l3d.error"]
+    again = place.investigate(**SLOW)
+    assert (again.computed, again.reused) == (CELLS - done, done)
+    assert_whole(place, again.run_id, CELLS)
+
+
+@pytest.mark.parametrize(
+    ("number", "executor"), [(signal.SIGINT, "processes"), (signal.SIGTERM, "inline")], ids=["ctrl-c", "sigterm"]
+)
+def test_the_command_line(place: Place, number: signal.Signals, executor: str) -> None:
+    process = place.start(executor=executor, **SLOW)
+    wait_until(lambda: len(place.spooled()) >= 3, "three cells")
+    os.killpg(process.pid, number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert stdout == ""
+    assert "the same command continues where it stopped" in one_line(stderr)
+    assert_interrupted(place)
+
+
+def test_the_command_line_before_the_first_cell(place: Place) -> None:
+    process = place.start(executor="processes", **SLOW)
+    wait_until(lambda: bool(place.parents()), "a parent")
+    os.killpg(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    one_line(stderr)
+    [parent] = place.parents()
+    assert parent.info.status == "KILLED"
+    assert parent.data.tags["l3d.state"] == "incomplete"
+
+
+@pytest.mark.slow
+def test_mlflow_run(place: Place) -> None:
+    given = {"approach": "synthetic", "metric": "synthetic_score", "investigation_runs": 3, "workers": 2, **SLOW}
+    options = [part for name, value in given.items() for part in ("-P", f"{name}={value}")]
+    command = [sys.executable, "-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options]
+    process = place.start(*command)
+    wait_until(lambda: len(place.spooled()) >= 3, "three cells")
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    wait_until(lambda: place.parents()[0].info.status != "RUNNING", "the end of the parent")
+    [parent] = place.parents()
+    assert str(PROJECT) not in str(parent.data.tags)
+    assert_interrupted(place)
+
+
+def test_a_second_process_at_the_same_investigation(place: Place) -> None:
+    first = place.start(executor="inline", **SLOW)
+    wait_until(lambda: len(place.spooled()) >= 2, "the first to be at work")
+    second = place.start(executor="inline", **SLOW)
+    stdout, stderr = second.communicate(timeout=60)
+    assert second.returncode == 1
+    assert stdout == ""
+    assert "is running in another process" in one_line(stderr)
+    stdout, stderr = first.communicate(timeout=60)
+    assert first.returncode == 0, stderr
+    assert f"{CELLS} cells computed" in stdout
+    [parent] = place.parents()
+    assert_whole(place, parent.info.run_id, CELLS)

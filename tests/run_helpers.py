@@ -1,0 +1,147 @@
+"""A place of its own for an investigation: a store, a cache, and ways to start and to read it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from mlflow_l3d.investigate import Investigation, investigate
+
+SMALL: Mapping[str, Any] = {
+    "approach": "synthetic",
+    "metric": "synthetic_score",
+    "investigation_runs": 3,
+    "mitigation_runs": 2,
+    "golden_runs": 4,
+}
+CELLS = 10
+"""Cells of an investigation with the parameters SMALL."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an investigation runs; `variables` are set beside the tracking URI and the cache."""
+
+    uri: str
+    cache: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def client(self) -> MlflowClient:
+        return MlflowClient(self.uri)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Make this the place of everything that MLflow and the package do in this process."""
+        import mlflow
+
+        wanted = {"L3D_CACHE": str(self.cache), **self.variables}
+        before = {name: os.environ.get(name) for name in wanted}
+        os.environ.update(wanted)
+        mlflow.set_tracking_uri(self.uri)
+        try:
+            yield
+        finally:
+            mlflow.set_tracking_uri(None)
+            os.environ.pop("MLFLOW_TRACKING_URI", None)
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+    def investigate(self, **parameters: Any) -> Investigation:
+        """Run an investigation in this process; small and inline unless told otherwise."""
+        with self.entered():
+            return investigate(**{**SMALL, "executor": "inline", **parameters})
+
+    def start(self, *arguments: str, cwd: Path | None = None, **parameters: Any) -> subprocess.Popen[str]:
+        """Start the command line in a process group of its own; `arguments` replace the verb and its options."""
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in {**SMALL, **parameters}.items()]
+        command = list(arguments) or [sys.executable, "-m", "mlflow_l3d", "investigate", *options]
+        return subprocess.Popen(
+            command,
+            cwd=cwd or self.cache.parent,
+            env={**os.environ, "MLFLOW_TRACKING_URI": self.uri, "L3D_CACHE": str(self.cache), **self.variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def spooled(self) -> set[str]:
+        """Return the keys of the cells in the spool."""
+        return {path.parent.name for path in self.cache.glob("spool/*/*/cell.json") if not path.parent.name[0] == "."}
+
+    def runs(self, condition: str = "") -> list[Run]:
+        """Return all active runs of all experiments that a filter finds."""
+        experiments = [experiment.experiment_id for experiment in self.client.search_experiments()]
+        return list(self.client.search_runs(experiments, condition, order_by=["attributes.start_time ASC"]))
+
+    def parents(self) -> list[Run]:
+        """Return the parents, oldest first."""
+        return self.runs("tags.`l3d.role` = 'investigation'")
+
+    def cells(self, parent: str | None = None) -> list[Run]:
+        """Return the cells, or those of one parent."""
+        own = f" and tags.`mlflow.parentRunId` = '{parent}'" if parent else ""
+        return self.runs(f"tags.`l3d.role` = 'cell'{own}")
+
+    def download(self, run_id: str, name: str, folder: Path) -> Path:
+        """Download one artifact."""
+        target = folder / run_id
+        target.mkdir(parents=True, exist_ok=True)
+        return Path(self.client.download_artifacts(run_id, name, str(target)))
+
+
+def sqlite_place(template: Path, folder: Path, **variables: str) -> Place:
+    """Return a place with an empty SQLite store, copied from `template`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(template, folder / "mlflow.db")
+    with closing(sqlite3.connect(folder / "mlflow.db")) as connection, connection:
+        location = (folder / "artifacts").as_uri()
+        connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (location,))
+    return Place(f"sqlite:///{folder / 'mlflow.db'}", folder / "cache", variables)
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Wait for something that must come."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
+        time.sleep(0.02)
+
+
+def one_line(stderr: str) -> str:
+    """Return the error line of a command, which must be its last and only one."""
+    lines = [line for line in stderr.strip().splitlines() if line.startswith("mlflow-l3d:")]
+    assert len(lines) == 1, stderr
+    assert "Traceback" not in stderr, stderr
+    return lines[0]
+
+
+def assert_whole(place: Place, parent: str, cells: int) -> None:
+    """Check that a parent has each cell once, finished, and that nothing is left running or lying about."""
+    own = place.cells(parent)
+    keys = [run.data.tags["l3d.cell_key"] for run in own if run.info.status == "FINISHED"]
+    assert len(keys) == len(set(keys)) == cells
+    everywhere = [run.data.tags["l3d.cell_key"] for run in place.cells() if run.info.status == "FINISHED"]
+    assert sorted(everywhere) == sorted(keys)
+    assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
+    last = place.client.get_run(parent)
+    assert last.info.status == "FINISHED"
+    assert last.data.tags["l3d.state"] == "complete"
+    assert last.data.metrics["cells_failed"] == 0
+    assert place.spooled() == set()

@@ -1,0 +1,208 @@
+"""The command line: every parameter is an option, mistakes are one line on stderr, and the exit status is true."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mlflow_l3d import __version__, cli
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.specification.parameters import DELETE, EVALUATE, MAIN, Parameter
+
+VERBS: dict[str, Mapping[str, Parameter]] = {"investigate": MAIN, "evaluate": EVALUATE, "delete": DELETE}
+TINY = ["--approach", "synthetic", "--executor", "inline"]
+TINY += ["--investigation-runs", "2", "--mitigation-runs", "2", "--golden-runs", "2"]
+CONSOLE_SCRIPT = Path(sys.executable).with_name("mlflow-l3d")
+
+Capture = pytest.CaptureFixture[str]
+
+
+def refused(capsys: Capture, *arguments: str) -> tuple[int, str]:
+    """Run a command that must fail; return the exit status and its one line."""
+    status = cli.main(arguments)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("mlflow-l3d: error: ")
+    assert shown.err.count("\n") == 1
+    return status, shown.err.removeprefix("mlflow-l3d: error: ").strip()
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_help_lists_every_parameter_with_its_default(verb: str, capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([verb, "--help"])
+    assert caught.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for name, parameter in VERBS[verb].items():
+        assert f"--{name.replace('_', '-')} VALUE" in shown
+        assert parameter.help in shown
+        assert f"(default: {parameter.default})" in shown
+    assert set(re.findall(r"--([a-z-]+) VALUE", shown)) == {name.replace("_", "-") for name in VERBS[verb]}
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_defaults_and_values_reach_the_verb(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(cli, "_run", lambda verb, options: called.append((verb, options)) or 0)
+    assert cli.main([verb]) == 0
+    arguments = [
+        text for name in VERBS[verb] for text in (f"--{name.replace('_', '-')}", f"a {name}; $(ls) '\"\n{{x}}")
+    ]
+    assert cli.main([verb, *arguments]) == 0
+    assert called == [
+        (verb, {name: parameter.default for name, parameter in VERBS[verb].items()}),
+        (verb, {name: f"a {name}; $(ls) '\"\n{{x}}" for name in VERBS[verb]}),
+    ]
+
+
+def test_help_and_version_of_the_whole(capsys: Capture) -> None:
+    for arguments in (["--help"], ["--version"]):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(arguments)
+        assert caught.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(verb in shown for verb in VERBS)
+    assert shown.endswith(f"mlflow-l3d {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("investigate --facotr data_order", r"option='--facotr': must be one of .*\. Did you mean '--factor'\?"),
+        ("investigate --facotr=data_order", r"option='--facotr': must be one of .*\. Did you mean '--factor'\?"),
+        ("investigate --fact data_order", r"option='--fact': must be one of .*\. Did you mean '--factor'\?"),
+        ("investigate --mitigation_runs 5", r"option='--mitigation_runs': .*\. Did you mean '--mitigation-runs'\?"),
+        ("investigate data_order", r"option='data_order': must be one of --approach, .*"),
+        ("evaluate --parent-run x", r"option='--parent-run': must be one of .* Did you mean '--parent-run-id'\?"),
+        ("investigat", r"verb='investigat': must be one of delete, .*\. Did you mean 'investigate'\?"),
+        ("--factor data_order", r"verb='data_order': must be one of delete, evaluate, investigate\."),
+        ("", r"mlflow-l3d: the following arguments are required: VERB \(see mlflow-l3d --help\)"),
+        ("investigate --factor", r"mlflow-l3d investigate: argument --factor: expected one argument \(see .*"),
+        ("investigate --approach syntetic", r"approach='syntetic': must be one of .*\. Did you mean 'synthetic'\?"),
+        ("investigate --approach synthetic --factor data_ordr", r"factor='data_ordr': .* Did you mean 'data_order'\?"),
+        (
+            "investigate --approach synthetic --mitigation-runs 1",
+            "mitigation_runs=1: must be a whole number from 2 to .*",
+        ),
+        ("investigate --approach synthetic --root-seed -1", "root_seed=-1: must be a whole number of at least 0."),
+        (
+            "investigate --approach synthetic --hyperparameters nois=1",
+            r"hyperparameters='nois': .*Did you mean 'noise'\?",
+        ),
+        ("investigate --approach synthetic --task nowhere.csv", "task=nowhere.csv: .*"),
+    ],
+)
+def test_mistake(arguments: str, line: str, capsys: Capture) -> None:
+    status, shown = refused(capsys, *arguments.split())
+    assert status == 2
+    assert re.fullmatch(line, shown)
+
+
+def test_error_that_is_no_parameters(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    def fail(*_: object) -> int:
+        raise L3DError("the disk is full")
+
+    monkeypatch.setattr(cli, "_run", fail)
+    assert refused(capsys, "investigate") == (1, "the disk is full")
+
+
+def test_unforeseen_error_has_a_traceback_and_a_last_line(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    def fail(*_: object) -> int:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(cli, "_run", fail)
+    assert cli.main(["investigate"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("Traceback")
+    assert shown.err.endswith("mlflow-l3d: unexpected error: ZeroDivisionError: by nothing\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interruption(number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(cli, "_run", lambda *_: signal.raise_signal(number))
+    assert cli.main(["investigate"]) == 130
+    assert capsys.readouterr().err == "mlflow-l3d: interrupted; the same command continues where it stopped.\n"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_wrong_option_fails_the_run_that_mlflow_made(
+    tracking_uri: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    import mlflow
+
+    client = mlflow.MlflowClient(tracking_uri)
+    run_id = client.create_run("0").info.run_id
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
+    status, line = refused(capsys, "investigate", "--facotr", "x")
+    run = client.get_run(run_id)
+    assert (status, run.info.status, run.data.tags["l3d.state"]) == (2, "FAILED", "incomplete")
+    assert run.data.tags["l3d.error"] == run.data.tags["mlflow.note.content"] == line
+
+
+def test_the_three_verbs_in_turn(tracking_uri: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    import mlflow
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    assert cli.main(["investigate", *TINY]) == 0
+    shown = capsys.readouterr().out
+    assert "6 cells computed, 0 taken from earlier runs" in shown
+    (run_id,) = re.findall(r"MLflow run ([0-9a-f]{32})", shown)
+    client = mlflow.MlflowClient(tracking_uri)
+    before = client.get_run(run_id).data.metrics
+    assert cli.main(["evaluate"]) == 0
+    assert f"evaluation of run {run_id}" in capsys.readouterr().out
+    assert client.get_run(run_id).data.metrics == pytest.approx(before, nan_ok=True)
+    status, line = refused(capsys, "evaluate", "--metric", "f1_makro")
+    assert (status, line[-23:]) == (2, "Did you mean 'f1_macro'?"[-23:])
+    child = client.search_runs(["0"], "tags.`l3d.phase` = 'golden'")[0].info.run_id
+    status, line = refused(capsys, "delete", "--parent-run-id", child)
+    assert (status, "nothing was deleted" in line) == (1, True)
+    assert cli.main(["delete", "--parent-run-id", run_id]) == 0
+    assert capsys.readouterr().out == "7 runs deleted\n"
+    assert client.search_runs(["0"]) == []
+    assert refused(capsys, "evaluate")[0] == refused(capsys, "delete", "--parent-run-id", "0" * 32)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["--version"], 0),
+        (["investigate", "--help"], 0),
+        (["investigate", "--facotr", "x"], 2),
+        (["investigate", *TINY, "--design", "x"], 2),
+    ],
+)
+def test_module_and_console_script_are_the_same(arguments: list[str], status: int, tmp_path: Path) -> None:
+    environment = {**os.environ, "COLUMNS": "100"}
+    done = [
+        subprocess.run([*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        for command in ([sys.executable, "-m", "mlflow_l3d"], [str(CONSOLE_SCRIPT)])
+    ]
+    assert [each.returncode for each in done] == [status, status]
+    assert done[0].stdout == done[1].stdout
+    assert done[0].stderr == done[1].stderr
+    assert (done[0].stdout == "") is (status != 0)
+    assert done[0].stderr.count("\n") == (status != 0)
+    assert list(tmp_path.iterdir()) == []  # a mistake leaves no data base behind
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from mlflow_l3d.cli import main\n"
+        "try: main(['investigate', '--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = ('mlflow', 'torch', 'pandas', 'numpy', 'transformers')\n"
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"

@@ -1,0 +1,153 @@
+"""What the documentation says is true: its examples run, its names exist, its table of imports is kept."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from mlflow_l3d import cli
+from mlflow_l3d.analysis.results import IMPORTANCE_METRICS
+from mlflow_l3d.ledger import names
+from mlflow_l3d.specification.parameters import DELETE, EVALUATE, MAIN
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "mlflow_l3d"
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+OURS = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
+
+
+def block(page: str, name: str) -> str:
+    """Return the fenced block after the comment that names it."""
+    found = re.findall(rf"<!-- test: {name} -->\n```python\n(.*?)```", PAGES[page], re.DOTALL)
+    assert len(found) == 1
+    return str(found[0])
+
+
+def imports() -> dict[str, set[str]]:
+    """Return package or module -> what it imports anywhere, also inside functions: ours by first name, others too."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        where = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                whole = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, path
+                whole = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            parts = [name.split(".") for name in whole]
+            found[where] |= {
+                part[0] if part[0] != PACKAGE.name else f"own:{part[1]}"
+                for part in parts
+                if len(part) > 1 or part[0] != PACKAGE.name
+            }
+    return found
+
+
+def test_example_and_query_of_the_page_on_runs(tmp_path: Path, tracking_uri: str) -> None:
+    script = tmp_path / "own_cells.py"
+    script.write_text(f"{block('runs.md', 'own cells')}\nprint('-----')\n{block('runs.md', 'query')}")
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": tracking_uri, "COLUMNS": "200"}
+    command = [sys.executable, "-W", "error::DeprecationWarning:__main__", str(script)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result, _, queried = done.stdout.partition("-----")
+    assert all(name in result for name in ("importance", "golden_std", "consistency"))
+    table = [line.split() for line in queried.strip().splitlines()[2:]]
+    assert [len(row) for row in table] == [5] * 5
+
+    import mlflow
+    import numpy as np
+
+    client = mlflow.MlflowClient(tracking_uri)
+    (parent,) = client.search_runs(["0"], "tags.`l3d.role` = 'investigation'")
+    metrics = parent.data.metrics
+    assert parent.data.tags[names.STATE] == "complete"
+    scores = np.array([[float(value) for value in row[1:]] for row in table])
+    assert metrics["contributed_std"] == pytest.approx(scores.std(axis=1).mean(), abs=1e-3)
+    assert metrics["mitigated_std"] == pytest.approx(scores.mean(axis=1).std(), abs=1e-3)
+    assert metrics["contributed_std"] > 0.01
+    artifacts = {entry.path for entry in client.list_artifacts(parent.info.run_id)}
+    assert {names.REPORT, names.CELLS, names.PREDICTIONS, names.IMPORTANCE} <= artifacts
+
+
+def test_page_on_runs_is_what_an_investigation_writes(tracking_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every tag, metric, parameter and artifact of a real investigation stands on the page."""
+    import mlflow
+
+    from mlflow_l3d import investigate
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    sizes = {"investigation_runs": 3, "mitigation_runs": 3, "golden_runs": 2, "num_labelled": 20, "test_size": 20}
+    result = investigate(approach="synthetic", executor="inline", **sizes)
+    client = mlflow.MlflowClient(tracking_uri)
+    parent = client.get_run(result.run_id)
+    (child, *_) = client.search_runs(["0"], "tags.`l3d.phase` = 'investigation'")
+    page = PAGES["runs.md"]
+    written = {*parent.data.tags, *child.data.tags, *child.data.metrics}
+    written |= {name.partition("/")[0] for name in parent.data.metrics}
+    written = {name for name in written if not name.startswith("mlflow.") and name != "synthetic_score"}
+    artifacts = {entry.path for run in (parent, child) for entry in client.list_artifacts(run.info.run_id)}
+    written |= {artifact.replace("-data_order", "-<factor>") for artifact in artifacts}
+    assert {name for name in written if f"`{name}`" not in page} == set()
+    columns = {name for name in result.cells.columns if not name.startswith(("factor.", "seed."))}
+    assert {name for name in columns - set(child.data.metrics) if f"`{name}`" not in page} == set()
+    history = client.get_metric_history(result.run_id, "importance")
+    assert {metric.step for metric in history} == {1, 2, 3}
+
+
+def test_every_tag_of_ours_and_every_metric_stands_on_the_page() -> None:
+    tags = [value for name, value in vars(names).items() if name.isupper() and str(value).startswith("l3d.")]
+    assert len(tags) > 10
+    assert [name for name in (*tags, *IMPORTANCE_METRICS) if f"`{name}`" not in PAGES["runs.md"]] == []
+    assert set(re.findall(r"`(l3d\.[a-z_]+)`", "".join(PAGES.values()))) <= set(tags)
+
+
+def test_table_of_imports_is_kept() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ((?:`\w+`(?:, )?)+|nothing) \|$", PAGES["architecture.md"], re.MULTILINE)
+    allowed = {package: set(re.findall(r"`(\w+)`", text)) for package, text in rows}
+    assert len(allowed) > 10
+    found = imports()
+    assert set(allowed) <= OURS
+    for package, wanted in allowed.items():
+        own = {name.removeprefix("own:") for name in found[package] if name.startswith("own:")} & OURS - {package}
+        assert own <= wanted, package
+
+
+def test_mlflow_and_torch_are_imported_where_the_page_says() -> None:
+    found = imports()
+    assert {package for package, others in found.items() if "mlflow" in others} == {"ledger", "evaluate", "plugin"}
+    assert "mlflow" not in found["approaches"] | found["tasks"] | found["analysis"] | found["plan"]
+    assert not {"torch", "transformers", "own:ledger"} & (found["analysis"] | found["plan"])
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_names_of_options_and_parameters_exist(page: str) -> None:
+    text = PAGES[page]
+    known = {**MAIN, **EVALUATE, **DELETE}
+    for verb, options in re.findall(r"mlflow-l3d (\w+)((?: +--[a-z-]+(?: [^-`\s]\S*)?)+)", text):
+        cli.parser().parse_args([verb, *re.findall(r"--\S+|(?<= )[^-\s]\S*", options)])
+    for name in re.findall(r"-P (\w+)=", text):
+        assert name in known, name
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_links_and_paths_lead_somewhere(page: str) -> None:
+    text = PAGES[page]
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (ROOT / "docs" / target).exists(), target
+    for path in re.findall(r"`((?:mlflow_l3d/)?(?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", text):
+        assert (ROOT / path).exists() or (PACKAGE / path).exists(), path
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_pages_hold_nothing_private(page: str) -> None:
+    assert not re.search(r"/work\b|/home/|/root\b|\bassistant\b", PAGES[page])

@@ -1,0 +1,150 @@
+"""MLproject: every parameter has our default, occurs in the command, and arrives as it was typed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow.projects._project_spec import load_project
+
+from mlflow_l3d import cli
+from mlflow_l3d.specification.parameters import EVALUATE, MAIN, Parameter
+
+ROOT = Path(__file__).resolve().parents[1]
+WHERE: dict[str, tuple[Path, str, str, Mapping[str, Parameter]]] = {
+    "main": (ROOT, "main", "investigate", MAIN),
+    "evaluate": (ROOT, "evaluate", "evaluate", EVALUATE),
+    "projects/default": (ROOT / "projects" / "default", "main", "investigate", MAIN),
+}
+HOSTILE = [
+    "plain",
+    "two words",
+    "  spaces  around  ",
+    "it's",
+    'say "hi"',
+    "a; touch hacked",
+    "a && touch hacked",
+    "$(touch hacked)",
+    "`touch hacked`",
+    "$HOME ${PATH}",
+    "a > hacked",
+    "*",
+    "back\\slash",
+    "{factor} {{braces}} {0}",
+    '{"a": 1, "b": "x y"}',
+    "tags.`l3d.role` = 'cell' and metrics.f1_macro > 0.5",
+    "line\nbreak",
+    "#no comment",
+    "ümlaut 数据",
+    "!history ~ [a-z] %s",
+    "",
+]
+STUB = f"""#!{sys.executable}
+import json, os, sys
+with open(os.environ["STUB_OUTPUT"], "w") as file:
+    json.dump(sys.argv[1:], file)
+"""
+
+
+@pytest.fixture(params=sorted(WHERE))
+def place(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def entry_point(place: str) -> Any:
+    folder, name, _, _ = WHERE[place]
+    return load_project(str(folder)).get_entry_point(name)
+
+
+def run(command: str, tmp_path: Path) -> list[str]:
+    """Run a computed command with bash, as MLflow does, with a `python` that writes down its arguments."""
+    import json
+
+    work = tmp_path / "project" / "projects" / "default"
+    work.mkdir(parents=True, exist_ok=True)
+    stub = tmp_path / "bin" / "python"
+    stub.parent.mkdir(exist_ok=True)
+    stub.write_text(STUB)
+    stub.chmod(stub.stat().st_mode | stat.S_IXUSR)
+    output = tmp_path / "arguments.json"
+    environment = {**os.environ, "PATH": f"{stub.parent}:{os.environ['PATH']}", "STUB_OUTPUT": str(output)}
+    subprocess.run(["bash", "-c", command], cwd=work, env=environment, check=True, capture_output=True)
+    left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {"python", "arguments.json"}, "the value was run as a command"
+    return list(json.loads(output.read_text()))
+
+
+def test_parameters_are_ours_with_the_same_defaults_in_the_same_order(place: str) -> None:
+    declared = entry_point(place).parameters
+    wanted = {name: parameter.default for name, parameter in WHERE[place][3].items()}
+    assert {name: str(parameter.default) for name, parameter in declared.items()} == wanted
+    assert list(declared) == list(wanted)
+
+
+def test_every_parameter_has_a_default_and_a_type_that_mlflow_leaves_alone(place: str) -> None:
+    for name, parameter in entry_point(place).parameters.items():
+        assert parameter.default is not None, name
+        assert parameter.type not in {"path", "uri"}, name  # MLflow would change or refuse the value
+
+
+def test_every_parameter_occurs_in_the_command_once(place: str) -> None:
+    command = entry_point(place).command.split()
+    for name in WHERE[place][3]:
+        assert command.count(f"{{{name}}}") == 1, f"{name} would vanish silently"
+        assert command[command.index(f"{{{name}}}") - 1] == f"--{name.replace('_', '-')}"
+
+
+def test_defaults_arrive(place: str, tmp_path: Path) -> None:
+    _, _, verb, parameters = WHERE[place]
+    arguments = run(entry_point(place).compute_command({}, None), tmp_path)
+    assert arguments[:3] == ["-m", "mlflow_l3d", verb]
+    assert vars(cli.parser().parse_args(arguments[2:])) == {
+        "verb": verb,
+        **{name: parameter.default for name, parameter in parameters.items()},
+    }
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_hostile_value_arrives_as_typed_in_every_parameter(place: str, value: str, tmp_path: Path) -> None:
+    _, _, verb, parameters = WHERE[place]
+    command = entry_point(place).compute_command(dict.fromkeys(parameters, value), None)
+    arguments = run(command, tmp_path)
+    assert vars(cli.parser().parse_args(arguments[2:])) == {"verb": verb, **dict.fromkeys(parameters, value)}
+
+
+def test_misspelt_parameter_reaches_the_command_line_which_refuses_it(place: str, tmp_path: Path) -> None:
+    """MLflow appends what the project does not declare: `-P facotr=data_split`."""
+    verb = WHERE[place][2]
+    misspelt = {"investigate": "facotr", "evaluate": "parent_run_idd"}[verb]
+    command = entry_point(place).compute_command({misspelt: "data_split; touch hacked"}, None)
+    arguments = run(command, tmp_path)
+    assert arguments[-2:] == [f"--{misspelt}", "data_split; touch hacked"]
+    assert cli.main(arguments[2:]) == 2
+
+
+def test_entry_points_of_the_project() -> None:
+    project = load_project(str(ROOT))
+    assert project.name == "mlflow-l3d"
+    assert set(project._entry_points) == {"main", "evaluate"}
+    assert {shlex.split(p.command)[3] for p in project._entry_points.values()} <= {"investigate", "evaluate"}
+    for place in WHERE.values():
+        assert Path(load_project(str(place[0])).env_config_path).resolve() == ROOT / "conda.yaml"
+
+
+def test_the_command_needs_nothing_but_the_sources(tmp_path: Path) -> None:
+    """`python -m mlflow_l3d` in the project's folder finds the package there, not one that is installed elsewhere."""
+    shutil.copytree(ROOT / "mlflow_l3d", tmp_path / "mlflow_l3d", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    init = tmp_path / "mlflow_l3d" / "__init__.py"
+    init.write_text(init.read_text().replace('__version__ = "', '__version__ = "the clone of '))
+    command = [sys.executable, "-m", "mlflow_l3d", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "the clone of " in done.stdout

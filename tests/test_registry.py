@@ -1,0 +1,155 @@
+"""Names are found through entry points: ours with and without an installation, a stranger's, and broken ones."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from mlflow_l3d import registry
+from mlflow_l3d.errors import L3DError, ParameterError
+
+ROOT = Path(__file__).resolve().parents[1]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Put a package with entry points on the path, as pip would."""
+
+    def put(name: str, entry_points: str, **modules: str) -> None:
+        site = tmp_path / name
+        information = site / f"{name}-1.0.dist-info"
+        information.mkdir(parents=True)
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (information / "entry_points.txt").write_text(entry_points)
+        for module, code in modules.items():
+            (site / f"{module}.py").write_text(code)
+            monkeypatch.delitem(sys.modules, module, raising=False)
+        monkeypatch.syspath_prepend(str(site))
+
+    return put
+
+
+@pytest.fixture
+def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Take the distribution away; the sources stay."""
+
+    def missing(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    registry._source_entry_points.cache_clear()
+    monkeypatch.setattr(registry, "distribution", missing)
+    monkeypatch.setattr(registry, "entry_points", lambda **_: ())
+    yield
+    registry._source_entry_points.cache_clear()
+
+
+@pytest.mark.parametrize("parameter", sorted(registry.GROUPS))
+def test_ours_are_found(parameter: str) -> None:
+    assert set(DECLARED[registry.GROUPS[parameter]]) <= set(registry.names(parameter))
+    assert registry.names(parameter) == sorted(registry.names(parameter))
+    for name in DECLARED[registry.GROUPS[parameter]]:
+        assert callable(registry.load(parameter, name))
+
+
+@pytest.mark.usefixtures("not_installed")
+@pytest.mark.parametrize("parameter", sorted(registry.GROUPS))
+def test_ours_are_found_without_an_installation(parameter: str) -> None:
+    assert registry.names(parameter) == sorted(DECLARED[registry.GROUPS[parameter]])
+    for name in registry.names(parameter):
+        assert callable(registry.load(parameter, name))
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_neither_installed_nor_in_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "__file__", str(tmp_path / "package" / "registry.py"))
+    assert registry.names("approach") == []
+    with pytest.raises(ParameterError, match=r"^approach='synthetic': must be one of \(none\)\.$"):
+        registry.load("approach", "synthetic")
+
+
+def test_a_clone_that_is_not_installed_works(tmp_path: Path) -> None:
+    """In a process without the environment's metadata of ours: what `mlflow run` does."""
+    shutil.copytree(ROOT / "mlflow_l3d", tmp_path / "mlflow_l3d", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    code = (
+        "import importlib.metadata as m\n"
+        "def missing(name): raise m.PackageNotFoundError(name)\n"
+        "m.distribution, m.entry_points = missing, lambda **_: ()\n"
+        "from mlflow_l3d import registry\n"
+        "print(registry.__file__, registry.load('approach', 'synthetic')().name, *registry.names('executor'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(tmp_path / "mlflow_l3d" / "registry.py"), "synthetic", "inline", "processes"]
+
+
+def test_a_strangers_approach_is_found(install: Install) -> None:
+    install(
+        "stranger",
+        "[mlflow_l3d.approaches]\nmine = stranger_approach:Mine\n",
+        stranger_approach="class Mine: name = 'mine'\n",
+    )
+    assert "mine" in registry.names("approach")
+    assert registry.load("approach", "mine").name == "mine"
+    assert "mine" not in registry.names("task")
+    with pytest.raises(ParameterError, match=r"^approach='mien': .* Did you mean 'mine'\?$"):
+        registry.load("approach", "mien")
+
+
+def test_an_entry_point_is_loaded_only_when_it_is_asked_for(install: Install) -> None:
+    install("stranger", "[mlflow_l3d.tasks]\nmine = stranger_loud:task\n", stranger_loud="raise SystemExit('loaded')\n")
+    assert "mine" in registry.names("task")
+    assert callable(registry.load("task", "synthetic"))
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "reason"),
+    [
+        ("no_such_module_anywhere:x", "", "ModuleNotFoundError: No module named 'no_such_module_anywhere'"),
+        ("stranger_broken:missing", "", "AttributeError: module 'stranger_broken' has no attribute 'missing'"),
+        ("stranger_broken:x", "import not_there_either", "ModuleNotFoundError: No module named 'not_there_either'"),
+        ("stranger_broken:x", "def broken(:\n", "SyntaxError: "),
+        ("stranger_broken:x", "raise RuntimeError('needs\\na licence')", "RuntimeError: needs a licence"),
+    ],
+)
+def test_a_broken_entry_point_is_one_line(install: Install, value: str, code: str, reason: str) -> None:
+    install("stranger", f"[mlflow_l3d.approaches]\nbroken = {value}\n", stranger_broken=code)
+    with pytest.raises(L3DError) as caught:
+        registry.load("approach", "broken")
+    line = str(caught.value)
+    assert line.startswith(f"approach=broken: the entry point {value!r} cannot be loaded ({reason}")
+    assert "\n" not in line
+    assert caught.value.__cause__ is not None
+    assert callable(registry.load("approach", "synthetic"))
+
+
+def test_a_name_that_two_packages_declare_is_refused(install: Install) -> None:
+    """Which one was meant would depend on the order of the path."""
+    install("thief", "[mlflow_l3d.approaches]\nsynthetic = thief:Synthetic\n", thief="class Synthetic: ...\n")
+    with pytest.raises(L3DError) as caught:
+        registry.load("approach", "synthetic")
+    assert str(caught.value).startswith("approach=synthetic: is declared more than once, as ")
+    assert "'thief:Synthetic'" in str(caught.value)
+    assert "'mlflow_l3d.approaches.synthetic:Synthetic'" in str(caught.value)
+
+
+def test_the_same_entry_point_twice_is_one(install: Install) -> None:
+    install("copy", "[mlflow_l3d.approaches]\nsynthetic = mlflow_l3d.approaches.synthetic:Synthetic\n")
+    assert registry.load("approach", "synthetic").name == "synthetic"
+
+
+def test_something_else_than_an_approach(install: Install) -> None:
+    from mlflow_l3d.specification.investigation import specify
+
+    install("stranger", "[mlflow_l3d.approaches]\nodd = stranger_odd:Odd\n", stranger_odd="class Odd: name = 'odd'\n")
+    with pytest.raises(ParameterError, match=r"^approach=Odd: is no approach: it lacks version, factors,"):
+        specify({"approach": "odd"})
