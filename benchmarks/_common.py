@@ -23,6 +23,7 @@ FOLDER = Path(__file__).resolve().parent
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MPLBACKEND": "Agg",
     "TOKENIZERS_PARALLELISM": "false",
@@ -137,9 +138,7 @@ def empty_store(place: Workplace) -> tuple[Path, float]:
     """Create and migrate an SQLite store, once for all runs; return it and the seconds that took."""
     path = place.folder / "empty.db"
     command = [sys.executable, "-W", "ignore", "-c", _MIGRATE, str(path), str(place.folder / "unused")]
-    done = subprocess.run(
-        command, cwd=place.folder, env=place.environment, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    done = subprocess.run(command, cwd=place.folder, env=place.environment, check=True, capture_output=True)
     return path, float(done.stdout.split()[-1])
 
 
@@ -157,9 +156,7 @@ def tracking_server(place: Workplace, template: Path) -> Iterator[tuple[str, int
     # Consumers of jobs are several more processes that load the machine while they start, and serve no request.
     environment = {**place.environment, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
-        )
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
         uri = f"http://127.0.0.1:{port}"
         _wait_until_healthy(uri, process, folder / "server.log")

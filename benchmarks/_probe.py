@@ -62,6 +62,8 @@ class Probe:
         (when it arrived, how long it trained) of every outcome.
     all_ready
         When the last of the workers was given its first cell.
+    active
+        Whether executors are looked at; set to False after the investigation.
     """
 
     def __init__(self) -> None:
@@ -70,6 +72,7 @@ class Probe:
         self.clocks = {name: Clock() for name in ("plan", "dispatch", "spool", "parent metrics", "monitor", "upload")}
         self.all_ready = 0.0
         self.most_pending = 0
+        self.active = True
         self._workers: set[int] = set()
 
     def mark(self, name: str) -> None:
@@ -123,7 +126,7 @@ class Probe:
 
     def _send(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def send(worker: Any, assignment: Any) -> Any:
-            if id(worker) not in self._workers:
+            if self.active and id(worker) not in self._workers:
                 self._workers.add(id(worker))
                 self.all_ready = time.perf_counter()
             return function(worker, assignment)
@@ -132,6 +135,9 @@ class Probe:
 
     def _outcomes(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def run(executor: Any, cells: Iterable[Any]) -> Iterator[Any]:
+            if not self.active:
+                yield from function(executor, cells)
+                return
             outcomes = function(executor, self.clocks["plan"].around_each(cells))
             try:
                 for outcome in self.clocks["dispatch"].around_each(outcomes):

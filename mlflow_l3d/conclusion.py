@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from mlflow_l3d.interrupts import deferred_interrupts
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger.parent import run_title
 from mlflow_l3d.scoring import Scored, description, score, write_artifacts
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 def conclude(specification: Specification, ledger: Ledger) -> tuple[pd.DataFrame, Scored]:
     """Score everything once more from what is recorded, write the parent's artifacts, and end the parent."""
-    run_ids = ledger.run_ids()
+    with deferred_interrupts():
+        run_ids = ledger.run_ids()
     frame = _cells_frame(specification, ledger.spool, run_ids)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -17,6 +17,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.conclusion import conclude
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor, Job
+from mlflow_l3d.interrupts import deferred_interrupts
 from mlflow_l3d.ledger.connection import error_line, own_settings, scrub_environment
 from mlflow_l3d.ledger.ledger import Ledger
 from mlflow_l3d.ledger.parent import run_title
@@ -134,17 +135,16 @@ def fail_attached(run_id: str, line: str) -> None:
 def run(specification: Specification, *, attached: str | None = None, progress: bool = False) -> Investigation:
     """Carry out a specification; see :func:`investigate`."""
     started = time.monotonic()
+    ledger: Ledger | None = None
     try:
-        ledger = Ledger.open(specification, attached)
-    except Exception as error:
-        if attached is not None:
-            fail_attached(attached, error_line(error))
-        raise
-    try:
+        with deferred_interrupts():
+            ledger = Ledger.open(specification, attached)
         computed = _train(specification, ledger, progress=progress)
         ledger.wait()
         cells, scored = conclude(specification, ledger)
     except KeyboardInterrupt:
+        if ledger is None:
+            raise
         done = len(specification.design()) - _missing(specification, ledger)
         ledger.interrupt(
             f"Interrupted with {done} of {len(specification.design())} cells done. "
@@ -152,7 +152,10 @@ def run(specification: Specification, *, attached: str | None = None, progress: 
         )
         raise
     except Exception as error:
-        ledger.fail(error_line(error))
+        if ledger is not None:
+            ledger.fail(error_line(error))
+        elif attached is not None:
+            fail_attached(attached, error_line(error))
         raise
     return Investigation(
         run_id=ledger.parent.run_id,

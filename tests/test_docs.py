@@ -86,7 +86,7 @@ def test_page_on_runs_is_what_an_investigation_writes(tracking_uri: str, monkeyp
     from mlflow_l3d import investigate
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
-    sizes = {"investigation_runs": 3, "mitigation_runs": 3, "golden_runs": 2, "num_labelled": 20, "test_size": 20}
+    sizes = {"investigation_runs": 3, "mitigation_runs": 3, "golden_runs": 6, "num_labelled": 20, "test_size": 20}
     result = investigate(approach="synthetic", executor="inline", **sizes)
     client = mlflow.MlflowClient(tracking_uri)
     parent = client.get_run(result.run_id)
@@ -100,8 +100,11 @@ def test_page_on_runs_is_what_an_investigation_writes(tracking_uri: str, monkeyp
     assert {name for name in written if f"`{name}`" not in page} == set()
     columns = {name for name in result.cells.columns if not name.startswith(("factor.", "seed."))}
     assert {name for name in columns - set(child.data.metrics) if f"`{name}`" not in page} == set()
-    history = client.get_metric_history(result.run_id, "importance")
-    assert {metric.step for metric in history} == {1, 2, 3}
+    steps = {
+        name: {metric.step for metric in client.get_metric_history(result.run_id, name)}
+        for name in ("score_mean", "importance", "consistency")
+    }
+    assert steps == {"score_mean": {1, 2, 3}, "importance": {2, 3}, "consistency": {1, 2, 3}}
 
 
 def test_every_tag_of_ours_and_every_metric_stands_on_the_page() -> None:
@@ -127,6 +130,13 @@ def test_mlflow_and_torch_are_imported_where_the_page_says() -> None:
     assert {package for package, others in found.items() if "mlflow" in others} == {"ledger", "evaluate", "plugin"}
     assert "mlflow" not in found["approaches"] | found["tasks"] | found["analysis"] | found["plan"]
     assert not {"torch", "transformers", "own:ledger"} & (found["analysis"] | found["plan"])
+
+
+def test_spread_of_five_runs_is_as_uncertain_as_the_page_says() -> None:
+    from scipy.stats import chi2
+
+    low, high = (chi2.ppf([0.025, 0.975], 4) / 4) ** 0.5
+    assert f"between {low:.2f} and {high:.2f} times" in " ".join(PAGES["footguns.md"].split())
 
 
 @pytest.mark.parametrize("page", sorted(PAGES))

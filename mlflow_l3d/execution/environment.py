@@ -40,7 +40,7 @@ def starting_worker() -> Iterator[None]:
     """Lend a new process its environment, and keep Ctrl-C from it until it can refuse the signal by itself.
 
     A process inherits both from the thread that starts it. The variables are put back at once; a signal that
-    arrives meanwhile reaches this process afterwards. Variables are only set here: to remove some would race with
+    this thread gets meanwhile reaches it afterwards. Variables are only set here: to remove some would race with
     other threads that read them, so the worker does that, see :func:`forget_attached_run`.
     """
     with _LOCK:

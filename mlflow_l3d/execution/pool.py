@@ -51,9 +51,18 @@ class Worker:
         main = threading.current_thread() is threading.main_thread()
         # Daemonic, so that an iterator that nobody closes does not keep the interpreter from ending.
         self.process = context.Process(target=serve, args=(theirs, device, os.getpid(), main), daemon=True)
-        with starting_worker():
-            self.process.start()
-        theirs.close()
+        try:
+            with starting_worker():
+                self.process.start()
+        except BaseException:
+            # Ctrl-C: nobody else knows of this process yet.
+            if self.process.pid is not None:
+                self.process.kill()
+                self.process.join()
+            self._connection.close()
+            raise
+        finally:
+            theirs.close()
         # A job larger than the pipe's buffer is taken only when the new interpreter is up; others start meanwhile.
         self._sender = threading.Thread(target=self._send_job, args=(pickled_job,), name="l3d-job", daemon=True)
         self._sender.start()

@@ -106,9 +106,11 @@ class Ledger:
             for key in ledger.recovered.to_upload:
                 ledger._submit(key, repeated=True)
         except BaseException as error:
+            status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
             if ledger is not None:
-                interrupted = isinstance(error, KeyboardInterrupt)
-                ledger._end("KILLED" if interrupted else "FAILED", error_line(error), patience=0.0)
+                ledger._end(status, error_line(error), patience=0.0)
+            else:
+                parents.end_unopened(client, str(experiment_id), _spool_id(folder), status, error_line(error))
             lock.release()
             if getattr(error, "error_code", None) is not None and is_outage(error):
                 msg = f"The tracking server does not answer: {error_line(error)}"

@@ -127,12 +127,7 @@ def open_parent(client: MlflowClient, specification: Specification, attached: st
             tags[names.SOURCE_NAME] = public_name(source.removeprefix("file://"))
         set_tags(client, run.info.run_id, tags)
         run = client.get_run(attached)
-    try:
-        _log_params(client, run, specification)
-    except BaseException:
-        with suppress(Exception):
-            client.set_terminated(run.info.run_id, "FAILED")
-        raise
+    _log_params(client, run, specification)
     source_tags: dict[str, str] = {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
     return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags)
 
@@ -151,6 +146,15 @@ def mark_failed(client: MlflowClient, run_id: str, line: str) -> None:
     client.set_terminated(run_id, "FAILED")
 
 
+def end_unopened(client: MlflowClient, experiment_id: str, spool_id: str, status: str, line: str) -> None:
+    """End the parent of this spool that was made just now, where an error or Ctrl-C kept us from learning its id."""
+    condition = f"tags.`{names.SPOOL}` = '{spool_id}' and attributes.status = 'RUNNING'"
+    with suppress(Exception):
+        for run in search(client, [experiment_id], condition):
+            set_tags(client, run.info.run_id, {names.STATE: "incomplete", names.ERROR: line[:5000]})
+            client.set_terminated(run.info.run_id, status)
+
+
 def earlier_parents(client: MlflowClient, parent: Parent, investigation_key: str) -> list[Run]:
     """Return the unfinished parents of the same investigation in the same experiment, oldest first.
 
@@ -163,8 +167,7 @@ def earlier_parents(client: MlflowClient, parent: Parent, investigation_key: str
     return [
         run
         for run in search(client, [parent.experiment_id], condition)
-        if run.info.run_id != parent.run_id
-        and run.data.tags.get(names.STATE) != "complete"
+        if run.info.run_id != parent.run_id and run.data.tags.get(names.STATE) != "complete"
     ]
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger.children import children_of, own_metrics, search
+from mlflow_l3d.ledger.connection import error_line
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -67,7 +68,12 @@ def read_investigation(parent_run_id: str, client: MlflowClient | None = None, *
         raise ParameterError("parent_run_id", parent_run_id, "no such run on the tracking server") from error
     experiment_id = str(parent.info.experiment_id)
     runs = search(client, [experiment_id], where) if where else children_of(client, experiment_id, parent_run_id)
-    cells = cells_of_runs(runs)
+    try:
+        cells = cells_of_runs(runs)
+    except MlflowException as error:
+        if where and error.error_code == "INVALID_PARAMETER_VALUE":
+            raise ParameterError("where", where, f"must be an MLflow filter of runs ({error_line(error)})") from error
+        raise
     if not where:
         cells = _with_shared(client, parent, cells)
     if cells.empty:

@@ -165,12 +165,12 @@ def _which(analysis: Analysis) -> Answer:
         return Answer(question, MISSING, ("No investigated factor has an importance score.",))
     sure = [record.factor for record, found in known if found.status == "important"]
     maybe = [record.factor for record, found in known if found.status == "important?"]
-    first = (sure + maybe or ["none of them" if len(known) > 1 else f"not {known[0][0].factor}"])[0]
-    more = len(sure or maybe) - 1
+    named = (sure or maybe)[:2] or ["none of them" if len(known) > 1 else f"not {known[0][0].factor}"]
+    more = len(sure or maybe) - len(named)
     certain_no = [record.factor for record, found in known if found.status == "not important"]
     open_no = [record.factor for record, found in known if found.status == "not important?"]
     unsure = not sure and bool(maybe or open_no)
-    short = first + (f" and {more} more" if more > 0 else "") + (" (unsure)" if unsure else "")
+    short = ", ".join(named) + (f" and {more} more" if more > 0 else "") + (" (unsure)" if unsure else "")
     parts = (
         ("Important: ", sure),
         ("Important by the score, but unsure: ", maybe),

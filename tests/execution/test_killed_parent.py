@@ -67,12 +67,14 @@ def start(tmp_path):
         return process
 
     yield begin
+    # Workers first: they hold the pipes that are read to their end here.
     for process in started:
         process.kill()
-        process.communicate()
     for worker in worker_processes(tmp_path):
         if not gone(worker):
             os.kill(worker, signal.SIGKILL)
+    for process in started:
+        process.communicate(timeout=10)
 
 
 # "stuck" holds the interpreter lock, so that no thread of the worker can look after the parent; the kernel does.
@@ -90,6 +92,8 @@ def test_workers_in_long_cells_end_with_their_parent(tmp_path, start, kind, thre
     wait_until(lambda: len(list(tmp_path.glob("attempt-*"))) == 2)
     workers = worker_processes(tmp_path)
     assert len(workers) == 2
+    # Both are inside their cells by now, with the lock where the cell holds it.
+    time.sleep(0.2)
     assert not any(gone(worker) for worker in workers)
     parent.send_signal(number)
     parent.wait(10)

@@ -55,6 +55,17 @@ def test_a_worker_killed_from_outside(tmp_path):
     assert len(worker_processes(tmp_path)) == 3
 
 
+def test_workers_ignore_ctrl_c(tmp_path):
+    cells = list(design_cells(FACTORS, 8))
+    outcomes = ProcessExecutor(job=bench_job(Trouble(), tmp_path, duration=0.2), workers=1).run(iter(cells))
+    done = [next(outcomes)]
+    (worker,) = worker_processes(tmp_path)
+    os.kill(worker, signal.SIGINT)
+    done += outcomes
+    assert [outcome.error for outcome in done] == [None] * 8
+    assert worker_processes(tmp_path) == {worker}
+
+
 def test_every_cell_ends_its_worker(tmp_path):
     cells = list(design_cells(FACTORS, 3))
     outcomes = run(Trouble({cell.key: "exit" for cell in cells}), cells, tmp_path)

@@ -1,0 +1,52 @@
+import os
+import signal
+import threading
+
+import pytest
+
+from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, forget_attached_run, starting_worker
+
+
+def test_a_starting_worker_inherits_its_environment_and_the_parent_keeps_its_own(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+    with starting_worker():
+        assert {name: os.environ[name] for name in WORKER_ENVIRONMENT} == WORKER_ENVIRONMENT
+    assert dict(os.environ) == before
+    with pytest.raises(OSError, match="no memory"), starting_worker():
+        raise OSError("no memory")
+    assert dict(os.environ) == before
+
+
+def test_ctrl_c_while_a_worker_starts_is_late_and_not_lost():
+    reached = []
+
+    def start():
+        with starting_worker():
+            # To this thread: the process's signals may go to a thread of a library, which is not blocked.
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+            reached.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert reached
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())
+
+
+def test_a_caller_who_blocks_ctrl_c_keeps_it_blocked():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with starting_worker():
+            pass
+        assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, set())
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def test_what_attaches_a_run_is_forgotten(monkeypatch):
+    monkeypatch.setenv("MLFLOW_RUN_ID", "0123")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///here.db")
+    forget_attached_run()
+    assert "MLFLOW_RUN_ID" not in os.environ
+    assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:///here.db"

@@ -1,0 +1,106 @@
+"""A tracking server that dies, hangs and comes back: training goes on, nothing is lost, nothing doubled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_helpers import Place, assert_whole, one_line, sqlite_place, wait_until
+
+from mlflow_l3d.approaches.synthetic import Synthetic
+from mlflow_l3d.plan.cells import Cell, Outcome
+
+DESIGN: dict[str, Any] = {"investigation_runs": 4, "mitigation_runs": 5, "golden_runs": 10}
+CELLS = 30
+
+
+class Hooked(Synthetic):
+    """Calls `hook` with the number of the cell before each cell."""
+
+    def __init__(self, hook: Callable[[int], None]) -> None:
+        self.hook = hook
+
+    def prepare(self, *args: Any, **kwargs: Any) -> Any:
+        session, hook = super().prepare(*args, **kwargs), self.hook
+
+        class Session:
+            count = 0
+
+            def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+                for cell in cells:
+                    hook(self.count)
+                    self.count += 1
+                    yield from session.run([cell])
+
+            def close(self) -> None:
+                session.close()
+
+        return Session()
+
+
+def finished_metrics(place: Place, parent: str) -> Mapping[str, float]:
+    return dict(place.client.get_run(parent).data.metrics)
+
+
+@pytest.mark.slow
+def test_the_server_dies_in_the_middle_and_hangs_later(
+    make_mlflow_server: Callable[[], Any], migrated_store: Path, tmp_path: Path
+) -> None:
+    server = make_mlflow_server()
+    place = Place(server.uri, tmp_path / "cache")
+    seen: dict[int, int] = {}
+    at: dict[int, float] = {}
+
+    def hook(number: int) -> None:
+        if number == 8:
+            server.stop(signal.SIGKILL)
+        elif number == 18:
+            server.start()
+        elif number == 20:
+            os.killpg(server.process.pid, signal.SIGSTOP)
+        elif number == 25:
+            os.killpg(server.process.pid, signal.SIGCONT)
+        seen[number], at[number] = len(place.spooled()), time.monotonic()
+        time.sleep(0.05)
+
+    result = place.investigate(approach=Hooked(hook), **DESIGN)
+
+    assert result.computed == CELLS
+    assert list(seen.values()) == list(range(CELLS))
+    for first, last in ((8, 17), (20, 24)):
+        gaps = [at[number + 1] - at[number] for number in range(first, last)]
+        assert max(gaps) < 1.0, gaps
+    assert_whole(place, result.run_id, CELLS)
+    quiet = sqlite_place(migrated_store, tmp_path / "quiet")
+    assert finished_metrics(place, result.run_id) == finished_metrics(quiet, quiet.investigate(**DESIGN).run_id)
+
+
+@pytest.mark.slow
+def test_the_server_stays_dead(make_mlflow_server: Callable[[], Any], tmp_path: Path) -> None:
+    server = make_mlflow_server()
+    place = Place(server.uri, tmp_path / "cache", {"L3D_UPLOAD_PATIENCE": "2"})
+    process = place.start(executor="inline", **DESIGN, hyperparameters="duration=0.1")
+    wait_until(lambda: len(place.spooled()) >= 6, "six cells")
+    server.stop(signal.SIGKILL)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1
+    line = one_line(stderr)
+    assert "The tracking server does not answer" in line
+    assert "Run the same command again when it is back" in line
+    assert len(place.spooled()) == CELLS
+
+    process = place.start(executor="inline", **DESIGN, hyperparameters="duration=0.1")
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "no tracking server answers there" in one_line(stderr)
+    assert len(place.spooled()) == CELLS
+
+    server.start()
+    again = place.investigate(**DESIGN, hyperparameters="duration=0.1")
+    assert (again.computed, again.reused) == (0, CELLS)
+    assert_whole(place, again.run_id, CELLS)
