@@ -21,7 +21,7 @@ def deferred_interrupts() -> Iterator[None]:
         return
     noted: list[int] = []
 
-    def note(number: int, frame: Any) -> None:
+    def note(number: int, _frame: Any) -> None:
         if noted and number == signal.SIGINT:
             raise KeyboardInterrupt
         noted.append(number)

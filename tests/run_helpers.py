@@ -83,7 +83,7 @@ class Place:
 
     def spooled(self) -> set[str]:
         """Return the keys of the cells in the spool."""
-        return {path.parent.name for path in self.cache.glob("spool/*/*/cell.json") if not path.parent.name[0] == "."}
+        return {path.parent.name for path in self.cache.glob("spool/*/*/cell.json") if path.parent.name[0] != "."}
 
     def runs(self, condition: str = "") -> list[Run]:
         """Return all active runs of all experiments that a filter finds."""

@@ -89,7 +89,7 @@ def test_delete_takes_the_children_too(place: Place) -> None:
         assert delete(first.run_id) == CELLS + 1
     assert {run.info.run_id for run in place.parents()} == {second.run_id}
     assert len(place.cells()) == CELLS
-    with place.entered(), pytest.raises(ParameterError, match="no such run|parent"):
+    with place.entered(), pytest.raises(ParameterError, match="no such run"):
         delete("0" * 32)
     again = place.investigate()
     assert (again.computed, again.reused) == (CELLS, 0)

@@ -58,6 +58,7 @@ class L3DEvaluator(ModelEvaluator):
         from mlflow.tracking import MlflowClient
 
         from mlflow_l3d.evaluate import score_cells, write_scored
+        from mlflow_l3d.ledger.connection import own_settings
         from mlflow_l3d.ledger.names import PREDICTIONS
         from mlflow_l3d.scoring import order
 
@@ -65,7 +66,7 @@ class L3DEvaluator(ModelEvaluator):
         run = client.get_run(run_id)
         cells = order(dataset.features_data)
         metric = (evaluator_config or {}).get("metric", "f1_macro")
-        with tempfile.TemporaryDirectory() as name:
+        with own_settings(), tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             scored = score_cells(client, cells, metric=metric, parent=run, table_file=folder / PREDICTIONS)
             write_scored(client, run, cells, scored, folder)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, Value, resolve_hyperparameters
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
@@ -174,6 +176,8 @@ def specify(
     golden_runs = number_or_auto("golden_runs", given["golden_runs"], 2)
     root_seed = integer("root_seed", given["root_seed"], 0)
     workers = number_or_auto("workers", given["workers"], 1)
+    if given["executor"] == "inline" and workers not in {None, 1}:
+        raise ParameterError("workers", workers, "executor=inline has one", "Use executor=processes.")
     settings = SplitSettings(
         num_labelled=number_or_auto("num_labelled", given["num_labelled"], 2),
         test_size=number_or_auto("test_size", given["test_size"], 2),
@@ -232,7 +236,7 @@ def _with_keys(specification: Specification) -> Specification:
     context = content_key(
         {
             "task": specification.task.fingerprint,
-            "splits": SPLITS_VERSION,
+            "splits": [SPLITS_VERSION, ".".join(np.__version__.split(".")[:2])],
             "settings": asdict(specification.task.settings),
             "approach": [specification.approach.name, specification.approach.version],
             "model": specification.model_revision,

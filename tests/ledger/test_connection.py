@@ -42,7 +42,7 @@ def answering(request: pytest.FixtureRequest) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(b"no")
 
-        do_GET = do_POST  # noqa: N815
+        do_GET = do_POST
 
         def log_message(self, *args: object) -> None:
             """Say nothing."""
@@ -84,7 +84,7 @@ def test_an_old_folder_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("experiment_id: '0'\nname: Default\n")
     assert "sqlite:///mlflow.db" in refusal(str(tmp_path / "mlruns"))
     mlflow.set_tracking_uri(None)
-    with own_settings(), pytest.raises(ParameterError, match="sqlite:///mlflow.db"):
+    with own_settings(), pytest.raises(ParameterError, match=r"sqlite:///mlflow\.db"):
         connect()
 
 

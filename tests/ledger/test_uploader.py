@@ -101,7 +101,7 @@ def test_one_thread_at_a_time_probes_a_server_that_is_away(uploader: Uploader) -
 
 
 def test_flaky_work_is_repeated_until_done(uploader: Uploader) -> None:
-    draws, lock = random.Random(1), threading.Lock()  # noqa: S311
+    draws, lock = random.Random(1), threading.Lock()
     done: list[int] = []
 
     def flaky(number: int) -> Callable[[bool], None]:

@@ -1,0 +1,116 @@
+"""One investigation with the executor `inline`, and the memory of its process; started by memory.py."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tracemalloc
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from _common import answer, settings_of_child
+
+
+def main() -> None:
+    """Carry out the investigation, and note its memory at three moments."""
+    settings = settings_of_child()
+    import mlflow_l3d
+    from mlflow_l3d.ledger.ledger import Ledger
+
+    investigate: Any = import_module("mlflow_l3d.investigate")
+    seen: dict[str, Any] = {}
+    if not settings["upload"]:
+        _discard_uploads()
+    opened, conclude, finish = Ledger.open, investigate.conclude, Ledger.finish
+
+    def open_ledger(*arguments: Any) -> Any:
+        ledger = opened(*arguments)
+        seen["opened"] = resident()
+        if settings["trace"]:
+            tracemalloc.start(1)
+        return ledger
+
+    def concluding(*arguments: Any) -> Any:
+        seen["trained"] = resident()
+        seen["held after training"] = _held()
+        if settings["trace"]:
+            tracemalloc.reset_peak()
+        return conclude(*arguments)
+
+    def finishing(*arguments: Any, **named: Any) -> Any:
+        seen["held in the conclusion"] = _held()
+        if settings["trace"]:
+            seen["traced peak of the conclusion"] = tracemalloc.get_traced_memory()[1]
+        return finish(*arguments, **named)
+
+    Ledger.open = staticmethod(open_ledger)  # type: ignore[assignment]
+    investigate.conclude = concluding
+    Ledger.finish = finishing  # type: ignore[method-assign]
+    result = mlflow_l3d.investigate(
+        approach="synthetic",
+        executor="inline",
+        factor="data_order",
+        test_size=settings["test_size"],
+        investigation_runs=10,
+        mitigation_runs=settings["cells"] // 20,
+    )
+    seen["peak"] = peak()
+    answer(settings, {**seen, "cells": result.computed, "seconds": result.seconds})
+
+
+def resident() -> int:
+    """Return the bytes that this process holds now; 0 where the system does not say."""
+    return _status("VmRSS")
+
+
+def peak() -> int:
+    """Return the most bytes that this process held."""
+    # Not ru_maxrss where it can be avoided: on Linux it also covers the process that started this one.
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return _status("VmHWM") or kilobytes * (1 if sys.platform == "darwin" else 1024)
+
+
+def _status(name: str) -> int:
+    path = Path("/proc/self/status")
+    if not path.exists():
+        return 0
+    line = next(line for line in path.read_text(encoding="ascii").splitlines() if line.startswith(f"{name}:"))
+    return 1024 * int(line.split()[1])
+
+
+def _held() -> dict[str, int]:
+    """Return file:line -> bytes allocated there and not freed."""
+    if not tracemalloc.is_tracing():
+        return {}
+    found = tracemalloc.take_snapshot().statistics("lineno")
+    held: dict[str, int] = {}
+    for statistic in found:
+        frame = statistic.traceback[0]
+        name = f"{_short(frame.filename)}:{frame.lineno}"
+        held[name] = held.get(name, 0) + statistic.size
+    return held
+
+
+def _short(name: str) -> str:
+    """Return a path without what is above the installed packages, or above our own."""
+    for marker in ("/site-packages/", "/mlflow_l3d/"):
+        if marker in name:
+            return name.rpartition(marker)[2] if marker == "/site-packages/" else "mlflow_l3d/" + name.split(marker)[-1]
+    return "/".join(Path(name).parts[-2:])
+
+
+def _discard_uploads() -> None:
+    """Write no child: what is left is the platform's own memory, and thousands of cells take seconds."""
+    from mlflow_l3d.ledger.children import ChildWriter
+
+    def write(_writer: ChildWriter, spool: Any, key: str, *, repeated: bool) -> str:
+        del repeated
+        spool.set_run_id(key, key)
+        return key
+
+    ChildWriter.write = write  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""What a user gets wrong: one line on stderr, an exit status, and a run that says the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from run_helpers import SMALL, Place, one_line, sqlite_place
+
+from mlflow_l3d import cli
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.chdir(tmp_path)
+    return sqlite_place(migrated_store, tmp_path)
+
+
+def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
+    """Run the command line in this process; return its status and its one line."""
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    with place.entered():
+        status = cli.main(["investigate", *options, "--executor=inline", *more])
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return status, one_line(captured.err)
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--factor=data_ordr", "Did you mean 'data_order'?"),
+        ("--approach=sinthetic", "Did you mean 'synthetic'?"),
+        ("--task=rotten_tomatos", "Did you mean 'rotten_tomatoes'?"),
+        ("--metric=synthetic_scor", "Did you mean 'synthetic_score'?"),
+        ("--hyperparameters=duratoin=1", "Did you mean 'duration'?"),
+        ("--hyperparameters=duration=-1", "hyperparameters.duration=-1"),
+        ("--investigation-runs=1", "investigation_runs=1"),
+        ("--golden-runs=none", "golden_runs=none"),
+        ("--workers=2", "workers=2"),
+        ("--root-sed=1", "--root-seed"),
+    ],
+)
+def test_the_attached_run_fails_with_the_line(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str, says: str
+) -> None:
+    run = place.client.create_run("0")
+    monkeypatch.setenv("MLFLOW_RUN_ID", run.info.run_id)
+    status, line = command(place, capsys, option)
+    assert status == 2
+    assert says in line
+    after = place.client.get_run(run.info.run_id)
+    assert after.info.status == "FAILED"
+    assert after.data.tags["l3d.error"] == line.removeprefix("mlflow-l3d: error: ")
+    assert len(place.runs()) == 1
+
+
+def test_a_wrong_parameter_without_a_run_leaves_none(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(place, capsys, "--factor=x")[0] == 2
+    assert place.runs() == []
+
+
+def test_a_run_that_is_not_there(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)
+    status, line = command(place, capsys)
+    assert status == 1
+    assert "there is no such run on the tracking server" in line
+
+
+@pytest.mark.parametrize("variable", ["MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"])
+def test_a_deleted_experiment(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    experiment = place.client.create_experiment("gone")
+    place.client.delete_experiment(experiment)
+    monkeypatch.setenv(variable, experiment if variable.endswith("ID") else "gone")
+    status, line = command(place, capsys)
+    assert status == 1
+    assert "the experiment was deleted" in line
+
+
+def test_an_experiment_that_never_was(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "77")
+    status, line = command(place, capsys)
+    assert status == 1
+    assert "MLFLOW_EXPERIMENT_ID=77: there is no such experiment" in line
+
+
+def test_an_address_where_nobody_is(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    status, line = command(Place("http://ann:s3cret@127.0.0.1:9", place.cache), capsys)
+    assert status == 2
+    assert "no tracking server answers there" in line
+    assert "s3cret" not in line
+
+
+def test_a_cache_that_cannot_be_written(place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    status, line = command(Place(place.uri, tmp_path / "file" / "cache"), capsys)
+    assert status == 2
+    assert "L3D_CACHE" in line
+    assert {run.info.status for run in place.runs()} <= {"FAILED"}
+
+
+def test_mlflow_run(place: Place) -> None:
+    options = ["-P", "approach=synthetic", "-P", "factor=data_ordr"]
+    process = place.start(sys.executable, "-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert stdout == ""
+    assert [line for line in stderr.splitlines() if "mlflow-l3d: error:" in line and "data_order" in line]
+    [run] = place.runs()
+    assert run.info.status == "FAILED"
+    assert "Did you mean 'data_order'?" in run.data.tags["l3d.error"]
