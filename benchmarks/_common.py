@@ -27,6 +27,7 @@ ENVIRONMENT = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MPLBACKEND": "Agg",
     "TOKENIZERS_PARALLELISM": "false",
+    "TQDM_DISABLE": "1",
 }
 
 

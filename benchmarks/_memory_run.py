@@ -34,19 +34,20 @@ def main() -> None:
     def concluding(*arguments: Any) -> Any:
         seen["trained"] = resident()
         seen["held after training"] = _held()
-        if settings["trace"]:
-            tracemalloc.reset_peak()
         return conclude(*arguments)
 
     def finishing(*arguments: Any, **named: Any) -> Any:
         seen["held in the conclusion"] = _held()
-        if settings["trace"]:
-            seen["traced peak of the conclusion"] = tracemalloc.get_traced_memory()[1]
         return finish(*arguments, **named)
 
     Ledger.open = staticmethod(open_ledger)  # type: ignore[assignment]
     investigate.conclude = concluding
     Ledger.finish = finishing  # type: ignore[method-assign]
+    steps: dict[str, int] = {}
+    if settings["trace"]:
+        conclusion: Any = import_module("mlflow_l3d.conclusion")
+        for owner, name in ((Ledger, "run_ids"), *((conclusion, name) for name in _STEPS)):
+            setattr(owner, name, _with_peak(getattr(owner, name), name, steps))
     result = mlflow_l3d.investigate(
         approach="synthetic",
         executor="inline",
@@ -56,7 +57,23 @@ def main() -> None:
         mitigation_runs=settings["cells"] // 20,
     )
     seen["peak"] = peak()
-    answer(settings, {**seen, "cells": result.computed, "seconds": result.seconds})
+    answer(settings, {**seen, "steps": steps, "cells": result.computed, "seconds": result.seconds})
+
+
+_STEPS = ("_cells_frame", "score", "write_artifacts")
+
+
+def _with_peak(function: Any, name: str, peaks: dict[str, int]) -> Any:
+    """Return `function`, noting in `peaks` the most bytes it had at once above what there was before."""
+
+    def measured(*arguments: Any, **named: Any) -> Any:
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        value = function(*arguments, **named)
+        peaks[name] = tracemalloc.get_traced_memory()[1] - before
+        return value
+
+    return measured
 
 
 def resident() -> int:

@@ -76,6 +76,7 @@ def main() -> None:
             "conclusion_cpu": cpu["concluded"] - cpu["logged"],
             "server_cpu": server_cpu / cells,
             "cells": cells,
+            "f1_macro": float(result.cells["f1_macro"].mean()),
         },
     )
 

@@ -54,13 +54,10 @@ def main() -> None:
     for kind in ("uploaded", "discarded"):
         runs = [run for name, run in results if name == kind]
         if len(runs) > 1:
-            slopes = (f"{_slope(runs, name):,.0f} {words}" for name, words in _MOMENTS)
-            print(f"Slope, {kind}: {', '.join(slopes)} bytes a cell.\n")
+            trained, peak = (_slope(runs, name) for name in ("trained", "peak"))
+            print(f"Slope, {kind}: {trained:,.0f} bytes a cell after training, {peak:,.0f} at the peak.\n")
     if traced:
         _print_traced(traced)
-
-
-_MOMENTS = (("trained", "after training,"), ("peak", "at the peak,"))
 
 
 def _measure(place: Workplace, template: Path, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,8 +82,8 @@ def _print_traced(runs: Sequence[Mapping[str, Any]]) -> None:
         grown = {line: (size - few[moment].get(line, 0)) / more for line, size in many[moment].items()}
         rows = [[f"`{line}`", size] for line, size in sorted(grown.items(), key=lambda item: -item[1])[:8] if size > 1]
         print(table([moment, "bytes a cell"], [*rows, ["all lines", sum(grown.values())]]), end="\n\n")
-    name = "traced peak of the conclusion"
-    print(f"Peak of the conclusion: {(many[name] - few[name]) / more:,.0f} bytes a cell.")
+    rows = [[f"`{name}`", (size - few["steps"][name]) / more] for name, size in many["steps"].items()]
+    print(table(["peak of each step of the conclusion", "bytes a cell"], rows))
 
 
 if __name__ == "__main__":

@@ -120,6 +120,27 @@ def test_a_full_disk(place: Place, monkeypatch: pytest.MonkeyPatch, after: int) 
     assert_whole(place, again.run_id, CELLS)
 
 
+@pytest.mark.parametrize("name", ["mkdir", "open"])
+def test_a_full_disk_at_the_start(place: Place, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    original = getattr(Path, name)
+
+    def full(self: Path, *args: Any, **kwargs: Any) -> Any:
+        if "spool" in self.parts or "x" in args:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return original(self, *args, **kwargs)
+
+    run = place.client.create_run("0")
+    monkeypatch.setenv("MLFLOW_RUN_ID", run.info.run_id)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, name, full)
+        with pytest.raises(L3DError, match=r"The spool cannot be written \(No space left on device\)"):
+            place.investigate()
+    [parent] = place.runs()
+    assert parent.info.status == "FAILED"
+    again = place.investigate()
+    assert again.computed == CELLS
+
+
 def _no_space(self: Path, _target: Path) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 

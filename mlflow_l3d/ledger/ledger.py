@@ -21,7 +21,7 @@ from mlflow_l3d.ledger.children import ChildWriter, children_of
 from mlflow_l3d.ledger.connection import connect, error_line, is_outage
 from mlflow_l3d.ledger.records import CellRecord
 from mlflow_l3d.ledger.recovery import Recovered, recover
-from mlflow_l3d.ledger.spool import Spool
+from mlflow_l3d.ledger.spool import Spool, unwritable
 from mlflow_l3d.ledger.uploader import Uploader
 from mlflow_l3d.paths import cache_folder
 
@@ -97,6 +97,7 @@ class Ledger:
         folder = _spool_folder(client, str(experiment_id), specification.investigation_key)
         lock = _lock(folder)
         ledger: Ledger | None = None
+        spool_id = ""
         try:
             spool, spool_id = Spool(folder), _spool_id(folder)
             parent = parents.open_parent(client, specification, attached, spool_id)
@@ -109,8 +110,8 @@ class Ledger:
             status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
             if ledger is not None:
                 ledger._end(status, error_line(error), patience=0.0)
-            else:
-                parents.end_unopened(client, str(experiment_id), _spool_id(folder), status, error_line(error))
+            elif spool_id:
+                parents.end_unopened(client, str(experiment_id), spool_id, status, error_line(error))
             lock.release()
             if getattr(error, "error_code", None) is not None and is_outage(error):
                 msg = f"The tracking server does not answer: {error_line(error)}"
@@ -202,7 +203,7 @@ class Ledger:
         if self._ended.is_set():
             return
         try:
-            self.uploader.wait(patience=0.0 if self.uploader.outage_seconds > patience else patience)
+            self.uploader.wait(patience=0.0 if self.uploader.outage_seconds else patience)
             tags = {names.STATE: "incomplete", names.ERROR: line[:5000], names.NOTE: line[:5000]}
             parents.set_tags(self.client, self.parent.run_id, tags)
             self.client.set_terminated(self.parent.run_id, status)
@@ -251,15 +252,17 @@ def _spool_folder(client: MlflowClient, experiment_id: str, investigation_key: s
 def _lock(folder: Path) -> BaseFileLock:
     from filelock import FileLock, Timeout
 
-    folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder.with_suffix(".lock"))
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except Timeout:
         msg = (
             "The same investigation is running in another process on this machine: wait for it, or change a parameter."
         )
         raise L3DError(msg) from None
+    except OSError as error:
+        raise unwritable(error) from error
     return lock
 
 
@@ -271,6 +274,8 @@ def _spool_id(folder: Path) -> str:
             file.write(uuid.uuid4().hex)
     except FileExistsError:
         pass
+    except OSError as error:
+        raise unwritable(error) from error
     return hashlib.sha256(f"{path.read_text(encoding='ascii')}\n{folder.name}".encode()).hexdigest()[:16]
 
 

@@ -37,7 +37,10 @@ class Spool:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(error) from error
         for leftover in folder.glob(".*.tmp"):
             shutil.rmtree(leftover, ignore_errors=True)
 
@@ -128,9 +131,13 @@ class Spool:
             partial.rename(target)
         except OSError as error:
             shutil.rmtree(partial, ignore_errors=True)
-            reason = error.strerror or str(error)
-            msg = f"The spool cannot be written ({reason}): free disk space, or set L3D_CACHE to another folder."
-            raise L3DError(msg) from error
+            raise unwritable(error) from error
+
+
+def unwritable(error: OSError) -> L3DError:
+    """Return the error of a spool that cannot be written."""
+    reason = error.strerror or str(error)
+    return L3DError(f"The spool cannot be written ({reason}): free disk space, or set L3D_CACHE to another folder.")
 
 
 def predictions_table(outcome: Outcome) -> pa.Table | None:
