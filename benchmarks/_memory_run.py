@@ -18,7 +18,7 @@ def main() -> None:
     import mlflow_l3d
     from mlflow_l3d.ledger.ledger import Ledger
 
-    investigate: Any = import_module("mlflow_l3d.investigate")
+    investigate: Any = import_module("mlflow_l3d.investigation")
     seen: dict[str, Any] = {}
     if not settings["upload"]:
         _discard_uploads()
@@ -126,7 +126,7 @@ def _discard_uploads() -> None:
         spool.set_run_id(key, key)
         return key
 
-    ChildWriter.write = write  # type: ignore[method-assign]
+    ChildWriter.write = write  # type: ignore[method-assign,assignment]
 
 
 if __name__ == "__main__":

@@ -91,10 +91,10 @@ class Probe:
         from mlflow_l3d.monitor import Monitor
 
         # The package's attribute of this name is the function.
-        main: Any = import_module("mlflow_l3d.investigate")
+        main: Any = import_module("mlflow_l3d.investigation")
         main.specify = self._marked("specified", main.specify)
         main.conclude = self._marked("concluded", main.conclude, before="logged")
-        Ledger.open = staticmethod(self._marked("opened", Ledger.open))  # type: ignore[assignment]
+        Ledger.open = staticmethod(self._marked("opened", Ledger.open))  # type: ignore[method-assign]
         Ledger.record = self._record(Ledger.record)  # type: ignore[method-assign]
         Ledger.log_metrics = self.clocks["parent metrics"].around(Ledger.log_metrics)  # type: ignore[method-assign]
         Monitor.add = self.clocks["monitor"].around(Monitor.add)  # type: ignore[method-assign]

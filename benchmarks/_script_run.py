@@ -107,7 +107,7 @@ def _train(features: Sequence[Any], labels: Sequence[Any], seed: int) -> Any:
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: step / warmup if step < warmup else (steps - step) / (steps - warmup)
     )
-    best, since, weights = -1.0, 0, None
+    best, since, weights = -1.0, 0, head.state_dict()
     for _ in range(EPOCHS):
         head.train()
         for rows in torch.randperm(len(train)).split(BATCH):

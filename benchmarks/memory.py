@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument(
         "--discarded", type=int, nargs="*", default=[200, 1000, 5000], help="multiples of 20; uploads discarded"
     )
-    parser.add_argument("--traced", type=int, nargs="*", default=[200, 1000], help="two numbers of cells, or none")
+    parser.add_argument("--traced", type=int, nargs="*", default=[100, 400], help="two numbers of cells, or none")
     parser.add_argument("--test-size", type=int, default=400, help="predictions a cell, at most 400")
     options = parser.parse_args()
     for count in (*options.cells, *options.discarded, *options.traced):

@@ -182,7 +182,7 @@ def _folder(place: Workplace, name: str, uri: str | None, template: Path) -> tup
 
 
 def _print(lines: Sequence[Line]) -> None:
-    rows = []
+    rows: list[list[object]] = []
     for line in lines:
         ours, fluent = ([1000 * result["added"] for result in side] for side in (line.ours, line.fluent))
         rows.append([line.name, spread(ours), spread(fluent), _ratio(ours, fluent), f"{GOALS[line.store]}x"])
@@ -243,7 +243,7 @@ def _ends(results: Sequence[Mapping[str, Any]]) -> list[object]:
 
 def _median(results: Sequence[Mapping[str, Any]], name: str, group: str | None = None) -> float:
     """Return milliseconds."""
-    return 1000 * statistics.median((result if group is None else result[group])[name] for result in results)
+    return 1000.0 * statistics.median(float((result if group is None else result[group])[name]) for result in results)
 
 
 def _ratio(ours: Sequence[float], fluent: Sequence[float]) -> str:

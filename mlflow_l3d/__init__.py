@@ -5,33 +5,20 @@ The package is almost empty on purpose: MLflow imports plug-ins while it starts.
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlflow_l3d.evaluate import evaluate
-    from mlflow_l3d.investigate import Investigation, investigate
+    from mlflow_l3d.evaluation import evaluate
+    from mlflow_l3d.investigation import Investigation, investigate
 
 __version__ = "0.1.0"
 __all__ = ["Investigation", "__version__", "evaluate", "investigate"]
 
 _HOMES = {
-    "Investigation": "mlflow_l3d.investigate",
-    "evaluate": "mlflow_l3d.evaluate",
-    "investigate": "mlflow_l3d.investigate",
+    "Investigation": "mlflow_l3d.investigation",
+    "evaluate": "mlflow_l3d.evaluation",
+    "investigate": "mlflow_l3d.investigation",
 }
-
-
-class _Package(ModuleType):
-    """Keeps `investigate` and `evaluate` functions: importing the modules of these names would bind those here."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name not in _HOMES or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -88,7 +88,7 @@ def _parse_or_fail(argv: Sequence[str] | None) -> argparse.Namespace:
     except L3DError as error:
         attached = os.environ.get("MLFLOW_RUN_ID")
         if attached:
-            from mlflow_l3d.investigate import fail_attached
+            from mlflow_l3d.investigation import fail_attached
 
             fail_attached(attached, str(error))
         raise
@@ -105,22 +105,22 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _run(verb: str, options: dict[str, Any]) -> int:
     if verb == "investigate":
-        from mlflow_l3d.investigate import investigate
+        from mlflow_l3d.investigation import investigate
 
         result = investigate(progress=True, **options)
         print(result.summary())  # noqa: T201
         return 0
     if verb == "evaluate":
         return _evaluate(options)
-    from mlflow_l3d.evaluate import delete
+    from mlflow_l3d.evaluation import delete
 
     print(f"{delete(options['parent_run_id'])} runs deleted")  # noqa: T201
     return 0
 
 
 def _evaluate(options: dict[str, Any]) -> int:
-    from mlflow_l3d.evaluate import evaluate
-    from mlflow_l3d.investigate import fail_attached
+    from mlflow_l3d.evaluation import evaluate
+    from mlflow_l3d.investigation import fail_attached
     from mlflow_l3d.ledger.connection import error_line, scrub_environment
     from mlflow_l3d.report.terminal import summary
 

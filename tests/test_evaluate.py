@@ -11,7 +11,7 @@ from run_helpers import CELLS, Place, sqlite_place
 
 from mlflow_l3d import cli
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.evaluate import delete, evaluate, score_frame
+from mlflow_l3d.evaluation import delete, evaluate, score_frame
 
 
 @pytest.fixture

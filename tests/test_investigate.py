@@ -16,7 +16,7 @@ from run_helpers import CELLS, Place, assert_whole, sqlite_place
 import mlflow_l3d
 from mlflow_l3d.approaches.synthetic import fails
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.evaluate import evaluate
+from mlflow_l3d.evaluation import evaluate
 from mlflow_l3d.ledger import spool as spool_module
 
 
@@ -27,7 +27,7 @@ def place(tmp_path: Path, migrated_store: Path) -> Place:
 
 def test_the_functions_of_the_package_stay_functions() -> None:
     code = (
-        "import mlflow_l3d.evaluate, mlflow_l3d.investigate, mlflow_l3d;"
+        "import mlflow_l3d.evaluation, mlflow_l3d.investigation, mlflow_l3d;"
         "assert callable(mlflow_l3d.investigate) and callable(mlflow_l3d.evaluate);"
         "from mlflow_l3d import evaluate, investigate; assert callable(evaluate) and callable(investigate)"
     )
@@ -155,7 +155,7 @@ def half_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     from mlflow_l3d import investigate as _  # noqa: F401
     from mlflow_l3d.ledger.ledger import Ledger
 
-    module = sys.modules["mlflow_l3d.investigate"]
+    module = sys.modules["mlflow_l3d.investigation"]
     ledgers: list[Ledger] = []
 
     def stop(_specification: object, ledger: Ledger) -> None:

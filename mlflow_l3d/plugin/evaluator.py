@@ -1,4 +1,4 @@
-"""MLflow's evaluator plug-in ``l3d``: a thin adapter over :func:`mlflow_l3d.evaluate.score`.
+"""MLflow's evaluator plug-in ``l3d``: a thin adapter over :func:`mlflow_l3d.evaluation.score_cells`.
 
 MLflow imports this module while it starts: only leaf modules of MLflow may be imported here.
 """
@@ -57,7 +57,7 @@ class L3DEvaluator(ModelEvaluator):
 
         from mlflow.tracking import MlflowClient
 
-        from mlflow_l3d.evaluate import score_cells, write_scored
+        from mlflow_l3d.evaluation import score_cells, write_scored
         from mlflow_l3d.ledger.connection import own_settings
         from mlflow_l3d.ledger.names import PREDICTIONS
         from mlflow_l3d.scoring import order

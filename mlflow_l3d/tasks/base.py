@@ -111,5 +111,3 @@ class TaskLoader(Protocol):
     def __call__(self, options: Mapping[str, str]) -> Task:
         """Load the data."""
         ...
-
-

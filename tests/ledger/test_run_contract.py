@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from run_helpers import CELLS, SMALL, Place, assert_whole, sqlite_place
 
-from mlflow_l3d.investigate import Investigation
+from mlflow_l3d.investigation import Investigation
 from mlflow_l3d.plan.factors import GOLDEN_BASE, MITIGATION_BASE, configuration_seed
 from mlflow_l3d.specification.parameters import MAIN
 

@@ -16,7 +16,7 @@ import pytest
 from run_helpers import Place, sqlite_place
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.evaluate import evaluate
+from mlflow_l3d.evaluation import evaluate
 from mlflow_l3d.plugin.dataset import L3DRunsSource
 from mlflow_l3d.plugin.evaluator import L3DEvaluator
 
