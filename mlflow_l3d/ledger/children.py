@@ -61,15 +61,19 @@ class ChildWriter:
         run_id = spool.run_id(key)
         if run_id is None and repeated:
             run_id = self._unfinished_run(key)
+        artifact_uri = ""
         if run_id is None:
-            run_id = self._create(record)
+            run_id, artifact_uri = self._create(record)
         spool.set_run_id(key, run_id)
         self._log(run_id, record)
-        self._log_artifacts(run_id, record, spool.predictions(key))
+        self._log_artifacts(artifact_uri or self._artifact_uri(run_id), record, spool.predictions(key))
         self.client.set_terminated(run_id, "FAILED" if record.error else "FINISHED", end_time=record.end_time)
         return run_id
 
-    def _create(self, record: CellRecord) -> str:
+    def _artifact_uri(self, run_id: str) -> str:
+        return str(self.client.get_run(run_id).info.artifact_uri)
+
+    def _create(self, record: CellRecord) -> tuple[str, str]:
         tags = {
             names.PARENT_RUN_ID: self.parent_run_id,
             names.ROLE: "cell",
@@ -87,7 +91,7 @@ class ChildWriter:
             tags[names.ERROR] = record.error[:5000]
         start_time = record.end_time - round(1000 * record.metrics.get("duration_seconds", 0.0))
         run = self.client.create_run(self.experiment_id, start_time=start_time, tags=tags, run_name=record.name)
-        return str(run.info.run_id)
+        return str(run.info.run_id), str(run.info.artifact_uri)
 
     def _log(self, run_id: str, record: CellRecord) -> None:
         from mlflow.entities import Metric, Param
@@ -106,14 +110,24 @@ class ChildWriter:
         for start in range(0, len(rest), _PARAMETERS_A_BATCH):
             self.client.log_batch(run_id, params=rest[start : start + _PARAMETERS_A_BATCH])
 
-    def _log_artifacts(self, run_id: str, record: CellRecord, predictions: Path | None) -> None:
+    def _log_artifacts(self, artifact_uri: str, record: CellRecord, predictions: Path | None) -> None:
         if predictions is not None:
-            log_file(self.client, run_id, predictions)
+            self._log_file(artifact_uri, predictions)
         if record.traceback is not None:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / names.TRACEBACK
                 path.write_text(record.traceback, encoding="utf-8")
-                log_file(self.client, run_id, path)
+                self._log_file(artifact_uri, path)
+
+    def _log_file(self, artifact_uri: str, path: Path) -> None:
+        """Upload one file to the root of a run's artifacts.
+
+        `MlflowClient.log_artifact` would ask for the run once more, and keep something of each of a thousand runs.
+        """
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        repository = get_artifact_repository(artifact_uri, tracking_uri=self.client.tracking_uri)
+        repository.log_artifact(str(path))  # type: ignore[no-untyped-call]
 
     def _unfinished_run(self, key: str) -> str | None:
         found = search(
@@ -122,11 +136,6 @@ class ChildWriter:
             f"tags.`{names.CELL_KEY}` = '{key}' and tags.`{names.PARENT_RUN_ID}` = '{self.parent_run_id}'",
         )
         return next((str(run.info.run_id) for run in found), None)
-
-
-def log_file(client: MlflowClient, run_id: str, path: Path) -> None:
-    """Upload one file to the root of a run's artifacts."""
-    client.log_artifact(run_id, str(path))
 
 
 def search(client: MlflowClient, experiment_ids: list[str], filter_string: str) -> Iterator[Run]:

@@ -9,10 +9,9 @@ import os
 import threading
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.ledger import names
@@ -184,13 +183,13 @@ class Ledger:
     def run_ids(self) -> dict[str, str]:
         """Return key -> run id of every cell in the spool, after removing what a retried call doubled."""
         wanted = {key: run_id for key in self.spool if (run_id := self.spool.run_id(key)) is not None}
-        by_key: dict[str, list[Any]] = defaultdict(list)
-        for run in children_of(self.client, self.parent.experiment_id, self.parent.run_id):
-            by_key[run.data.tags.get(names.CELL_KEY, "")].append(run)
-        for key, runs in by_key.items():
-            for run in runs:
-                if key in wanted and run.info.run_id != wanted[key]:
-                    self.client.delete_run(run.info.run_id)
+        doubled = [
+            str(run.info.run_id)
+            for run in children_of(self.client, self.parent.experiment_id, self.parent.run_id)
+            if wanted.get(run.data.tags.get(names.CELL_KEY, ""), run.info.run_id) != run.info.run_id
+        ]
+        for run_id in doubled:
+            self.client.delete_run(run_id)
         return wanted
 
     def _submit(self, key: str, *, repeated: bool = False) -> None:
