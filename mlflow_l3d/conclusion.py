@@ -65,26 +65,31 @@ def conclude(specification: Specification, ledger: Ledger) -> tuple[pd.DataFrame
 
 def _cells_frame(specification: Specification, spool: Spool, run_ids: Mapping[str, str]) -> pd.DataFrame:
     """Return one row a cell of the plan, table by table, then the golden runs."""
-    design = specification.design()
-    rows: list[dict[str, Any]] = []
-    for cell in design.cells():
+    columns: dict[str, list[Any]] = {}
+    for count, cell in enumerate(specification.design().cells()):
         record = spool.record(cell.key)
-        rows.append(
-            {
-                "phase": cell.phase,
-                "factor": cell.factor,
-                "row": cell.row,
-                "column": cell.column,
-                "index": cell.index,
-                "run_id": run_ids.get(cell.key),
-                "cell_key": cell.key,
-                "status": "FAILED" if record.error else "FINISHED",
-                **({} if record.error else {k: v for k, v in record.metrics.items() if math.isfinite(v)}),
-                **{f"factor.{factor}": number for factor, number in cell.configurations.items()},
-                **{f"seed.{factor}": seed for factor, seed in cell.seeds.items()},
-            }
-        )
-    frame = pd.DataFrame(rows)
+        row = {
+            "phase": cell.phase,
+            "factor": cell.factor,
+            "row": cell.row,
+            "column": cell.column,
+            "index": cell.index,
+            "run_id": run_ids.get(cell.key),
+            "cell_key": cell.key,
+            "status": "FAILED" if record.error else "FINISHED",
+            **({} if record.error else {k: v for k, v in record.metrics.items() if math.isfinite(v)}),
+            **{f"factor.{factor}": number for factor, number in cell.configurations.items()},
+            **{f"seed.{factor}": seed for factor, seed in cell.seeds.items()},
+        }
+        for name in row.keys() - columns.keys():
+            columns[name] = [None] * count
+        for name, values in columns.items():
+            values.append(row.get(name))
+    first = ["phase", "factor", "row", "column", "index", "run_id", "cell_key", "status"]
+    rest = [name for name in columns if name not in first]
+    metrics = sorted(name for name in rest if not name.startswith(("factor.", "seed.")))
+    others = [name for kind in ("factor.", "seed.") for name in sorted(rest) if name.startswith(kind)]
+    frame = pd.DataFrame({name: columns.pop(name) for name in (*first, *metrics, *others)})
     if specification.metric not in frame:
         frame[specification.metric] = math.nan
     frame = frame.astype({"row": "Int64", "column": "Int64", "index": "Int64"})

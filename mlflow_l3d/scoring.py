@@ -21,6 +21,8 @@ from mlflow_l3d.ledger import names
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_ROWS_AT_ONCE = 500
+
 
 @dataclass(frozen=True)
 class Scored:
@@ -214,7 +216,7 @@ def write_artifacts(
     paths = {factor: importance_path(record.table, record.golden) for factor, record in analysis.importances.items()}
     public = cells.drop(columns=[name for name in ("artifact_uri", "experiment_id") if name in cells])
     public.to_parquet(folder / names.CELLS, index=False)
-    _write_json(folder / names.CELLS_TABLE, _json_table(_for_people(public, analysis.metric)))
+    _write_table(folder / names.CELLS_TABLE, _for_people(public, analysis.metric))
     _write_json(folder / names.IMPORTANCE, importance_document(analysis))
     if document:
         _write_json(folder / names.INVESTIGATION, document)
@@ -273,10 +275,15 @@ def _for_people(cells: pd.DataFrame, metric: str) -> pd.DataFrame:
     return cells[[*first, *(name for name in cells if name not in first)]]
 
 
-def _json_table(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return a frame in the form in which MLflow's ``log_table`` writes it."""
-    plain = frame.astype(object).where(frame.notna(), None)
-    return {"columns": list(frame.columns), "data": plain.to_numpy().tolist()}
+def _write_table(path: Path, frame: pd.DataFrame) -> None:
+    """Write a frame in the form of MLflow's ``log_table``, a few rows at a time: as text it is many times as large."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write(f'{{"columns": {json.dumps(list(frame.columns))}, "data": [')
+        for start in range(0, len(frame), _ROWS_AT_ONCE):
+            part = frame.iloc[start : start + _ROWS_AT_ONCE]
+            rows = part.astype(object).where(part.notna(), None).to_numpy().tolist()
+            file.write((", " if start else "") + json.dumps(rows, allow_nan=False)[1:-1])
+        file.write("]}")
 
 
 def _write_json(path: Path, content: Any) -> None:

@@ -79,6 +79,8 @@ class _Group:
     pairs: int = 0
     equal: int = 0
     correct: int = 0
+    predictions: int = 0
+    unparsed: int = 0
 
     def add(self, places: IntArray, labels: IntArray, predictions: IntArray, examples: int) -> None:
         if self.votes is None:
@@ -95,6 +97,8 @@ class _Group:
         votes[places, 0] += 1
         votes[where, chosen + 1] += 1
         self.runs += 1
+        self.predictions += len(predictions)
+        self.unparsed += len(predictions) - len(chosen)
 
 
 def _grown(votes: npt.NDArray[np.int32], rows: int, columns: int) -> npt.NDArray[np.int32]:
@@ -138,8 +142,6 @@ class VoteCounter:
         self._classes = classes
         self._examples = _Examples()
         self._groups: dict[Hashable, _Group] = {}
-        self._predictions = 0
-        self._unparsed = 0
 
     def add(
         self, group: Hashable, example_ids: npt.ArrayLike, labels: npt.ArrayLike, predictions: npt.ArrayLike
@@ -172,8 +174,6 @@ class VoteCounter:
             raise ParameterError("prediction", highest, f"class numbers must be below {self._classes}")
         places = self._examples.places(ids, truth)
         self._groups.setdefault(group, _Group()).add(places, truth, guess, len(self._examples))
-        self._predictions += len(guess)
-        self._unparsed += int((guess == UNPARSED).sum())
 
     def close(self, group: Hashable) -> None:
         """Release the memory of a group to which no run will be added; its part of the result is kept."""
@@ -195,6 +195,8 @@ class VoteCounter:
         """
         compared = [group for group in self._groups.values() if group.pairs]
         count = len(compared)
+        predictions = sum(group.predictions for group in self._groups.values())
+        unparsed = sum(group.unparsed for group in self._groups.values())
         return Consistency(
             group=name,
             consistency=math.fsum(one.equal / one.pairs for one in compared) / count if count else math.nan,
@@ -202,5 +204,23 @@ class VoteCounter:
             runs=sum(one.runs for one in compared),
             groups=count,
             pairs_of_predictions=sum(one.pairs for one in compared),
-            unparsed_share=self._unparsed / self._predictions if self._predictions else math.nan,
+            unparsed_share=unparsed / predictions if predictions else math.nan,
         )
+
+    def per_group(self) -> dict[Hashable, Consistency]:
+        """Return the record of each group, in the order in which they were first seen; it may be asked for at any time.
+
+        The mean of those that are not nan is :meth:`result`. They are what an interval over rows needs.
+        """
+        return {
+            group: Consistency(
+                group=str(group),
+                consistency=one.equal / one.pairs if one.pairs else math.nan,
+                correct_consistency=one.correct / one.pairs if one.pairs else math.nan,
+                runs=one.runs,
+                groups=1,
+                pairs_of_predictions=one.pairs,
+                unparsed_share=one.unparsed / one.predictions if one.predictions else math.nan,
+            )
+            for group, one in self._groups.items()
+        }

@@ -3,29 +3,82 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import numpy as np
 
 from mlflow_l3d.analysis.components import (
     Components,
     Effects,
+    crossed_components,
+    effects,
     mean_squares_without_one_column,
     mean_squares_without_one_row,
 )
+from mlflow_l3d.analysis.estimate import (
+    BOUNDARY_TAIL,
+    LEVEL,
+    Estimate,
+    LogitJackknife,
+    importance_of_logit,
+    importance_of_variances,
+    jackknife_variance,
+    log_ratio,
+)
 from mlflow_l3d.analysis.results import FloatArray
+from mlflow_l3d.analysis.variances import VarianceComponents, variance_components
 
-LEVEL: Final = 0.95
-"""Confidence level of every interval."""
+__all__ = ["LEVEL", "boundary_interval", "crossed_estimate", "crossed_interval", "importance_of_logit"]
 
 
-def crossed_interval(parts: Effects, components: Components) -> tuple[float, float]:
-    """Return the 95 % interval of the corrected importance of a crossed table.
+def crossed_variances(components: Components) -> VarianceComponents:
+    """Return the record of the variance components of a crossed table."""
+    return variance_components(
+        "crossed",
+        "anova",
+        rows=components.rows,
+        columns=components.columns,
+        contributed=components.contributed,
+        mitigated=components.mitigated_untruncated,
+        main=components.main_untruncated,
+        interaction=components.interaction,
+    )
+
+
+def crossed_estimate(table: FloatArray) -> Estimate | None:
+    """Return the corrected importance of a complete crossed table with its error; see :func:`crossed_interval`.
+
+    Parameters
+    ----------
+    table
+        Shape (M, N), finite.
+
+    Returns
+    -------
+    Estimate or None
+        None where there are fewer than two rows or columns.
+    """
+    if min(table.shape) < 2:
+        return None
+    parts = effects(table)
+    components = crossed_components(table)
+    assert components is not None
+    variances = crossed_variances(components)
+    if min(table.shape) < 3 or not components.total > 0:
+        return Estimate(variances)
+    return Estimate(
+        variances, _crossed_jackknife(parts, components), lambda level: boundary_interval(components, level=level)
+    )
+
+
+def crossed_interval(parts: Effects, components: Components, *, level: float = LEVEL) -> tuple[float, float]:
+    """Return the interval of the corrected importance of a crossed table.
 
     Parameters
     ----------
     parts, components
         Effects and variance components of the same complete table.
+    level
+        Confidence level.
 
     Returns
     -------
@@ -44,39 +97,43 @@ def crossed_interval(parts: Effects, components: Components) -> tuple[float, flo
     row or column. In simulations with normal scores (3 x 3 to 100 x 10, S_T from 0.1 to 1) the two together cover the
     truth in 93 % of tables or more; the jackknife alone in 79 % where the other factors have no effect.
     """
-    rows, columns = components.rows, components.columns
-    if min(rows, columns) < 3 or not components.total > 0:
+    if min(components.rows, components.columns) < 3 or not components.total > 0:
         return math.nan, math.nan
-    from scipy.special import fdtri, stdtrit
+    jackknife = _crossed_jackknife(parts, components)
+    return boundary_interval(components, level=level) if jackknife is None else jackknife.interval(level)
 
-    tail = (1 - LEVEL) / 2
-    chance = float(fdtri(rows - 1, (rows - 1) * (columns - 1), 1 - tail))
+
+def _crossed_jackknife(parts: Effects, components: Components) -> LogitJackknife | None:
+    """Return the jackknife of logit(S_T), None where rows do not differ for certain."""
+    from scipy.special import fdtri
+
+    rows, columns = components.rows, components.columns
+    chance = float(fdtri(rows - 1, (rows - 1) * (columns - 1), 1 - BOUNDARY_TAIL))
     if components.contributed == 0 or components.mean_square_rows <= chance * components.mean_square_residual:
-        return boundary_interval(components)
+        return None
     of_rows = _logits(*mean_squares_without_one_row(parts), rows - 1, columns)
     of_columns = _logits(*mean_squares_without_one_column(parts), rows, columns - 1)
     if not (np.isfinite(of_rows).all() and np.isfinite(of_columns).all()):
-        return boundary_interval(components)
-    error = math.sqrt(_jackknife_variance(of_rows) + _jackknife_variance(of_columns))
-    half = float(stdtrit(min(rows, columns) - 1, 1 - tail)) * error
+        return None
+    error = math.sqrt(jackknife_variance(of_rows) + jackknife_variance(of_columns))
     centre = math.log(components.contributed) - math.log(components.mitigated)
-    return importance_of_logit(centre - half), importance_of_logit(centre + half)
+    return LogitJackknife(centre, error, min(rows, columns) - 1)
 
 
-def boundary_interval(components: Components) -> tuple[float, float]:
-    """Return a conservative 95 % interval of the corrected importance where the jackknife is no good.
+def boundary_interval(components: Components, *, level: float = LEVEL) -> tuple[float, float]:
+    """Return a conservative interval of the corrected importance where the jackknife is no good.
 
     Notes
     -----
     Limits of the mitigated variance from the F distribution of ``MS_R / MS_E``, limits of the contributed one from the
-    chi-squared distribution of ``MS_F``, both two-sided at 95 %, set against each other; for normal scores the pair
-    covers at least about 95 %. The upper limit of the mitigated variance is never below that of rows that differ just
-    as much as the residuals let expect: rows that agree better than that are luck.
+    chi-squared distribution of ``MS_F``, both two-sided at `level`, set against each other; for normal scores the pair
+    covers at least about `level`. The upper limit of the mitigated variance is never below that of rows that differ
+    just as much as the residuals let expect: rows that agree better than that are luck.
     """
     from scipy.special import chdtri, fdtri
 
     rows, columns = components.rows, components.columns
-    tail = (1 - LEVEL) / 2
+    tail = (1 - level) / 2
     residual_degrees = (rows - 1) * (columns - 1)
     residual = components.mean_square_residual
     mitigated = [
@@ -91,30 +148,13 @@ def boundary_interval(components: Components) -> tuple[float, float]:
         + (1 - 1 / rows) * residual
         for upper_tail in (tail, 1 - tail)
     ]
-    return _importance(contributed[0], mitigated[1]), _importance(contributed[1], mitigated[0])
-
-
-def importance_of_logit(logit: float) -> float:
-    """Return ``sqrt(S_T) - sqrt(1 - S_T)`` for ``logit(S_T)``."""
-    share = math.exp(-abs(logit))
-    larger, smaller = math.sqrt(1 / (1 + share)), math.sqrt(share / (1 + share))
-    return math.copysign(larger - smaller, logit)
-
-
-def _importance(contributed: float, mitigated: float) -> float:
-    total = contributed + mitigated
-    return math.sqrt(contributed / total) - math.sqrt(mitigated / total) if total > 0 else math.nan
+    return (
+        importance_of_variances(contributed[0], mitigated[1]),
+        importance_of_variances(contributed[1], mitigated[0]),
+    )
 
 
 def _logits(of_rows: FloatArray, of_columns: FloatArray, residual: FloatArray, rows: int, columns: int) -> FloatArray:
     """Return logit(S_T) of each of the tables whose mean squares are given; infinite or nan where one part is zero."""
     contributed = of_columns / rows + (1 - 1 / rows) * residual
-    mitigated = np.maximum(0.0, (of_rows - residual) / columns)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logits: FloatArray = np.log(contributed) - np.log(mitigated)
-    return logits
-
-
-def _jackknife_variance(values: FloatArray) -> float:
-    count = len(values)
-    return (count - 1) / count * float(np.square(values - values.mean()).sum())
+    return log_ratio(contributed, (of_rows - residual) / columns)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _PARAMETERS_A_BATCH = 100
 _METRICS_A_BATCH = 1000
+_RUNS_A_PAGE = 250  # a run takes tens of kilobytes of memory
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,11 @@ def search(client: MlflowClient, experiment_ids: list[str], filter_string: str) 
     token: str | None = None
     while True:
         page = client.search_runs(
-            experiment_ids, filter_string, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
+            experiment_ids,
+            filter_string,
+            max_results=_RUNS_A_PAGE,
+            order_by=["attributes.start_time ASC"],
+            page_token=token,
         )
         yield from page
         token = page.token
