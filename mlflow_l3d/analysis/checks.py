@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.components import ROUNDING, crossed_components
+from mlflow_l3d.analysis.components import ROUNDING, Components, crossed_components
+from mlflow_l3d.analysis.nested import NestedComponents, nested_components
 from mlflow_l3d.analysis.results import Check, FloatArray, Importance
 
 FEW_ROWS: Final = 10
@@ -31,11 +32,13 @@ def all_checks(
     importances
         Factor -> importance.
     golden
-        Shape (L,): golden scores that the factors share, nan where missing.
+        Shape (L,): golden scores that the factors share, nan where missing. A radial design has none of its own.
     classes
         Number of classes, for collapsed golden runs; None where it is not known.
     """
-    found = [*golden_checks(golden, classes=classes)]
+    found: list[Check] = []
+    if not importances or any(record.design != "radial" for record in importances.values()):
+        found.extend(golden_checks(golden, classes=classes))
     for record in importances.values():
         found.extend(factor_checks(record))
     return tuple(sorted(found, key=lambda check: (check.severity != "warning", check.code)))
@@ -106,7 +109,7 @@ def _verdict(record: Importance) -> Iterator[Check]:
     claim = "important" if important else "not important"
     numbers = (
         f"The published score {score:+.2f} says {claim}, the corrected score {record.importance_corrected:+.2f} has "
-        f"the 95 % interval {low:+.2f} to {high:+.2f}"
+        f"the {100 * record.level:.4g} % interval {low:+.2f} to {high:+.2f}"
     )
     if low <= 0 <= high:
         title = "Importance not certain"
@@ -159,7 +162,10 @@ def _closure(record: Importance) -> Iterator[Check]:
     """L3D006: table and golden runs estimate the same total variance, and differ by more than chance."""
     golden = record.golden[np.isfinite(record.golden)]
     complete = record.table[np.isfinite(record.table).all(axis=1)]
-    components = crossed_components(complete) if len(complete) else None
+    if record.design == "radial" or not len(complete):
+        return
+    components: Components | NestedComponents | None
+    components = crossed_components(complete) if record.design == "crossed" else nested_components(complete)
     if components is None or len(golden) < 2 or not (record.golden_std > 0 and components.total > 0):
         return
     from scipy.special import fdtr, fdtrc
@@ -182,17 +188,28 @@ def _closure(record: Importance) -> Iterator[Check]:
 def _few_rows(record: Importance) -> Iterator[Check]:
     """L3D007: too few rows or columns for a narrow interval, or for any at all."""
     rows, columns = record.rows_used, record.table.shape[1]
-    if rows >= FEW_ROWS and columns >= 3:
+    needed = 3 if record.design == "crossed" else 2
+    if rows >= FEW_ROWS and columns >= needed:
         return
     head = f"{_count(rows, 'complete row')} and {_count(columns, 'column')}"
     if min(rows, columns) < 2:
-        text = f"{head}: at least 2 of each are needed for an importance score, 3 for its interval."
-    elif min(rows, columns) < 3:
-        text = f"{head}: at least 3 of each are needed for an interval, so nothing says how far the score is luck."
+        text = f"{head}: at least 2 of each are needed for an importance score, 3 {_for_interval(record.design)}."
+    elif rows < 3 or columns < needed:
+        least = f"at least 3 {'of each' if record.design == 'crossed' else 'rows'}"
+        text = f"{head}: {least} are needed for an interval, so nothing says how far the score is luck."
     else:
         text = f"{head}: the interval of the importance score is wide."
-    message = f"{text} The paper uses 10 columns with 20 to 100 rows; raise mitigation_runs or investigation_runs."
-    yield Check("L3D007", "warning" if min(rows, columns) < 3 else "info", "Few runs", message, record.factor)
+    message = f"{text} The paper uses 10 columns with 20 to 100 rows; {_more_runs(record.design)}."
+    severity: Literal["info", "warning"] = "warning" if rows < 3 or columns < needed else "info"
+    yield Check("L3D007", severity, "Few runs", message, record.factor)
+
+
+def _for_interval(design: str) -> str:
+    return "for its interval" if design == "crossed" else "rows for its interval"
+
+
+def _more_runs(design: str) -> str:
+    return "raise mitigation_runs" if design == "radial" else "raise mitigation_runs or investigation_runs"
 
 
 def _rounding(values: FloatArray) -> float:

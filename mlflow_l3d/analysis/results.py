@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from mlflow_l3d.analysis.variances import Design, VarianceComponents
+
 FloatArray = npt.NDArray[np.float64]
 
 IMPORTANCE_METRICS = (
@@ -71,7 +73,7 @@ class Importance:
         Population standard deviations (ddof=0): mean over rows of the std within a row, std of the row means, std of
         the golden runs.
     importance_corrected, importance_ci_low, importance_ci_high
-        Bias-corrected estimate from the two-way analysis of variance, and its 95 % jackknife interval.
+        Bias-corrected estimate from the analysis of variance, and its jackknife interval.
     score_mean, score_std
         Over all cells of the factor's table (ddof=0).
     collapsed_share
@@ -84,6 +86,17 @@ class Importance:
         Rows without a missing cell: the rows behind the numbers above.
     cells_missing, golden_missing
         How many cells of the table, and golden runs, have no score.
+    design
+        How the cells are laid out. In the ``radial`` design the table has two columns, base and swap, and the golden
+        runs are all base and swap runs; see :func:`mlflow_l3d.analysis.importance.radial_importance`.
+    level
+        Confidence level of the interval.
+    components
+        The variances behind the corrected score, not cut at zero; None where there are none.
+    importance_p
+        One-sided p-value of "not important" (corrected importance at most 0); nan where there is no interval.
+    score_iqr, golden_iqr
+        Distance of the quartiles of all cells, and of the golden runs: spread that a few collapsed runs do not move.
     """
 
     factor: str
@@ -102,6 +115,12 @@ class Importance:
     rows_used: int
     cells_missing: int
     golden_missing: int
+    design: Design = "crossed"
+    level: float = 0.95
+    components: VarianceComponents | None = None
+    importance_p: float = math.nan
+    score_iqr: float = math.nan
+    golden_iqr: float = math.nan
 
     def metrics(self) -> dict[str, float]:
         """Return the parent metrics of this factor, by their plain names; those that are nan are left out."""

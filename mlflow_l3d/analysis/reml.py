@@ -1,0 +1,134 @@
+"""Variance components of a crossed table that lacks cells, by restricted maximum likelihood."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.importance import as_table
+from mlflow_l3d.analysis.intervals import crossed_estimate
+from mlflow_l3d.analysis.results import FloatArray
+from mlflow_l3d.analysis.variances import VarianceComponents, variance_components
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+
+MISSING: Final = ("drop", "reml")
+"""What to do with rows that lack cells."""
+
+
+def components_of(table: npt.ArrayLike, *, missing: Literal["drop", "reml"] = "drop") -> VarianceComponents | None:
+    """Return the variance components of a crossed table, whether or not cells are missing.
+
+    Parameters
+    ----------
+    table
+        Shape (M, N), nan where a score is missing.
+    missing
+        ``drop`` leaves rows that lack a cell out (`method` of the result: ``anova``). ``reml`` uses every cell; a
+        table without missing cells is analysed by ``anova`` all the same, which gives the same where no component is
+        below zero.
+
+    Returns
+    -------
+    VarianceComponents or None
+        `method` and `rows` say what was done; None where too few cells are left.
+    """
+    if missing not in MISSING:
+        raise unknown_name("missing", missing, MISSING)
+    scores = as_table(table)
+    complete = np.isfinite(scores).all(axis=1)
+    if complete.all() or missing == "drop":
+        estimate = crossed_estimate(scores[complete])
+        return None if estimate is None else estimate.components
+    return reml_components(scores)
+
+
+def reml_components(scores: npt.ArrayLike | pd.DataFrame) -> VarianceComponents | None:
+    """Return the variance components by restricted maximum likelihood (crossed random effects of rows and columns).
+
+    Parameters
+    ----------
+    scores
+        Shape (M, N), nan where a score is missing; or a frame with the columns ``row``, ``column``, ``score``.
+
+    Returns
+    -------
+    VarianceComponents or None
+        No component is below zero; on a complete table they are those of the analysis of variance where that has none
+        below zero. `rows` and `columns` are those with at least one score. None where there are fewer than two rows,
+        two columns, or four scores, or no row has two scores.
+
+    Raises
+    ------
+    L3DError
+        If statsmodels is not installed, or its fit does not converge.
+    ParameterError
+        If a frame lacks a column.
+    """
+    frame = _long(scores)
+    counts = frame["row"].value_counts()
+    if len(counts) < 2 or frame["column"].nunique() < 2 or len(frame) < 4 or counts.max() < 2:
+        return None
+    rows, columns = len(counts), int(frame["column"].nunique())
+    values = frame["score"].to_numpy(dtype=np.float64)
+    scale = float(values.std())
+    if scale == 0 or float(np.ptp(values)) <= 64 * np.finfo(np.float64).eps * float(np.abs(values).max()):
+        of_rows, main, residual = 0.0, 0.0, 0.0
+    else:
+        # The search has absolute tolerances, so it is given scores of unit variance.
+        frame = frame.assign(score=(values - values.mean()) / scale)
+        of_rows, main, residual = (scale**2 * part for part in _fit(frame))
+    return variance_components(
+        "crossed",
+        "reml",
+        rows=rows,
+        columns=columns,
+        contributed=main + residual,
+        mitigated=of_rows,
+        main=main,
+        interaction=residual,
+    )
+
+
+def _long(scores: npt.ArrayLike | pd.DataFrame) -> pd.DataFrame:
+    if isinstance(scores, pd.DataFrame):
+        for name in ("row", "column", "score"):
+            if name not in scores:
+                given = ", ".join(map(str, scores.columns))
+                raise ParameterError("scores", given, f"must have a column {name}", "Needed are row, column, score.")
+        frame = scores[["row", "column", "score"]].astype({"score": "float64"})
+        return frame[np.isfinite(frame["score"])].reset_index(drop=True)
+    table: FloatArray = as_table(scores)
+    row, column = np.nonzero(np.isfinite(table))
+    return pd.DataFrame({"row": row, "column": column, "score": table[row, column]})
+
+
+def _fit(frame: pd.DataFrame) -> tuple[float, float, float]:
+    """Return the variances of rows, of columns, and the residual."""
+    try:
+        from statsmodels.regression.mixed_linear_model import MixedLM
+    except ImportError as error:
+        msg = "missing=reml: needs the package statsmodels. Install it: pip install statsmodels"
+        raise L3DError(msg) from error
+    effects = {"rows": "0 + C(row)", "columns": "0 + C(column)"}
+    everything = frame.assign(everything=0)
+    fit: Any = None
+    with warnings.catch_warnings():
+        # A component at zero, and a first method that fails, are told by warnings; whether it converged is looked at.
+        warnings.simplefilter("ignore")
+        for method in ("bfgs", "lbfgs", "powell"):
+            model = MixedLM.from_formula("score ~ 1", everything, groups="everything", vc_formula=effects)
+            try:
+                fit = model.fit(reml=True, method=method)
+            except np.linalg.LinAlgError:
+                continue
+            if fit.converged:
+                break
+    if fit is None or not fit.converged:
+        msg = "missing=reml: the likelihood has no clear maximum. Use missing=drop, or run the missing cells."
+        raise L3DError(msg)
+    variances = dict(zip(fit.model.exog_vc.names, fit.vcomp, strict=True))
+    return float(variances["rows"]), float(variances["columns"]), float(fit.scale)

@@ -1,0 +1,152 @@
+"""Importance of a factor for single predictions: closed form, bridge from the vote counter, interval."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.analysis.agreement import consistency_matrixwise
+from mlflow_l3d.analysis.consistency import VoteCounter
+from mlflow_l3d.analysis.prediction_importance import prediction_importance
+from mlflow_l3d.analysis.results import Consistency
+
+
+def consistency(value, group="data_order"):
+    return Consistency(group, value, value, 4, 2, 100, 0.0)
+
+
+def predicted(rows, columns, weight):
+    """Class 1 where a sum of both factors' parts is above 0; rows and columns are (count, n) normal draws."""
+    return (math.sqrt(1 - weight) * rows + math.sqrt(weight) * columns > 0).astype(int)
+
+
+def counted(table):
+    """Vote counter of predictions with shape (M, N, n)."""
+    counter = VoteCounter(2)
+    for row, runs in enumerate(table):
+        for run in runs:
+            counter.add(row, np.arange(len(run)), np.zeros(len(run), dtype=int), run)
+    return counter
+
+
+def disagreement(correlation):
+    """Chance that two standard normal numbers with this correlation differ in sign."""
+    return math.acos(correlation) / math.pi
+
+
+@pytest.mark.parametrize("weight", [0.1, 0.5, 0.9])
+def test_a_threshold_model_has_its_closed_form(weight):
+    rng = np.random.default_rng(7)
+    m, n, examples = 40, 10, 400
+    table = predicted(rng.normal(size=(m, 1, examples)), rng.normal(size=(m, n, examples)), weight)
+    golden_runs = predicted(rng.normal(size=(150, examples)), rng.normal(size=(150, examples)), weight)
+    counter, golden = counted(table), counted(golden_runs[None])
+    rows = [record.consistency for record in counter.per_group().values()]
+    found = prediction_importance(counter.result("data_order"), golden.result("golden"), rows)
+    # Within a row the sums correlate by 1 - weight; golden runs not at all.
+    truth = disagreement(1 - weight) / disagreement(0)
+    assert found.share == pytest.approx(truth, abs=0.02)
+    assert found.share_ci_low < truth + 0.01
+    assert found.share_ci_high > truth - 0.01
+    assert found.importance == pytest.approx(math.sqrt(found.share) - math.sqrt(1 - found.share))
+    assert found.rows == m
+    assert found.factor == "data_order"
+    assert found.interval_over == ("rows",)
+    assert set(found.metrics()) == {
+        "prediction_importance",
+        "prediction_share",
+        "prediction_share_ci_low",
+        "prediction_share_ci_high",
+    }
+
+
+def test_the_interval_over_rows_covers():
+    rng = np.random.default_rng(23)
+    truth = disagreement(0.5) / disagreement(0)
+    golden = Consistency("golden", 1 - disagreement(0), 0.0, 2, 1, 1, 0.0)
+    covered = 0
+    repeats = 200
+    for _ in range(repeats):
+        table = predicted(rng.normal(size=(10, 1, 60)), rng.normal(size=(10, 4, 60)), 0.5)
+        rows = [consistency_matrixwise(runs, np.zeros(60, dtype=int), spread=False).consistency for runs in table]
+        found = prediction_importance(consistency(float(np.mean(rows))), golden, rows)
+        covered += found.share_ci_low <= truth <= found.share_ci_high
+    assert 0.90 <= covered / repeats <= 0.99
+
+
+def test_columns_and_golden_runs_widen_the_interval():
+    rng = np.random.default_rng(2)
+    # Crossed: the same columns in every row.
+    table = predicted(rng.normal(size=(12, 1, 80)), rng.normal(size=(1, 6, 80)), 0.5)
+    golden_runs = predicted(rng.normal(size=(15, 80)), rng.normal(size=(15, 80)), 0.5)
+    labels = np.zeros(80, dtype=int)
+    records = [consistency_matrixwise(runs, labels) for runs in table]
+    golden = consistency_matrixwise(golden_runs, labels)
+    rows = [record.consistency for record in records]
+    without_column = np.mean([record.leave_one_out for record in records], axis=0)
+    # Leaving column 2 out of the table itself gives the same.
+    smaller = np.delete(table, 2, axis=1)
+    assert without_column[2] == pytest.approx(
+        np.mean([consistency_matrixwise(runs, labels).consistency for runs in smaller])
+    )
+    within = consistency(float(np.mean(rows)))
+    golden_record = consistency(golden.consistency, "golden")
+    narrow = prediction_importance(within, golden_record, rows)
+    wide = prediction_importance(
+        within, golden_record, rows, without_column=without_column, without_golden=golden.leave_one_out
+    )
+    assert wide.share == narrow.share
+    assert wide.interval_over == ("rows", "columns", "golden runs")
+    assert wide.share_ci_low < narrow.share_ci_low < narrow.share_ci_high < wide.share_ci_high
+
+
+def test_the_share_is_not_cut_and_the_importance_is():
+    found = prediction_importance(consistency(0.6), consistency(0.8, "golden"), [0.5, 0.6, 0.7])
+    assert found.share == pytest.approx(2)
+    assert found.importance == 1
+    assert found.share_ci_low < 2 < found.share_ci_high
+    without_effect = prediction_importance(consistency(1.0), consistency(0.8, "golden"), [1.0, 1.0, 1.0])
+    assert (without_effect.share, without_effect.importance) == (0, -1)
+    assert math.isnan(without_effect.share_ci_low)
+
+
+def test_golden_runs_that_never_disagree_leave_it_undefined():
+    found = prediction_importance(consistency(0.9), consistency(1.0, "golden"), [0.8, 0.9, 1.0])
+    assert math.isnan(found.share)
+    assert math.isnan(found.importance)
+    assert math.isnan(found.share_ci_high)
+    assert found.metrics() == {}
+
+
+def test_rows_without_a_pair_are_passed_over_and_few_rows_have_no_interval():
+    found = prediction_importance(consistency(0.7), consistency(0.5, "golden"), [0.6, math.nan, 0.8])
+    assert found.rows == 2
+    assert found.share == pytest.approx(0.6)
+    assert math.isnan(found.share_ci_low)
+    nothing = prediction_importance(consistency(math.nan), consistency(0.5, "golden"), [math.nan])
+    assert math.isnan(nothing.share)
+
+
+def test_values_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="row_values have the mean"):
+        prediction_importance(consistency(0.7), consistency(0.5), [0.5, 0.6])
+    with pytest.raises(ValueError, match=r"shares in \[0, 1\]"):
+        prediction_importance(consistency(0.7), consistency(0.5), [0.7, 70.0])
+
+
+def test_per_group_of_the_vote_counter():
+    counter = VoteCounter()
+    for group, predictions in (("a", [0, 0]), ("b", [1, -1]), ("a", [0, 1]), ("b", [1, -1]), ("c", [0, 0])):
+        counter.add(group, [1, 2], [0, 0], predictions)
+    counter.close("a")
+    found = counter.per_group()
+    assert list(found) == ["a", "b", "c"]
+    assert [found[key].consistency for key in "ab"] == [0.5, 0.5]
+    assert [found[key].correct_consistency for key in "ab"] == [0.5, 0.0]
+    assert math.isnan(found["c"].consistency)
+    assert [found[key].runs for key in "abc"] == [2, 2, 1]
+    assert [found[key].unparsed_share for key in "abc"] == [0, 0.5, 0]
+    assert counter.result("all").consistency == 0.5
+    assert counter.result("all").unparsed_share == pytest.approx(0.2)

@@ -1,0 +1,113 @@
+"""Agreement of predicted numbers: numpy's correlations, Lin's coefficient by its definition, constants."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlflow_l3d.analysis import regression_agreement
+from mlflow_l3d.analysis.regression_agreement import concordance, pearson_consistency, regression_consistency
+
+
+def lin(one, other):
+    a, b = one.tolist(), other.tolist()
+    mean_a, mean_b = statistics.fmean(a), statistics.fmean(b)
+    shared = statistics.fmean((x - mean_a) * (y - mean_b) for x, y in zip(a, b, strict=True))
+    return 2 * shared / (statistics.pvariance(a) + statistics.pvariance(b) + (mean_a - mean_b) ** 2)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 7), st.integers(2, 12), st.sampled_from([1e-6, 1.0, 1e8]))
+@settings(max_examples=60, deadline=None)
+def test_equal_to_the_definitions_over_pairs(seed, runs, examples, scale):
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=examples) * scale
+    values = truth + rng.normal(size=(runs, examples)) * scale + rng.normal(size=(runs, 1)) * scale
+    found = regression_consistency(values, truth)
+    pairs = list(itertools.combinations(range(runs), 2))
+    pearson = [np.corrcoef(values[i], values[j])[0, 1] for i, j in pairs]
+    lins = [lin(values[i], values[j]) for i, j in pairs]
+    assert found.pearson == pytest.approx(statistics.fmean(pearson), abs=1e-9)
+    assert pearson_consistency(values) == pytest.approx(found.pearson, abs=1e-9)
+    assert found.pearson_std == pytest.approx(statistics.pstdev(pearson), abs=1e-7)
+    assert found.concordance == pytest.approx(statistics.fmean(lins), abs=1e-9)
+    assert found.concordance_std == pytest.approx(statistics.pstdev(lins), abs=1e-7)
+    assert found.per_run_pearson.mean() == pytest.approx(found.pearson)
+    own = [share for pair, share in zip(pairs, lins, strict=True) if 0 in pair]
+    assert found.per_run_concordance[0] == pytest.approx(statistics.fmean(own), abs=1e-9)
+    of_truth = [np.corrcoef(row, truth)[0, 1] for row in values]
+    assert found.pearson_truth == pytest.approx(statistics.fmean(of_truth), abs=1e-9)
+    assert found.concordance_truth == pytest.approx(statistics.fmean(lin(row, truth) for row in values), abs=1e-9)
+    assert concordance(values, truth) == pytest.approx([lin(row, truth) for row in values], abs=1e-9)
+    distances = [np.abs(values[i] - values[j]).mean() for i, j in pairs]
+    assert found.absolute_difference == pytest.approx(statistics.fmean(distances))
+    assert found.per_example_std == pytest.approx(values.std(axis=0))
+
+
+def test_blocks_do_not_change_the_result(monkeypatch):
+    values = np.random.default_rng(1).normal(size=(11, 9))
+    whole = regression_consistency(values)
+    monkeypatch.setattr(regression_agreement, "BLOCK", 4)
+    parts = regression_consistency(values)
+    for name in ("pearson", "pearson_std", "concordance", "concordance_std"):
+        assert getattr(parts, name) == pytest.approx(getattr(whole, name))
+    assert parts.per_run_concordance == pytest.approx(whole.per_run_concordance)
+
+
+def test_shift_and_scale_are_seen_by_concordance_alone():
+    base = np.array([1.0, 2.0, 3.0, 5.0])
+    found = regression_consistency([base, base + 3, 2 * base])
+    assert found.pearson == pytest.approx(1)
+    assert found.pearson_std == pytest.approx(0, abs=1e-12)
+    assert found.concordance < 0.7
+
+
+def test_identical_runs_agree_fully():
+    found = regression_consistency([[0.1, 0.7, 0.3]] * 4, [0.1, 0.7, 0.3])
+    for name in ("pearson", "concordance", "pearson_truth", "concordance_truth"):
+        assert getattr(found, name) == pytest.approx(1)
+    assert found.concordance_std == pytest.approx(0, abs=1e-12)
+    assert found.absolute_difference == 0
+    assert found.per_example_std.tolist() == [0, 0, 0]
+
+
+def test_constant_predictions_have_no_correlation():
+    found = regression_consistency([[0.1, 0.1, 0.1], [1.0, 2.0, 3.0]], [1.0, 2.0, 3.0])
+    assert found.constant_runs == 1
+    assert math.isnan(found.pearson)
+    assert math.isnan(found.pearson_std)
+    assert math.isnan(found.pearson_truth)
+    assert math.isnan(pearson_consistency([[0.1, 0.1, 0.1], [1.0, 2.0, 3.0]]))
+    assert found.concordance == 0
+    assert math.isnan(regression_consistency([[0.1] * 3] * 2).concordance)
+    assert regression_consistency([[0.1] * 3, [0.2] * 3]).concordance == 0
+
+
+def test_too_little_is_nan():
+    for values in (np.ones((1, 3)), np.zeros((0, 3)), np.zeros((3, 0))):
+        found = regression_consistency(values, np.ones(values.shape[1]))
+        assert math.isnan(found.pearson)
+        assert math.isnan(found.concordance)
+        assert math.isnan(found.absolute_difference)
+        assert len(found.to_frame()) == len(values)
+    assert math.isnan(regression_consistency([[1.0, 2.0], [2.0, 1.0]]).pearson_truth)
+
+
+@pytest.mark.parametrize(
+    ("values", "truth", "words"),
+    [
+        ([1.0, 2.0], None, "2 axes"),
+        ([[1.0, math.nan]], None, "finite, 1 are not"),
+        ([["a"]], None, "numbers"),
+        ([[1.0, 2.0]], [1.0], "one column for each of 1 true values"),
+        ([[1.0, 2.0]], [1.0, math.inf], "finite"),
+    ],
+)
+def test_bad_input_is_refused(values, truth, words):
+    with pytest.raises(ValueError, match=words):
+        regression_consistency(values, truth)
