@@ -112,7 +112,7 @@ def test_an_address_that_mlflow_does_not_know(uri: str) -> None:
         ("https://host/x", "https://host/x"),
         ("see http://host/x and write to a@b", "see http://host/x and write to a@b"),
         ("git+https://token@host/r and http://u@h", "git+https://host/r and http://h"),
-        ("sqlite:////tmp/x.db", "sqlite:////tmp/x.db"),
+        ("sqlite:////some/x.db", "sqlite:////some/x.db"),
     ],
 )
 def test_users_are_left_out_of_addresses(uri: str, shown: str) -> None:
@@ -150,3 +150,14 @@ def response(status: int) -> requests.Response:
 )
 def test_what_may_succeed_later(error: Exception, expected: bool) -> None:
     assert is_outage(error) is expected
+
+
+def test_mlflow_prints_no_address_for_each_of_a_thousand_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT
+
+    monkeypatch.delenv(MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.name, raising=False)
+    with own_settings():
+        assert MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.get() is True
+    assert MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.name not in os.environ
