@@ -190,10 +190,11 @@ def write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Sc
     for start in range(0, len(batch), 1000):
         client.log_batch(run.info.run_id, metrics=batch[start : start + 1000])
     client.log_artifacts(run.info.run_id, str(folder))
-    table = json.dumps([{"path": names.CELLS_TABLE, "type": "table"}])
+    logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS, "[]"))
+    table = {"path": names.CELLS_TABLE, "type": "table"}
     tags = {
         names.SCHEMA_TAG: names.SCHEMA,
-        names.LOGGED_ARTIFACTS: table,
+        names.LOGGED_ARTIFACTS: json.dumps(logged if table in logged else [*logged, table]),
         names.NOTE: description(scored.analysis),
     }
     if names.INVESTIGATION_KEY not in run.data.tags:

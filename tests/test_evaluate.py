@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,17 @@ def test_the_latest_investigation(place: Place, capsys: pytest.CaptureFixture[st
     after = place.client.get_run(last.run_id)
     assert after.data.metrics == pytest.approx(before.data.metrics, rel=1e-12)
     assert after.data.params == before.data.params
+
+
+def test_tables_that_somebody_else_logged_stay_listed(place: Place) -> None:
+    run_id = place.investigate().run_id
+    theirs = {"path": "theirs.json", "type": "table"}
+    place.client.set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([theirs]))
+    for _ in range(2):
+        with place.entered():
+            evaluate(run_id)
+        listed = json.loads(place.client.get_run(run_id).data.tags["mlflow.loggedArtifacts"])
+        assert listed == [theirs, {"path": "cells.json", "type": "table"}]
 
 
 def test_nothing_to_evaluate(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
