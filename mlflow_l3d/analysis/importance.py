@@ -11,17 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.components import ROUNDING
 from mlflow_l3d.analysis.estimate import LEVEL, Estimate, check_level
 from mlflow_l3d.analysis.intervals import crossed_estimate
 from mlflow_l3d.analysis.nested import nested_components, nested_estimate
 from mlflow_l3d.analysis.radial import radial_estimate, radial_sets
 from mlflow_l3d.analysis.results import FloatArray, Importance
+from mlflow_l3d.analysis.tables import as_golden, as_table, known_std, mean_row_std, quartile_distance, usable
 from mlflow_l3d.analysis.variances import Design, check_design
 from mlflow_l3d.errors import ParameterError
-
-LARGEST_SCORE: Final = 1e50
-"""Scores beyond this are missing: tracking servers hold infinity as the largest float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +134,10 @@ def radial_importance(
     differs from the published one only in that it takes the total variance from all sets, and so is the more precise.
     """
     _check("radial", level, ("radial",))
-    sets = _usable(radial_sets(base, swaps))
+    sets = usable(radial_sets(base, swaps))
     golden = sets.T.reshape(-1)
     known = [values for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
-    golden_std = math.sqrt(sum(_std(values, ddof=1) ** 2 for values in known) / len(known)) if known else math.nan
+    golden_std = math.sqrt(sum(known_std(values, ddof=1) ** 2 for values in known) / len(known)) if known else math.nan
     found = {}
     for place, name in enumerate(swaps, start=1):
         table = sets[:, [0, place]]
@@ -195,42 +192,6 @@ def importance_path(
     return frame.astype({name: "int64" if name == "rows" else "float64" for name in PATH_COLUMNS})
 
 
-def as_table(table: npt.ArrayLike) -> FloatArray:
-    """Return a copy of a table, shape (M, N), with nan for every score that is not a usable number.
-
-    Raises
-    ------
-    ValueError
-        If it has not two axes.
-    """
-    scores = _usable(table)
-    if scores.ndim != 2:
-        msg = f"the table must have two axes, mitigation runs x investigation runs, got shape {scores.shape}"
-        raise ValueError(msg)
-    return scores
-
-
-def as_golden(golden: npt.ArrayLike) -> FloatArray:
-    """Return a copy of the golden scores, shape (L,), with nan for every score that is not a usable number.
-
-    Raises
-    ------
-    ValueError
-        If they have not one axis.
-    """
-    scores = _usable(golden)
-    if scores.ndim != 1:
-        msg = f"the golden scores must have one axis, got shape {scores.shape}"
-        raise ValueError(msg)
-    return scores
-
-
-def _usable(scores: npt.ArrayLike) -> FloatArray:
-    values = np.array(scores, dtype=np.float64)
-    values[~(np.abs(values) < LARGEST_SCORE)] = np.nan
-    return values
-
-
 def _check(design: str, level: float, allowed: tuple[str, ...]) -> None:
     check_design(design)
     check_level(level)
@@ -241,9 +202,9 @@ def _check(design: str, level: float, allowed: tuple[str, ...]) -> None:
 def _numbers(table: FloatArray, golden: FloatArray, design: Design, level: float) -> tuple[_Numbers, Estimate | None]:
     """Return the numbers of a complete table (rows, columns) and the golden scores that are not missing."""
     rows, columns = table.shape
-    golden_std = _std(golden) if len(golden) >= 2 else math.nan
-    contributed = _mean_row_std(table) if rows >= 1 and columns >= 2 else math.nan
-    mitigated = _std(table.mean(axis=1)) if rows >= 2 and columns >= 1 else math.nan
+    golden_std = known_std(golden) if len(golden) >= 2 else math.nan
+    contributed = mean_row_std(table) if rows >= 1 and columns >= 2 else math.nan
+    mitigated = known_std(table.mean(axis=1)) if rows >= 2 and columns >= 1 else math.nan
     constant = not (contributed > 0 or mitigated > 0)
     published = (contributed - mitigated) / golden_std if golden_std > 0 and not constant else math.nan
     estimate = None if constant else crossed_estimate(table) if design == "crossed" else nested_estimate(table)
@@ -273,7 +234,7 @@ def _record(
         factor=factor,
         **asdict(numbers),
         score_mean=float(known.mean()) if len(known) else math.nan,
-        score_std=_std(known) if len(known) else math.nan,
+        score_std=known_std(known) if len(known) else math.nan,
         collapsed_share=collapsed,
         table=table,
         golden=golden,
@@ -287,34 +248,3 @@ def _record(
         score_iqr=quartile_distance(known),
         golden_iqr=quartile_distance(golden_known),
     )
-
-
-def quartile_distance(scores: npt.ArrayLike) -> float:
-    """Return the distance between the quartiles of the scores that are not missing; nan below two."""
-    values = _usable(scores)
-    known = values[np.isfinite(values)]
-    if len(known) < 2:
-        return math.nan
-    low, high = np.quantile(known, (0.25, 0.75))
-    return float(high - low)
-
-
-def population_std(scores: npt.ArrayLike) -> float:
-    """Return the population standard deviation (ddof=0) of the scores that are not missing; nan below two."""
-    values = _usable(scores)
-    known = values[np.isfinite(values)]
-    return _std(known) if len(known) >= 2 else math.nan
-
-
-def _std(values: FloatArray, *, ddof: int = 0) -> float:
-    """Return the standard deviation (population by default); exactly zero where values differ by rounding alone."""
-    if float(np.ptp(values)) <= ROUNDING * float(np.abs(values).max()):
-        return 0.0
-    return float(values.std(ddof=ddof))
-
-
-def _mean_row_std(table: FloatArray) -> float:
-    """Return the mean over rows of the population standard deviation within the row."""
-    stds = table.std(axis=1)
-    stds[np.ptp(table, axis=1) <= ROUNDING * np.abs(table).max(axis=1)] = 0.0
-    return float(stds.mean())

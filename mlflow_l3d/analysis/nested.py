@@ -131,12 +131,12 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
     return Estimate(variances, jackknife, lambda level: nested_limits(components, level=level))
 
 
-def rows_differ(components: NestedComponents) -> bool:
-    """Return whether row means differ by more than chance (F test at 97.5 %), and the factor contributes at all."""
+def rows_differ(components: NestedComponents, *, tail: float = BOUNDARY_TAIL) -> bool:
+    """Return whether the factor contributes, and row means differ by more than chance (F test, one-sided at `tail`)."""
     from scipy.special import fdtri
 
     rows, columns = components.rows, components.columns
-    chance = float(fdtri(rows - 1, rows * (columns - 1), 1 - BOUNDARY_TAIL))
+    chance = float(fdtri(rows - 1, rows * (columns - 1), 1 - tail))
     return components.mean_square_rows > chance * components.mean_square_within > 0
 
 
@@ -174,16 +174,26 @@ def _row_statistics(table: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     return centred.mean(axis=1), within, floor
 
 
-def _jackknife(table: FloatArray, components: NestedComponents) -> LogitJackknife | None:
+def nested_variances_without_each(table: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return contributed and (untruncated) mitigated variance without each row in turn, each of shape (M,).
+
+    Parameters
+    ----------
+    table
+        Shape (M, N), finite, M at least 3 and N at least 2.
+    """
     rows, columns = table.shape
     row_means, within, floor = _row_statistics(table)
     contributed = (within.sum() - within) / (rows - 1)
     # Taking row i away lowers the sum of squares of the means by M / (M - 1) times its own.
     squares = np.square(row_means - row_means.mean())
     of_means = (squares.sum() - rows / (rows - 1) * squares) / (rows - 2)
-    mitigated = np.where(of_means <= floor, 0.0, of_means) - contributed / columns
-    logits = log_ratio(contributed, mitigated)
+    return contributed, np.where(of_means <= floor, 0.0, of_means) - contributed / columns
+
+
+def _jackknife(table: FloatArray, components: NestedComponents) -> LogitJackknife | None:
+    logits = log_ratio(*nested_variances_without_each(table))
     if not np.isfinite(logits).all():
         return None
     centre = math.log(components.contributed) - math.log(components.mitigated_untruncated)
-    return LogitJackknife(centre, math.sqrt(jackknife_variance(logits)), rows - 1)
+    return LogitJackknife(centre, math.sqrt(jackknife_variance(logits)), len(table) - 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,12 @@ from mlflow_l3d.analysis.estimate import Estimate, LogitJackknife, jackknife_var
 from mlflow_l3d.analysis.nested import nested_components, nested_limits, rows_differ
 from mlflow_l3d.analysis.results import FloatArray
 from mlflow_l3d.analysis.variances import variance_components
+
+JACKKNIFE_TAIL: Final = 0.0005
+"""One-sided level of the F test for rows that differ; the jackknife of the logit is used only where they do.
+
+Chosen by simulation (normal scores, n from 20 to 100): with 0.025 the intervals cover 0.90 at S_T from 0.8 to 0.9.
+"""
 
 
 def radial_sets(base: npt.ArrayLike, swaps: Mapping[str, npt.ArrayLike]) -> FloatArray:
@@ -75,9 +82,7 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     if pairs is None:
         return None
     floor = (ROUNDING * float(np.abs(sets[known]).max())) ** 2
-    halves = np.zeros(len(sets))
-    halves[paired] = np.square(sets[paired, 0] - sets[paired, place]) / 2
-    tau2 = _above(halves.sum() / rows, floor)
+    tau2 = _above(float(_half_squares(sets, place).sum()) / rows, floor)
     sigma2 = _above(_mean_variance(sets), floor)
     variances = variance_components(
         "radial", "jansen", rows=rows, columns=2, contributed=tau2, mitigated=sigma2 - tau2, total=max(sigma2, tau2)
@@ -85,21 +90,40 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     if rows < 3 or not sigma2 > 0:
         return Estimate(variances)
     jackknife = None
-    if rows_differ(pairs) and 0 < tau2 < sigma2:
-        used = np.flatnonzero(known.any(axis=1))
-        left = (halves.sum() - halves[used]) / (rows - paired[used])
-        totals = _variance_without_each(sets[used])
-        logits = log_ratio(left, totals - left)
+    if rows_differ(pairs, tail=JACKKNIFE_TAIL) and 0 < tau2 < sigma2:
+        logits = log_ratio(*radial_variances_without_each(sets, place))
         if np.isfinite(logits).all():
             centre = math.log(tau2) - math.log(sigma2 - tau2)
             jackknife = LogitJackknife(centre, math.sqrt(jackknife_variance(logits)), rows - 1)
     return Estimate(variances, jackknife, lambda level: nested_limits(pairs, level=level))
 
 
+def radial_variances_without_each(sets: FloatArray, place: int) -> tuple[FloatArray, FloatArray]:
+    """Return contributed and (untruncated) mitigated variance of a factor without each row that has a score in turn.
+
+    Parameters
+    ----------
+    sets, place
+        As for :func:`radial_estimate`; at least three rows with both base and swap.
+    """
+    known = np.isfinite(sets)
+    used = known.any(axis=1)
+    paired = (known[:, 0] & known[:, place])[used]
+    halves = _half_squares(sets, place)[used]
+    left = (halves.sum() - halves) / (paired.sum() - paired)
+    return left, _variance_without_each(sets[used]) - left
+
+
 def radial_estimates(base: npt.ArrayLike, swaps: Mapping[str, npt.ArrayLike]) -> dict[str, Estimate | None]:
     """Return the estimate of every factor; see :func:`radial_estimate`."""
     sets = radial_sets(base, swaps)
     return {name: radial_estimate(sets, place) for place, name in enumerate(swaps, start=1)}
+
+
+def _half_squares(sets: FloatArray, place: int) -> FloatArray:
+    """Return half the squared difference of base and swap, 0 where one is missing, shape (n,)."""
+    halves: FloatArray = np.nan_to_num(np.square(sets[:, 0] - sets[:, place]) / 2, nan=0.0)
+    return halves
 
 
 def _above(value: float, floor: float) -> float:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance import as_table
 from mlflow_l3d.analysis.intervals import crossed_estimate
 from mlflow_l3d.analysis.results import FloatArray
+from mlflow_l3d.analysis.tables import as_table
 from mlflow_l3d.analysis.variances import VarianceComponents, variance_components
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 
@@ -99,8 +99,9 @@ def _long(scores: npt.ArrayLike | pd.DataFrame) -> pd.DataFrame:
             if name not in scores:
                 given = ", ".join(map(str, scores.columns))
                 raise ParameterError("scores", given, f"must have a column {name}", "Needed are row, column, score.")
-        frame = scores[["row", "column", "score"]].astype({"score": "float64"})
-        return frame[np.isfinite(frame["score"])].reset_index(drop=True)
+        frame: pd.DataFrame = scores[["row", "column", "score"]].astype({"score": "float64"})
+        known: pd.DataFrame = frame.loc[np.isfinite(frame["score"])].reset_index(drop=True)
+        return known
     table: FloatArray = as_table(scores)
     row, column = np.nonzero(np.isfinite(table))
     return pd.DataFrame({"row": row, "column": column, "score": table[row, column]})

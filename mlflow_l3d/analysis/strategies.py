@@ -10,8 +10,8 @@ from typing import Final, Literal
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance import population_std
 from mlflow_l3d.analysis.results import Check, Importance
+from mlflow_l3d.analysis.tables import population_std
 
 Strategy = Literal["random", "fixed", "interactions", "golden"]
 STRATEGIES: Final = ("random", "fixed", "interactions")

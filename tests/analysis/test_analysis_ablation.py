@@ -1,0 +1,147 @@
+"""Ablation: fewer rows, columns and examples of hand-made investigations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlflow_l3d.analysis.ablation import ABLATION_COLUMNS, ablation
+from mlflow_l3d.analysis.importance import importance
+from mlflow_l3d.errors import ParameterError
+
+ROWS, COLUMNS, GOLDEN, EXAMPLES = 6, 4, 24, 10
+
+
+def investigation(seed=0):
+    """Predictions of every cell, and the accuracies that follow from them."""
+    generator = np.random.default_rng(seed)
+    labels = np.arange(EXAMPLES) % 2
+    parts, scores = [], []
+    for cell in range(ROWS * COLUMNS + GOLDEN):
+        right = generator.random(EXAMPLES) < generator.uniform(0.4, 1)
+        predictions = np.where(right, labels, 1 - labels)
+        ids = [f"x{number}" for number in range(EXAMPLES)]
+        parts.append(pd.DataFrame({"cell": cell, "example_id": ids, "label": labels, "prediction": predictions}))
+        scores.append(right.mean())
+    table = np.reshape(scores[: ROWS * COLUMNS], (ROWS, COLUMNS))
+    return table, np.array(scores[ROWS * COLUMNS :]), pd.concat(parts, ignore_index=True)
+
+
+def test_everything_is_the_investigation_itself():
+    table, golden, predictions = investigation()
+    found = ablation(table, golden, predictions, test_sizes=[None, EXAMPLES], seed=0, factor="x", metric="accuracy")
+    assert tuple(found.columns) == ABLATION_COLUMNS
+    whole = importance(table, golden)
+    for _, line in found[found["factor"] == "x"].iterrows():
+        for name in ("score_mean", "score_std", "contributed_std", "mitigated_std", "importance", "importance_ci_low"):
+            assert line[name] == pytest.approx(getattr(whole, name))
+        assert line["share_of_baseline"] == 1.0
+    for _, line in found[found["factor"] == "golden_model"].iterrows():
+        assert line["score_std"] == pytest.approx(golden.std())
+        assert line["score_mean"] == pytest.approx(golden.mean())
+        assert math.isnan(line["importance"])
+    assert found["test_examples"].isna().tolist() == [True, True, False, False]
+
+
+def test_rows_and_columns_by_hand():
+    """Scores tell their coordinates, so what was chosen can be read from the means."""
+    table = np.arange(6.0)[:, None] * 10 + np.arange(4.0)
+    found = ablation(table, np.arange(24.0), rows=[2, 6], columns=[2, 4], seed=3, factor="x")
+    lines = found[found["factor"] == "x"].set_index(["mitigation_runs", "investigation_runs"])
+    assert lines["golden_runs"].to_dict() == {(2, 2): 4, (2, 4): 8, (6, 2): 12, (6, 4): 24}
+    assert lines["share_of_baseline"].to_dict() == pytest.approx({(2, 2): 1 / 6, (2, 4): 1 / 3, (6, 2): 0.5, (6, 4): 1})
+    # Rows are 10 apart and columns 1: two of each give stds that are a multiple of 5 and of 0.5.
+    assert lines.loc[(2, 4), "mitigated_std"] % 5 == pytest.approx(0)
+    assert lines.loc[(6, 2), "contributed_std"] % 0.5 == pytest.approx(0)
+    assert lines.loc[(2, 2), "mitigated_std"] == lines.loc[(2, 4), "mitigated_std"]
+    assert lines.loc[(6, 4), "contributed_std"] == pytest.approx(np.arange(4).std())
+
+
+def test_smaller_test_sets_are_the_same_examples_in_every_cell():
+    table, golden, predictions = investigation(1)
+    found = ablation(table, golden, predictions, test_sizes=[4], seed=5, factor="x", metric="accuracy")
+    right = (predictions["label"] == predictions["prediction"]).to_numpy().reshape(-1, EXAMPLES)
+    seen = found.loc[found["factor"] == "x", ["score_mean", "contributed_std", "mitigated_std"]].to_numpy()[0]
+    fitting = 0
+    for chosen in np.array([[i, j, k, m] for m in range(10) for k in range(m) for j in range(k) for i in range(j)]):
+        cells = right[: ROWS * COLUMNS, chosen].mean(axis=1).reshape(ROWS, COLUMNS)
+        numbers = (cells.mean(), cells.std(axis=1).mean(), cells.mean(axis=1).std())
+        fitting += np.allclose(numbers, seen)
+    assert fitting == 1
+    assert found["share_of_baseline"].tolist() == [0.4, 0.4]
+
+
+def test_order_of_the_predictions_does_not_matter():
+    table, golden, predictions = investigation(2)
+    options = {"test_sizes": [3, 7], "rows": [3], "seed": 0, "repeats": 2}
+    shuffled = predictions.sample(frac=1, random_state=0)
+    pd.testing.assert_frame_equal(
+        ablation(table, golden, predictions, **options), ablation(table, golden, shuffled, **options)
+    )
+
+
+def test_seeds_and_repeats():
+    table, golden, _ = investigation(3)
+    first, again, other = (ablation(table, golden, rows=[3], seed=seed, repeats=3) for seed in (0, 0, 1))
+    pd.testing.assert_frame_equal(first, again)
+    assert not first["score_mean"].equals(other["score_mean"])
+    assert first["repeat"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert first["score_mean"].nunique() > 2
+
+
+def test_cells_with_test_sets_of_their_own():
+    table, golden, predictions = investigation(4)
+    own = predictions.assign(example_id=predictions["cell"].astype(str) + predictions["example_id"])
+    found = ablation(table, golden, own, test_sizes=[5], seed=0, factor="x", metric="f1_macro")
+    assert np.isfinite(found.loc[found["factor"] == "x", "importance"]).all()
+
+
+def test_missing_cells_and_small_tables_give_nan():
+    table, golden, predictions = investigation(5)
+    table[2, 1] = np.nan
+    without = predictions[predictions["cell"] != 2 * COLUMNS + 1]
+    found = ablation(table, golden, without, test_sizes=[None, 5], seed=0, factor="x", metric="accuracy")
+    assert np.isfinite(found.loc[found["factor"] == "x", "importance"]).all()
+    constant = ablation(np.full((4, 3), 0.5), np.full(4, 0.5), rows=[2, 4], seed=0, factor="x")
+    assert constant["importance"].isna().all()
+    single = ablation([[0.1, 0.2, 0.4]], [], seed=0, factor="x")
+    assert single["importance"].isna().all()
+
+
+def test_nested_design():
+    table, golden, _ = investigation(6)
+    found = ablation(table, golden, seed=0, factor="x", design="nested").iloc[1]
+    assert found["importance_corrected"] == importance(table, golden, design="nested").importance_corrected
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"rows": [1]}, "rows=1"),
+        ({"rows": [7]}, "rows=7"),
+        ({"columns": [5]}, "columns=5"),
+        ({"test_sizes": [0]}, "test_sizes=0"),
+        ({"test_sizes": [11]}, "test_sizes=11"),
+        ({"test_sizes": [5], "metric": "f1"}, "metric"),
+        ({"repeats": 0}, "repeats=0"),
+    ],
+)
+def test_wrong_options(options, match):
+    with pytest.raises(ParameterError, match=match):
+        ablation(*investigation(), seed=0, **options)
+
+
+def test_wrong_predictions():
+    table, golden, predictions = investigation()
+    options = {"test_sizes": [5], "seed": 0}
+    with pytest.raises(ParameterError, match="are needed"):
+        ablation(table, golden, **options)
+    with pytest.raises(ParameterError, match="column label"):
+        ablation(table, golden, predictions.drop(columns="label"), **options)
+    with pytest.raises(ParameterError, match="cell=48"):
+        ablation(table, golden, predictions.replace({"cell": {0: 48}}), **options)
+    with pytest.raises(ParameterError, match="each example once"):
+        ablation(table, golden, pd.concat([predictions, predictions[:1]]), **options)

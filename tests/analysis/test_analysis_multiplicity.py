@@ -1,0 +1,186 @@
+"""Several factors: Holm's adjustment, groups that cannot be told apart, and how often a claim is false."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from statsmodels.stats.multitest import multipletests
+
+from mlflow_l3d.analysis.differences import paired_difference
+from mlflow_l3d.analysis.importance import importance, radial_importance
+from mlflow_l3d.analysis.intervals import crossed_estimate
+from mlflow_l3d.analysis.multiplicity import holm, important_factors, rank_factors
+from mlflow_l3d.errors import ParameterError
+
+DESIGNS = ("crossed", "nested", "radial")
+
+
+def records(generator, design, shares, rows=20, columns=10):
+    """Importance of factors that act by themselves with the given variances, on shared rows."""
+    own = np.sqrt(shares) * generator.standard_normal((rows, len(shares)))
+    names = [f"factor_{place}" for place in range(len(shares))]
+    if design == "radial":
+        swaps = {}
+        for place, name in enumerate(names):
+            changed = own.copy()
+            changed[:, place] = math.sqrt(shares[place]) * generator.standard_normal(rows)
+            swaps[name] = changed.sum(axis=1)
+        return radial_importance(own.sum(axis=1), swaps)
+    found = {}
+    for place, name in enumerate(names):
+        others = np.delete(own, place, axis=1).sum(axis=1, keepdims=True)
+        shape = (1, columns) if design == "crossed" else (rows, columns)
+        table = others + math.sqrt(shares[place]) * generator.standard_normal(shape)
+        noise = 1e-3 * generator.standard_normal((rows, columns))
+        found[name] = importance(table + noise, table.ravel(), factor=name, design=design)
+    return found
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+@settings(max_examples=50, deadline=None)
+def test_holm_equals_statsmodels(values):
+    assert holm(values) == pytest.approx(multipletests(values, method="holm")[1])
+
+
+def test_holm_passes_over_what_is_not_known():
+    adjusted = holm([0.01, math.nan, 0.04])
+    assert adjusted[[0, 2]] == pytest.approx([0.02, 0.04])
+    assert math.isnan(adjusted[1])
+    assert len(holm([])) == 0
+
+
+def test_important_factors():
+    found = records(np.random.default_rng(0), "nested", (0.9, 0.05, 0.05), rows=30)
+    found["constant"] = importance(np.full((30, 10), 0.5), [0.1, 0.2], factor="constant")
+    frame = important_factors(found)
+    assert frame["factor"].tolist() == list(found)
+    assert frame["important"].tolist()[:3] == [True, False, False]
+    assert frame["important"].isna().tolist() == [False, False, False, True]
+    assert (frame["p_holm"].dropna() >= frame["p"].dropna()).all()
+    assert important_factors({}).empty
+    with pytest.raises(ParameterError):
+        important_factors(found, alpha=0.0)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_factors_that_differ_are_told_apart(design):
+    found = records(np.random.default_rng(1), design, (0.85, 0.12, 0.03), rows=60, columns=30)
+    ranking = rank_factors(found)
+    assert ranking.factors == ("factor_0", "factor_1", "factor_2")
+    assert not any({"factor_0", other} <= set(group) for other in ranking.factors[1:] for group in ranking.groups)
+    frame = ranking.to_frame()
+    assert frame["importance_corrected"].is_monotonic_decreasing
+    pairs = ranking.differences_frame()
+    assert len(pairs) == 3
+    assert (pairs["difference"] >= 0).all()
+    assert (pairs["low"] <= pairs["difference"]).all()
+    assert (pairs["difference"] <= pairs["high"]).all()
+    assert pairs["different"].tolist() == (pairs["p_holm"] <= 0.05).tolist()
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_corrected_scores_are_those_of_the_records(design):
+    found = records(np.random.default_rng(2), design, (0.5, 0.3, 0.2))
+    for name, score in zip(*[getattr(rank_factors(found), part) for part in ("factors", "importances")], strict=True):
+        assert score == pytest.approx(found[name].importance_corrected)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_equal_factors_are_rarely_told_apart(design):
+    """A true difference of 0 is called one in about 5 % of tables at most (within 3 standard errors of 200)."""
+    generator = np.random.default_rng(3)
+    wrong = 0
+    for _ in range(200):
+        found = records(generator, design, (0.4, 0.4, 0.2), rows=15, columns=8)
+        tables = {name: record.table for name, record in found.items()}
+        wrong += paired_difference(tables, "factor_0", "factor_1", design=design).p <= 0.05
+    assert wrong <= 0.05 * 200 + 3 * math.sqrt(200 * 0.05 * 0.95)
+
+
+def test_difference_is_the_joint_jackknife():
+    found = records(np.random.default_rng(4), "crossed", (0.5, 0.3, 0.2), rows=9, columns=6)
+    tables = {name: record.table for name, record in found.items()}
+    pair = paired_difference(tables, "factor_0", "factor_2", design="crossed")
+    one, other = tables["factor_0"], tables["factor_2"]
+
+    def score(table):
+        return crossed_estimate(table).importance
+
+    of_rows = [score(np.delete(one, row, 0)) - score(np.delete(other, row, 0)) for row in range(9)]
+    variance = 8 / 9 * np.square(of_rows - np.mean(of_rows)).sum()
+    for table in (one, other):
+        of_columns = [score(np.delete(table, column, 1)) for column in range(6)]
+        variance += 5 / 6 * np.square(of_columns - np.mean(of_columns)).sum()
+    assert pair.difference == pytest.approx(score(one) - score(other))
+    assert (pair.high - pair.low) / 2 == pytest.approx(2.570582 * math.sqrt(variance), rel=1e-5)
+
+
+def test_groups_are_the_largest_sets_without_a_difference():
+    found = records(np.random.default_rng(5), "nested", (0.45, 0.3, 0.15, 0.07, 0.03), rows=40)
+    ranking = rank_factors(found)
+    apart = {frozenset((pair["first"], pair["second"])): pair["different"] for _, pair in pairs_of(ranking)}
+    expected = set()
+    for size in range(1, 6):
+        for members in itertools.combinations(ranking.factors, size):
+            inside = not any(apart[frozenset(pair)] for pair in itertools.combinations(members, 2))
+            more = any(
+                all(not apart[frozenset((other, member))] for member in members)
+                for other in ranking.factors
+                if other not in members
+            )
+            if inside and not more:
+                expected.add(members)
+    assert set(ranking.groups) == expected
+    assert 1 < len(expected) < 5
+    assert set("".join(ranking.to_frame()["group"])) == set("abcdefgh"[: len(expected)])
+
+
+def pairs_of(ranking):
+    return ranking.differences_frame().iterrows()
+
+
+def test_a_factor_without_a_score_is_told_apart_from_none():
+    found = records(np.random.default_rng(6), "crossed", (0.9, 0.1), rows=20)
+    found["constant"] = importance(np.full((20, 10), 0.5), [0.1, 0.2], factor="constant")
+    ranking = rank_factors(found)
+    assert ranking.factors[-1] == "constant"
+    assert math.isnan(ranking.importances[-1])
+    assert all("constant" in group for group in ranking.groups)
+
+
+def test_boundary_uses_the_intervals_of_the_two():
+    """A factor beside which nothing matters: leaving rows out changes nothing, and says nothing about the error."""
+    generator = np.random.default_rng(7)
+    noise, other = generator.standard_normal((6, 4)), generator.standard_normal((6, 4))
+    tables = {"one": noise - noise.mean(axis=1, keepdims=True), "other": other - other.mean(axis=1, keepdims=True)}
+    pair = paired_difference(tables, "one", "other", design="nested")
+    assert pair.difference == 0
+    assert pair.low < -0.1
+    assert pair.high > 0.1
+    assert pair.p == 1.0
+
+
+def test_rows_with_missing_cells_are_left_out_of_all():
+    found = records(np.random.default_rng(8), "nested", (0.6, 0.4), rows=12)
+    table = found["factor_0"].table.copy()
+    table[3, 1] = np.nan
+    found["factor_0"] = importance(table, [0.1, 0.2], factor="factor_0", design="nested")
+    assert rank_factors(found).differences[0].rows == 11
+
+
+def test_bad_input():
+    crossed = records(np.random.default_rng(9), "crossed", (0.6, 0.4))
+    nested = records(np.random.default_rng(9), "nested", (0.6, 0.4))
+    with pytest.raises(ParameterError, match="one design"):
+        rank_factors({"a": crossed["factor_0"], "b": nested["factor_1"]})
+    shorter = records(np.random.default_rng(9), "crossed", (0.6, 0.4), rows=5)
+    with pytest.raises(ParameterError, match="same rows"):
+        rank_factors({"a": crossed["factor_0"], "b": shorter["factor_1"]})
+    with pytest.raises(ParameterError, match="level"):
+        rank_factors(crossed, level=95)
+    assert rank_factors({}).factors == ()

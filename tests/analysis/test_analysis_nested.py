@@ -1,0 +1,232 @@
+"""Nested design: components by hand and against the truth, exact limits, and what bad tables give."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from mlflow_l3d.analysis.checks import factor_checks
+from mlflow_l3d.analysis.estimate import smallest_tail
+from mlflow_l3d.analysis.importance import importance, importance_path
+from mlflow_l3d.analysis.intervals import crossed_estimate
+from mlflow_l3d.analysis.nested import (
+    nested_components,
+    nested_estimate,
+    nested_limits,
+    nested_variances_without_each,
+)
+from mlflow_l3d.errors import ParameterError
+
+TRUTHS = [(0.5, 0.5), (0.9, 0.1), (0.1, 0.9), (0.0, 1.0)]
+"""Variance of rows, and within rows."""
+
+
+def simulated(generator, rows, columns, truth):
+    return math.sqrt(truth[0]) * generator.standard_normal((rows, 1)) + math.sqrt(truth[1]) * generator.standard_normal(
+        (rows, columns)
+    )
+
+
+def oracle(table):
+    """Plain Python, from the formulas alone."""
+    within = statistics.fmean(statistics.variance(row) for row in table)
+    return within, statistics.variance(statistics.fmean(row) for row in table) - within / len(table[0])
+
+
+def test_by_hand():
+    # Within rows 2 and 2; row means 1 and 5, variance 8, less 2 / 2.
+    found = nested_components(np.array([[0.0, 2.0], [4.0, 6.0]]))
+    assert (found.contributed, found.mitigated_untruncated, found.total) == pytest.approx((2, 7, 9))
+    record = found.variances()
+    assert record.total_index == pytest.approx(2 / 9)
+    assert record.importance == pytest.approx(math.sqrt(2 / 9) - math.sqrt(7 / 9))
+    assert math.isnan(record.main)
+    assert record.truncated == ()
+
+
+@given(st.integers(2, 6), st.integers(2, 5), st.integers(0, 10**6))
+@settings(max_examples=50, deadline=None)
+def test_equal_to_plain_python(rows, columns, seed):
+    table = 70 + np.random.default_rng(seed).standard_normal((rows, columns))
+    found = nested_components(table)
+    assert (found.contributed, found.mitigated_untruncated) == pytest.approx(oracle(table.tolist()), abs=1e-10)
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_components_are_unbiased(truth):
+    generator = np.random.default_rng(1)
+    found = [nested_components(simulated(generator, 10, 4, truth)) for _ in range(600)]
+    values = np.array([[one.mitigated_untruncated, one.contributed] for one in found])
+    error = values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    assert (np.abs(values.mean(axis=0) - truth) <= 4 * error + 1e-12).all()
+
+
+def test_without_each_row_is_the_smaller_table():
+    table = 0.8 + 0.01 * np.random.default_rng(2).standard_normal((7, 3))
+    contributed, mitigated = nested_variances_without_each(table)
+    for row in range(7):
+        smaller = oracle(np.delete(table, row, axis=0).tolist())
+        assert (contributed[row], mitigated[row]) == pytest.approx(smaller, rel=1e-9)
+
+
+def test_interval_is_the_jackknife_of_the_logit():
+    table = simulated(np.random.default_rng(3), 8, 4, (0.7, 0.3))
+
+    def logit(rows):
+        within, mitigated = oracle([rows[k].tolist() for k in range(len(rows))])
+        return math.log(within / mitigated)
+
+    without = [logit(np.delete(table, row, axis=0)) for row in range(8)]
+    error = math.sqrt(7 / 8 * sum((value - statistics.fmean(without)) ** 2 for value in without))
+    for level in (0.8, 0.95):
+        ends = [logit(table) + sign * stats.t.ppf(0.5 + level / 2, 7) * error for sign in (-1, 1)]
+        shares = [1 / (1 + math.exp(-end)) for end in ends]
+        expected = [math.sqrt(share) - math.sqrt(1 - share) for share in shares]
+        assert nested_estimate(table).interval(level) == pytest.approx(expected)
+    assert nested_estimate(table).p_value() == pytest.approx(stats.t.sf(logit(table) / error, 7))
+
+
+def test_limits_invert_the_f_test():
+    """At its limit a true ratio puts what was seen exactly into the tail."""
+    table = simulated(np.random.default_rng(4), 12, 3, (0.8, 0.2))
+    found = nested_components(table)
+    for level in (0.5, 0.95):
+        low, high = nested_limits(found, level=level)
+        for end, tail in ((low, stats.f.cdf), (high, stats.f.sf)):
+            share = ((end + math.sqrt(2 - end**2)) / 2) ** 2
+            ratio = (1 - share) / share
+            seen = found.mean_square_rows / found.mean_square_within / (1 + 3 * ratio)
+            assert tail(seen, 11, 24) == pytest.approx((1 - level) / 2)
+
+
+def test_p_value_where_rows_do_not_differ_is_that_of_the_f_test():
+    """Equal row means are luck; what is shown for sure is what rows that differ by chance would show."""
+    table = simulated(np.random.default_rng(5), 15, 2, (0.1, 0.9))
+    estimate, found = nested_estimate(table), nested_components(table)
+    assert estimate.jackknife is None
+    ratio = max(1.0, found.mean_square_rows / found.mean_square_within)
+    assert estimate.p_value() == pytest.approx(stats.f.cdf(ratio / 3, 14, 15), rel=1e-3)
+
+
+def test_smallest_tail():
+    assert smallest_tail(lambda level: level < 0.9) == pytest.approx(0.05, rel=1e-3)
+    assert smallest_tail(lambda level: False) == 1.0
+    assert smallest_tail(lambda level: True) == 1e-12
+
+
+@pytest.mark.parametrize("design", ["crossed", "nested"])
+def test_wider_at_a_higher_level(design):
+    generator = np.random.default_rng(6)
+    estimates = {"crossed": crossed_estimate, "nested": nested_estimate}[design]
+    for truth in ((0.8, 0.2), (0.05, 0.95)):
+        estimate = estimates(simulated(generator, 12, 5, truth))
+        last = (estimate.importance, estimate.importance)
+        for level in (0.5, 0.9, 0.95, 0.999):
+            low, high = estimate.interval(level)
+            assert -1 <= low <= last[0]
+            assert 1 >= high >= last[1]
+            last = (low, high)
+
+
+@pytest.mark.parametrize("design", ["crossed", "nested"])
+def test_units_do_not_matter(design):
+    table = simulated(np.random.default_rng(7), 9, 4, (0.5, 0.5))
+    golden = np.random.default_rng(8).standard_normal(20)
+    one = importance(table, golden, design=design)
+    other = importance(30 - 4 * table, 7 + 4 * golden, design=design)
+    for name in ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high", "importance_p"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name))
+    assert other.components.contributed == pytest.approx(16 * one.components.contributed)
+    assert other.score_iqr == pytest.approx(4 * one.score_iqr)
+    assert other.golden_iqr == pytest.approx(4 * one.golden_iqr)
+
+
+def test_published_score_is_the_same_formula():
+    table = simulated(np.random.default_rng(9), 9, 4, (0.5, 0.5))
+    golden = np.linspace(-1, 1, 9)
+    crossed, nested = (importance(table, golden, design=design) for design in ("crossed", "nested"))
+    assert nested.importance == crossed.importance
+    assert nested.importance_corrected != crossed.importance_corrected
+    assert nested.design == "nested"
+    last = importance_path(table, golden, design="nested").iloc[-1]
+    assert last["importance_corrected"] == nested.importance_corrected
+    assert last["importance_ci_low"] == nested.importance_ci_low
+
+
+def test_quartile_distance_by_hand():
+    assert importance([[0.0, 1.0], [2.0, 3.0]], [0.0, 4.0, 8.0]).score_iqr == pytest.approx(1.5)
+    assert importance([[0.0, 1.0], [2.0, 3.0]], [0.0, 4.0, 8.0]).golden_iqr == pytest.approx(4)
+
+
+def codes(table, golden, **options):
+    return {check.code for check in factor_checks(importance(table, golden, design="nested", **options))}
+
+
+def test_bad_tables_give_nan_and_a_check():
+    golden = np.linspace(0.1, 0.9, 9)
+    constant = importance(np.full((5, 4), 0.1), golden, design="nested")
+    assert math.isnan(constant.importance)
+    assert math.isnan(constant.importance_corrected)
+    assert constant.components is None
+    assert "L3D004" in codes(np.full((5, 4), 0.1), golden)
+    for shape in ((1, 5), (5, 1), (0, 3), (3, 0)):
+        table = np.random.default_rng(10).random(shape)
+        found = importance(table, golden, design="nested")
+        assert math.isnan(found.importance_corrected)
+        assert math.isnan(found.importance_p)
+        assert "L3D007" in codes(table, golden)
+    two = importance([[0.1, 0.2], [0.5, 0.3]], golden, design="nested")
+    assert math.isfinite(two.importance_corrected)
+    assert math.isnan(two.importance_ci_low)
+    missing = np.random.default_rng(11).random((6, 3))
+    missing[2, 1] = np.nan
+    found = importance(missing, golden, design="nested")
+    assert found.rows_used == 5
+    assert found.importance_corrected == nested_estimate(np.delete(missing, 2, axis=0)).importance
+    assert "L3D002" in codes(missing, golden)
+
+
+def test_rows_or_columns_without_effect():
+    rows_only = np.repeat(np.linspace(0.1, 0.9, 7)[:, None], 5, axis=1)
+    found = importance(rows_only, rows_only[:, 0], design="nested")
+    assert (found.importance_corrected, found.importance_ci_low, found.importance_ci_high) == (-1, -1, -1)
+    assert found.importance_p == 1.0
+    equal_rows = np.repeat(np.linspace(0.1, 0.9, 7)[None, :], 5, axis=0)
+    found = importance(equal_rows, equal_rows[0], design="nested")
+    assert found.importance_corrected == 1
+    assert found.importance_ci_high == 1
+    assert -0.5 < found.importance_ci_low < 0.5
+    assert found.components.truncated == ("mitigated",)
+
+
+def test_closure_check_knows_the_design():
+    generator = np.random.default_rng(12)
+    table = simulated(generator, 40, 5, (0.5, 0.5)) / 100
+    fitting, too_wide = generator.standard_normal(300) / 100, generator.standard_normal(300) / 20
+    assert "L3D006" not in codes(table, fitting)
+    assert "L3D006" in codes(table, too_wide)
+
+
+def test_columns_of_a_nested_table_need_only_be_two():
+    table = simulated(np.random.default_rng(13), 30, 2, (0.5, 0.5))
+    assert "L3D007" not in codes(table, table.ravel())
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"design": "nestd"}, "Did you mean 'nested'"),
+        ({"design": "radial"}, "crossed or nested"),
+        ({"level": 1.0}, "level=1.0"),
+        ({"level": 0.0}, "level=0.0"),
+    ],
+)
+def test_wrong_options(options, match):
+    with pytest.raises(ParameterError, match=match):
+        importance([[0.1, 0.2], [0.3, 0.5]], [0.1, 0.2], **options)

@@ -1,0 +1,52 @@
+"""Test-set noise: runs that are equally good vary on a finite test set, and the corrected variance says they do not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.analysis.noise import population_std, population_variance
+from mlflow_l3d.analysis.votes import vote_consistency
+
+
+def drawn(generator, runs, examples, spread):
+    """Share right of each run and CCON, where true accuracies have a standard deviation of `spread`."""
+    quality = 0.75 + spread * generator.choice([-1.0, 1.0], size=(runs, 1))
+    right = generator.random((runs, examples)) < quality
+    labels = np.zeros(examples, dtype=np.int64)
+    return right.mean(axis=1), vote_consistency(np.where(right, 0, 1), labels)[1]
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.03])
+def test_mean_over_many_test_sets_is_the_true_variance(spread):
+    generator = np.random.default_rng(0)
+    plain, corrected = [], []
+    for _ in range(600):
+        accuracies, ccon = drawn(generator, 8, 50, spread)
+        plain.append(accuracies.var(ddof=1))
+        corrected.append(population_variance(accuracies, ccon, 50))
+    error = np.std(corrected, ddof=1) / math.sqrt(len(corrected))
+    assert abs(np.mean(corrected) - spread**2) <= 4 * error
+    assert np.mean(plain) > spread**2 + 20 * error
+
+
+def test_by_hand():
+    # Runs right on (1, 1) and (1, 0) of two examples: s2 = 1/8, mean 3/4, both right on half of them.
+    assert population_variance([1.0, 0.5], 0.5, 2) == pytest.approx(2 / 8 - (0.75 - 0.5))
+    assert population_variance([1.0, 0.0], 0.0, 2) == pytest.approx(2 * 0.5 - 0.5)
+    assert population_std([1.0, 0.0], 0.0, 2) == pytest.approx(math.sqrt(0.5))
+
+
+def test_below_zero_is_kept_and_cut_in_the_root():
+    assert population_variance([0.5, 0.5], 0.3, 10) == pytest.approx(-0.2 / 9)
+    assert population_std([0.5, 0.5], 0.3, 10) == 0.0
+
+
+def test_too_little_to_say():
+    assert math.isnan(population_variance([0.5], 0.3, 10))
+    assert math.isnan(population_std([0.5, np.nan], 0.3, 10))
+    assert math.isnan(population_variance([0.5, 0.6], math.nan, 10))
+    with pytest.raises(ValueError, match="examples"):
+        population_variance([0.5, 0.6], 0.3, 1)

@@ -1,0 +1,161 @@
+"""Radial design: Jansen's estimators against SALib and the truth, and what missing and constant scores give."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.analysis.checks import all_checks
+from mlflow_l3d.analysis.importance import radial_importance
+from mlflow_l3d.analysis.nested import nested_components
+from mlflow_l3d.analysis.radial import radial_estimate, radial_estimates, radial_sets, radial_variances_without_each
+
+FACTORS = ("data_order", "label_selection", "data_split")
+
+
+def ishigami(x):
+    return np.sin(x[:, 0]) + 7 * np.sin(x[:, 1]) ** 2 + 0.1 * x[:, 2] ** 4 * np.sin(x[:, 0])
+
+
+def ishigami_runs(generator, runs):
+    base, fresh = (generator.uniform(-math.pi, math.pi, (runs, 3)) for _ in range(2))
+    swaps = {}
+    for place, name in enumerate(FACTORS):
+        changed = base.copy()
+        changed[:, place] = fresh[:, place]
+        swaps[name] = ishigami(changed)
+    return ishigami(base), swaps, ishigami(fresh)
+
+
+def ishigami_total_indices():
+    """Closed form (Ishigami and Homma 1990)."""
+    a, b = 7.0, 0.1
+    first = 0.5 * (1 + b * math.pi**4 / 5) ** 2
+    second, both = a**2 / 8, b**2 * math.pi**8 * (1 / 18 - 1 / 50)
+    total = first + second + both
+    return (first + both) / total, second / total, both / total
+
+
+def additive_runs(generator, runs, shares, interaction):
+    """Factors act by themselves with the given variances, and all together once more."""
+    effects = generator.standard_normal((runs, len(shares)))
+    sets = []
+    for place in range(-1, len(shares)):
+        own = effects.copy()
+        if place >= 0:
+            own[:, place] = generator.standard_normal(runs)
+        sets.append(own @ np.sqrt(shares) + math.sqrt(interaction) * generator.standard_normal(runs))
+    return np.column_stack(sets)
+
+
+def test_by_hand():
+    # Half squares of the differences 2 and 0: mean 1. Variances of the sets 8 and 2: mean 5.
+    sets = radial_sets([0.0, 4.0], {"data_order": [2.0, 4.0]})
+    found = radial_estimate(sets, 1).components
+    assert (found.contributed, found.mitigated, found.total, found.total_index) == pytest.approx((1, 4, 5, 0.2))
+    assert found.method == "jansen"
+
+
+def test_jansen_estimator_of_salib():
+    from SALib.analyze.sobol import total_order
+
+    base, swaps, other = ishigami_runs(np.random.default_rng(0), 64)
+    for name, estimate in radial_estimates(base, swaps).items():
+        theirs = total_order(base, swaps[name], other) * np.var(np.r_[base, other])
+        assert estimate.components.contributed == pytest.approx(float(theirs))
+
+
+def test_truth_of_a_function_with_known_indices():
+    base, swaps, _ = ishigami_runs(np.random.default_rng(1), 20_000)
+    for estimate, truth in zip(radial_estimates(base, swaps).values(), ishigami_total_indices(), strict=True):
+        assert estimate.components.total_index == pytest.approx(truth, abs=0.02)
+        low, high = estimate.interval(0.9999)
+        assert low < math.sqrt(truth) - math.sqrt(1 - truth) < high
+
+
+@pytest.mark.parametrize("truth", [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)])
+def test_components_are_unbiased(truth):
+    """Variances of rows, of the factor's main effect, and of the interaction."""
+    generator = np.random.default_rng(2)
+    others, main, interaction = truth
+    found = []
+    for _ in range(600):
+        record = radial_estimate(additive_runs(generator, 12, (main, others), interaction), 1).components
+        found.append((record.mitigated, record.contributed))
+    values = np.array(found)
+    error = values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    assert (np.abs(values.mean(axis=0) - (others, main + interaction)) <= 4 * error).all()
+
+
+def test_without_each_row_is_the_smaller_design():
+    sets = additive_runs(np.random.default_rng(3), 9, (0.3, 0.5, 0.2), 0.1)
+    sets[4, 3] = np.nan
+    contributed, mitigated = radial_variances_without_each(sets, 2)
+    for row in range(9):
+        smaller = radial_estimate(np.delete(sets, row, axis=0), 2).components
+        assert (contributed[row], mitigated[row]) == pytest.approx((smaller.contributed, smaller.mitigated))
+
+
+def test_record_says_what_the_numbers_are():
+    sets = additive_runs(np.random.default_rng(4), 40, (0.3, 0.5, 0.2), 0.0) / 100 + 0.8
+    found = radial_importance(sets[:, 0], dict(zip(FACTORS, sets.T[1:], strict=True)), classes=2)
+    assert list(found) == list(FACTORS)
+    for place, record in enumerate(found.values(), start=1):
+        pairs = nested_components(sets[:, [0, place]])
+        assert record.contributed_std == pytest.approx(math.sqrt(np.square(sets[:, 0] - sets[:, place]).mean() / 2))
+        assert record.mitigated_std == pytest.approx(math.sqrt(pairs.mitigated_untruncated))
+        assert record.golden_std == pytest.approx(math.sqrt(sets.var(axis=0, ddof=1).mean()))
+        expected = (record.contributed_std - record.mitigated_std) / record.golden_std
+        assert record.importance == pytest.approx(expected)
+        assert record.importance_corrected == pytest.approx(record.importance, abs=0.15)
+        assert record.importance_ci_low < record.importance_corrected < record.importance_ci_high
+        assert record.table.shape == (40, 2)
+        assert sorted(record.golden) == sorted(sets.ravel())
+        assert (record.design, record.collapsed_share, record.cells_missing) == ("radial", 0.0, 0)
+
+
+def test_missing_scores_leave_out_only_what_they_touch():
+    sets = additive_runs(np.random.default_rng(5), 20, (0.3, 0.5, 0.2), 0.0)
+    broken = sets.copy()
+    broken[3, 1] = np.nan
+    broken[7, 2] = np.inf
+    found = radial_importance(broken[:, 0], dict(zip(FACTORS, broken.T[1:], strict=True)))
+    assert [record.rows_used for record in found.values()] == [19, 19, 20]
+    assert [record.cells_missing for record in found.values()] == [1, 1, 0]
+    for record in found.values():
+        assert math.isfinite(record.importance_ci_low)
+    assert {check.code for check in all_checks(found, np.array([]))} >= {"L3D002"}
+    assert "L3D003" not in {check.code for check in all_checks(found, np.array([]))}
+
+
+def test_constant_and_small_designs_give_nan_and_a_check():
+    constant = radial_importance(np.full(6, 0.1), {"data_order": np.full(6, 0.1)})["data_order"]
+    assert math.isnan(constant.importance)
+    assert math.isnan(constant.importance_corrected)
+    assert constant.golden_std == 0.0
+    assert "L3D004" in {check.code for check in all_checks({"data_order": constant}, np.array([]))}
+    for runs in (0, 1, 2):
+        generator = np.random.default_rng(6)
+        found = radial_importance(generator.random(runs), {"data_order": generator.random(runs)})["data_order"]
+        assert math.isnan(found.importance_ci_low)
+        assert "L3D007" in {check.code for check in all_checks({"data_order": found}, np.array([]))}
+    missing = radial_importance(np.full(5, np.nan), {"data_order": np.arange(5.0)})["data_order"]
+    assert math.isnan(missing.importance_corrected)
+
+
+def test_factor_without_effect_and_with_all_of_it():
+    base = np.random.default_rng(7).random(15)
+    fresh = np.random.default_rng(8).random(15)
+    found = radial_importance(base, {"data_order": base, "data_split": fresh})
+    assert found["data_order"].importance_corrected == -1
+    assert (found["data_order"].importance_ci_low, found["data_order"].importance_ci_high) == (-1, -1)
+    assert found["data_split"].importance_corrected > 0
+    assert found["data_split"].importance_ci_low <= found["data_split"].importance_corrected
+
+
+@pytest.mark.parametrize("swaps", [{}, {"data_order": [0.1]}, {"data_order": [[0.1, 0.2]]}])
+def test_wrong_shapes(swaps):
+    with pytest.raises(ValueError, match="equal lengths"):
+        radial_importance([0.1, 0.2], swaps)

@@ -1,0 +1,114 @@
+"""Restricted maximum likelihood: equal to the analysis of variance on complete tables, unbiased on others."""
+
+from __future__ import annotations
+
+import builtins
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlflow_l3d.analysis.intervals import crossed_estimate
+from mlflow_l3d.analysis.reml import components_of, reml_components
+from mlflow_l3d.errors import L3DError, ParameterError
+
+
+def simulated(seed, rows, columns, truth=(0.5, 0.3, 0.2)):
+    generator = np.random.default_rng(seed)
+    deviations = np.sqrt(truth)
+    return (
+        deviations[0] * generator.standard_normal((rows, 1))
+        + deviations[1] * generator.standard_normal((1, columns))
+        + deviations[2] * generator.standard_normal((rows, columns))
+    )
+
+
+@pytest.mark.parametrize(("seed", "scale"), [(0, 1.0), (1, 0.01), (2, 100.0)])
+def test_equal_to_the_analysis_of_variance_on_a_complete_table(seed, scale):
+    table = scale * (3 + simulated(seed, 8, 6))
+    expected = crossed_estimate(table).components
+    assert expected.truncated == ()
+    found = reml_components(table)
+    for name in ("main", "interaction", "mitigated", "contributed", "total"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=2e-3)
+    assert (found.method, found.rows, found.columns) == ("reml", 8, 6)
+    assert found.importance == pytest.approx(expected.importance, abs=2e-3)
+
+
+def test_frame_and_table_are_the_same():
+    table = simulated(3, 7, 5)
+    table[2, 3] = table[5, 0] = np.nan
+    row, column = np.indices(table.shape)
+    frame = pd.DataFrame({"row": row.ravel() + 100, "column": column.ravel(), "score": table.ravel()})
+    assert reml_components(frame.sample(frac=1, random_state=0)).total == pytest.approx(
+        reml_components(table).total, rel=1e-3
+    )
+
+
+def test_unbiased_with_a_fifth_of_the_cells_missing():
+    found = []
+    for seed in range(40):
+        table = simulated(100 + seed, 8, 6)
+        table[np.random.default_rng(seed).random(table.shape) < 0.2] = np.nan
+        components = reml_components(table)
+        found.append((components.mitigated, components.main, components.interaction))
+    values = np.array(found)
+    error = values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    assert (np.abs(values.mean(axis=0) - (0.5, 0.3, 0.2)) <= 4 * error).all()
+
+
+def test_says_which_method_was_used():
+    table = simulated(4, 9, 5)
+    assert components_of(table, missing="reml").method == "anova"
+    table[0, 1] = np.nan
+    dropped, kept = components_of(table), components_of(table, missing="reml")
+    assert (dropped.method, dropped.rows) == ("anova", 8)
+    assert dropped == crossed_estimate(table[1:]).components
+    assert (kept.method, kept.rows) == ("reml", 9)
+    table[:, 2] = np.nan
+    assert components_of(table) is None
+    assert components_of(table, missing="reml").columns == 4
+
+
+def test_component_below_zero_becomes_zero():
+    table = np.array([[0.0, 2.0, 1.0], [2.0, 0.0, 1.5], [1.0, 1.5, 0.2]])
+    assert "mitigated" in crossed_estimate(table).components.truncated
+    found = reml_components(table)
+    assert found.mitigated == pytest.approx(0.0, abs=1e-2)
+    assert found.total_index == pytest.approx(1.0, abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    "table", [np.zeros((0, 3)), [[0.1, 0.2]], [[0.1], [0.2]], [[0.1, np.nan], [np.nan, 0.2]], np.full((3, 3), np.nan)]
+)
+def test_too_little_for_components(table):
+    assert reml_components(table) is None
+
+
+def test_constant_scores():
+    table = np.full((4, 3), 0.1)
+    table[0, 0] = np.nan
+    found = reml_components(table)
+    assert found.total == 0.0
+    assert math.isnan(found.importance)
+
+
+def test_one_line_where_statsmodels_is_missing(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *arguments, **options):
+        if name.startswith("statsmodels"):
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(L3DError, match="pip install statsmodels"):
+        reml_components(simulated(5, 4, 4))
+
+
+def test_bad_input():
+    with pytest.raises(ParameterError, match="column score"):
+        reml_components(pd.DataFrame({"row": [0], "column": [0]}))
+    with pytest.raises(ParameterError, match="missing"):
+        components_of(np.eye(3), missing="ignore")
