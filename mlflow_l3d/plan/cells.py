@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-Phase = Literal["investigation", "golden"]
+Phase = Literal["investigation", "golden", "base", "swap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,16 @@ class Cell:
     ----------
     phase
         ``investigation`` for a cell of a factor's M x N table, ``golden`` for a run in which every factor varies.
+        In the radial design ``base`` for a run that is drawn for all factors, ``swap`` for its repetition with one
+        factor drawn anew.
     factor
-        The factor whose table the cell belongs to; None for golden.
+        The factor whose table the cell belongs to, or that was drawn anew; joint factors are joined with ``+``. None
+        for golden and base.
     row, column
-        Mitigation and investigation run, 0-based; None for golden.
+        Mitigation and investigation run, 0-based; None for golden. Base and swap have a row, the number of the base
+        run, and no column.
     index
-        Golden run, 0-based; None for investigation.
+        Golden run, 0-based; None for all others.
     configurations
         Configuration index of every factor.
     seeds
@@ -51,6 +55,10 @@ class Cell:
         """Name of the run as people read it."""
         if self.phase == "golden":
             return f"golden {self.index}"
+        if self.phase == "base":
+            return f"base {self.row}"
+        if self.phase == "swap":
+            return f"{self.factor} swap {self.row}"
         return f"{self.factor} row {self.row} column {self.column}"
 
 

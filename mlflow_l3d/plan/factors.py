@@ -19,6 +19,16 @@ MITIGATION_BASE: Final = 1_000_000
 """Row ``i`` puts every factor that is not investigated at configuration ``MITIGATION_BASE + i``."""
 GOLDEN_BASE: Final = 2_000_000
 """Golden run ``l`` puts every factor at configuration ``GOLDEN_BASE + l``."""
+RADIAL_BASE: Final = 100_000_000
+"""Base run ``i`` of the radial design puts every factor at configuration ``RADIAL_BASE + i``."""
+SWAP_BASE: Final = 200_000_000
+"""Swap ``i`` of a factor, in the radial design, puts that factor at configuration ``SWAP_BASE + i``."""
+RANDOM_BASE: Final = 300_000_000
+"""Run ``j`` of the strategy `random` puts every factor but the investigated at configuration ``RANDOM_BASE + j``."""
+NESTED_BASE: Final = 1_000_000_000
+"""Row ``i``, column ``j`` of the nested design: configuration ``NESTED_BASE + i * NESTED_COLUMNS + j``."""
+NESTED_COLUMNS: Final = 1_000
+"""The most columns of the nested design. With at most 1,000,000 rows every configuration fits 31 bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,105 @@
+"""Joint factors: several factors investigated as one, their names joined with ``+`` (Pecher et al. 2024, B.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from mlflow_l3d.errors import ParameterError, unknown_name
+
+JOINT: Final = "+"
+
+
+def joint_name(members: Iterable[str], all_factors: Sequence[str]) -> str:
+    """Return the one name of a set of factors, its members in the order of `all_factors`.
+
+    Raises
+    ------
+    ParameterError
+        If there is no member, one is not in `all_factors`, or one stands there twice; the parameter is ``factor``.
+    """
+    given = list(members)
+    for member in given:
+        if member not in all_factors:
+            raise unknown_name("factor", member, all_factors)
+    if not given or len(set(given)) < len(given):
+        raise ParameterError("factor", JOINT.join(given), "joint factors must be different factors, one at least")
+    return JOINT.join(name for name in all_factors if name in given)
+
+
+def factor_members(name: str, all_factors: Sequence[str]) -> tuple[str, ...]:
+    """Return the factors that `name` joins, as :func:`joint_name` orders them; one for a factor alone.
+
+    A factor of an approach may itself have ``+`` in its name; its whole name is looked for first.
+
+    Raises
+    ------
+    ParameterError
+        As :func:`joint_name`.
+    """
+    if name in all_factors:
+        return (name,)
+    members = [member.strip() for member in name.split(JOINT)]
+    joint_name(members, all_factors)
+    return tuple(each for each in all_factors if each in members)
+
+
+def check_factors(factors: Sequence[str], all_factors: Sequence[str]) -> None:
+    """Check that every investigated factor is known, is written as :func:`joint_name` writes it, and occurs once.
+
+    Raises
+    ------
+    ParameterError
+        Which says what is wrong with which factor.
+    """
+    for position, name in enumerate(factors):
+        members = factor_members(name, all_factors)
+        wanted = name if name in all_factors else joint_name(members, all_factors)
+        if name != wanted:
+            raise ParameterError("factor", name, f"joint factors stand in the approach's order: {wanted}")
+        if name in factors[:position]:
+            raise ParameterError("factor", name, "is investigated twice", "Name every factor once.")
+
+
+def product_configurations(column: int, members: int) -> tuple[int, ...]:
+    """Return element `column` of the cross product of `members` sets of configurations 0, 1, 2, ...
+
+    The order goes by the largest configuration in an element. The first ``b ** members`` elements are then the full
+    product of the first b configurations of every member, for every b, and an element does not depend on how many
+    columns there are.
+
+    Parameters
+    ----------
+    column
+        0-based number of the element.
+    members
+        Number of sets, at least 1.
+
+    Returns
+    -------
+    tuple of int
+        Length `members`.
+    """
+    largest = _root(column, members)
+    rest = column - largest**members
+    element: list[int] = []
+    reached = False  # whether one of the configurations chosen so far is the largest; if none is, a later one must be
+    for left in range(members - 1, -1, -1):
+        each = (largest + 1) ** left
+        if not reached:
+            each -= largest**left
+        chosen = min(rest // each, largest) if each else largest
+        rest -= chosen * each
+        reached = reached or chosen == largest
+        element.append(chosen)
+    return tuple(element)
+
+
+def _root(number: int, degree: int) -> int:
+    """Return the largest integer whose power is not above `number`, exactly."""
+    root = int(float(number) ** (1.0 / degree))
+    while root**degree > number:
+        root -= 1
+    while (root + 1) ** degree <= number:
+        root += 1
+    return root
