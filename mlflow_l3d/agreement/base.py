@@ -99,12 +99,12 @@ class Similarity(Scoring):
     def pair(self, one: Any, other: Any) -> float:
         """Return zeta, averaged over both directions where they differ."""
         if self.symmetric:
-            return self.similarity(one, other)
-        return (self.similarity(one, other) + self.similarity(other, one)) / 2
+            return float(_rounded(self.similarity(one, other)))
+        return float(_rounded((self.similarity(one, other) + self.similarity(other, one)) / 2))
 
     def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
         """Return the mean of both similarities to the truth."""
-        values = np.array([self.similarity_to_truth(form, truth) for form in forms], dtype=np.float64)
+        values = _rounded(np.array([self.similarity_to_truth(form, truth) for form in forms], dtype=np.float64))
         mean: FloatArray = (values[:, None] + values[None, :]) / 2
         return mean
 
@@ -232,3 +232,11 @@ def f1_of_sets(one: Iterable[Hashable], other: Iterable[Hashable]) -> float:
     first, second = frozenset(one), frozenset(other)
     total = len(first) + len(second)
     return 2 * len(first & second) / total if total else 1.0
+
+
+def _rounded(values: float | FloatArray) -> FloatArray:
+    """Put values that rounding has carried beyond 0 or 1 back onto it, by at most a billionth; others stay wrong."""
+    array = np.asarray(values, dtype=np.float64)
+    clipped = np.clip(array, 0.0, 1.0)
+    rounded: FloatArray = np.where(np.abs(array - clipped) <= 1e-9, clipped, array)
+    return rounded

@@ -335,3 +335,13 @@ def test_a_missing_library_names_the_command_that_installs_it(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(L3DError, match=rf"needs the package {package}\. Run: pip install 'mlflow-l3d\[agreement\]'"):
         function(prediction, other)
+
+
+def test_rounding_does_not_leave_the_unit_interval() -> None:
+    """Rank-biased overlap of some equal rankings comes out as 1 + 2e-16."""
+    function = scoring("rbo")
+    ranked = [[f"d{k}" for k in range(length)] for length in range(1, 60)]
+    raw = [function.similarity(each, each) for each in ranked]
+    assert max(raw) > 1
+    assert all(0 <= function(each, each) <= 1 for each in ranked)
+    assert all(0 <= function(each, each, each) <= 1 for each in ranked)
