@@ -20,7 +20,7 @@ from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.interrupts import deferred_interrupts
 from mlflow_l3d.ledger.connection import error_line, own_settings, scrub_environment
 from mlflow_l3d.ledger.ledger import Ledger
-from mlflow_l3d.ledger.parent import run_title
+from mlflow_l3d.ledger.parent import factor_words, run_title
 from mlflow_l3d.monitor import Monitor
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.specification.investigation import Specification, specify
@@ -202,10 +202,10 @@ def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> i
         unit="cell",
         disable=not progress,
         file=sys.stderr,
-        desc=",".join(specification.factors)
-        if len(specification.factors) <= 2
-        else f"{len(specification.factors)} factors",
+        desc=factor_words(specification),
         smoothing=0.1,
+        mininterval=0.5 if sys.stderr.isatty() else 10.0,
+        postfix="preparing",
     )
     with bar, closing(executor.run(missing())) as outcomes:  # type: ignore[type-var]
         for outcome in outcomes:

@@ -134,10 +134,13 @@ def open_parent(client: MlflowClient, specification: Specification, attached: st
 
 def run_title(specification: Specification) -> str:
     """Return the name of the parent as people read it."""
-    factors = (
-        ", ".join(specification.factors) if len(specification.factors) <= 2 else f"{len(specification.factors)} factors"
-    )
-    return f"{specification.approach.name} {specification.task.name}: {factors}"
+    return f"{specification.approach.name} {specification.task.name}: {factor_words(specification)}"
+
+
+def factor_words(specification: Specification) -> str:
+    """Return the names of one or two investigated factors, or how many they are."""
+    many = len(specification.factors) > 2
+    return f"{len(specification.factors)} factors" if many else ", ".join(specification.factors)
 
 
 def mark_failed(client: MlflowClient, run_id: str, line: str) -> None:
