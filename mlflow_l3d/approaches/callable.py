@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Hyperparameter, Value
-from mlflow_l3d.approaches.failures import failed
+from mlflow_l3d.approaches.failures import one_by_one
 from mlflow_l3d.approaches.modelless import no_model
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -108,14 +107,9 @@ class CallableSession:
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Run the cells."""
-        for cell in cells:
-            started = time.perf_counter()
-            try:
-                yield self._outcome(cell, started)
-            except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
-                yield failed(cell.key, error, time.perf_counter() - started)
+        return one_by_one(cells, self._outcome)
 
-    def _outcome(self, cell: Cell, started: float) -> Outcome:
+    def _outcome(self, cell: Cell) -> Outcome:
         split = self.task.split(cell.seeds)
         seeds = {factor: cell.seeds[factor] for factor in self.approach.factors}
         returned = self.approach.function(self.task, split, seeds, dict(self.hyperparameters))
@@ -126,7 +120,6 @@ class CallableSession:
             labels=self.task.labels[split.test],
             predictions=predictions,
             scores=scores,
-            duration_seconds=time.perf_counter() - started,
         )
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Hyperparameter, Value
-from mlflow_l3d.approaches.failures import failed
+from mlflow_l3d.approaches.failures import one_by_one
 from mlflow_l3d.approaches.modelless import no_model
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS, stream
@@ -181,14 +181,9 @@ class SyntheticSession:
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Score the cells."""
-        for cell in cells:
-            started = time.perf_counter()
-            try:
-                yield self._outcome(cell, started)
-            except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
-                yield failed(cell.key, error, time.perf_counter() - started)
+        return one_by_one(cells, self._outcome)
 
-    def _outcome(self, cell: Cell, started: float) -> Outcome:
+    def _outcome(self, cell: Cell) -> Outcome:
         settings = self.hyperparameters
         if fails(cell.key, int(settings["fail_every"])):
             msg = "this cell fails, as fail_every asks"
@@ -207,7 +202,6 @@ class SyntheticSession:
             predictions=scores.argmax(axis=1).astype(np.int64),
             scores=scores,
             metrics={"synthetic_score": value},
-            duration_seconds=time.perf_counter() - started,
         )
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mlflow_l3d.ledger.connection import public_path, public_uri
@@ -45,6 +45,20 @@ class CellRecord:
     @classmethod
     def of(cls, cell: Cell, outcome: Outcome, end_time: int) -> CellRecord:
         """Join a cell and its outcome."""
+        metrics = {
+            **{name: float(value) for name, value in outcome.metrics.items()},
+            "duration_seconds": float(outcome.duration_seconds),
+        }
+        return replace(
+            cls.known(cell, metrics, end_time),
+            curves={name: [float(value) for value in values] for name, values in outcome.curves.items()},
+            error=None if outcome.error is None else public_path(public_uri(outcome.error)),
+            traceback=None if outcome.traceback is None else without_private_paths(outcome.traceback),
+        )
+
+    @classmethod
+    def known(cls, cell: Cell, metrics: Mapping[str, float], end_time: int) -> CellRecord:
+        """Make the record of a finished cell from its metrics."""
         return cls(
             phase=cell.phase,
             factor=cell.factor,
@@ -56,13 +70,7 @@ class CellRecord:
             key=cell.key,
             name=cell.name,
             end_time=end_time,
-            metrics={
-                **{name: float(value) for name, value in outcome.metrics.items()},
-                "duration_seconds": float(outcome.duration_seconds),
-            },
-            curves={name: [float(value) for value in values] for name, values in outcome.curves.items()},
-            error=None if outcome.error is None else public_path(public_uri(outcome.error)),
-            traceback=None if outcome.traceback is None else without_private_paths(outcome.traceback),
+            metrics=metrics,
         )
 
     def to_dict(self) -> dict[str, Any]:

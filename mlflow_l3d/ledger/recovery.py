@@ -151,22 +151,8 @@ def _fetching(client: MlflowClient, spool: Spool, cell: Cell, run: Run) -> Calla
             return
         with tempfile.TemporaryDirectory() as folder:
             predictions = fetch_predictions(client, run.info.run_id, Path(folder))
-            spool.add_copy(_record(cell, run), predictions, run.info.run_id)
+            end_time = int(run.info.end_time or time.time() * 1000)
+            record = CellRecord.known(cell, own_metrics(run), end_time)
+            spool.add_copy(record, predictions, run.info.run_id)
 
     return work
-
-
-def _record(cell: Cell, run: Run) -> CellRecord:
-    return CellRecord(
-        phase=cell.phase,
-        factor=cell.factor,
-        row=cell.row,
-        column=cell.column,
-        index=cell.index,
-        configurations=dict(cell.configurations),
-        seeds=dict(cell.seeds),
-        key=cell.key,
-        name=cell.name,
-        end_time=int(run.info.end_time or time.time() * 1000),
-        metrics=own_metrics(run),
-    )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlflow_l3d.approaches.failures import one_by_one
 from mlflow_l3d.approaches.finetuning.training import Progress, one_thread
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -40,15 +39,11 @@ class CellSession(ABC):
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Train and evaluate the cells one by one, in their order, with one thread each."""
-        for cell in cells:
-            start = time.perf_counter()
-            try:
-                with one_thread():
-                    outcome = self._outcome(cell)
-            except Exception as error:  # noqa: BLE001 - whatever stops a cell must not stop the others
-                text = str(error) if isinstance(error, L3DError) else f"{type(error).__name__}: {error}"
-                outcome = Outcome(cell.key, error=" ".join(text.split()), traceback=traceback.format_exc())
-            yield replace(outcome, duration_seconds=time.perf_counter() - start)
+        return one_by_one(cells, self._alone)
+
+    def _alone(self, cell: Cell) -> Outcome:
+        with one_thread():
+            return self._outcome(cell)
 
     def _outcome(self, cell: Cell) -> Outcome:
         import torch
