@@ -8,16 +8,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mlflow_l3d.ablation_study import ablate
+    from mlflow_l3d.comparison import compare_strategies
     from mlflow_l3d.evaluation import evaluate
     from mlflow_l3d.investigation import Investigation, investigate
+    from mlflow_l3d.planner import plan_investigation
 
 __version__ = "0.1.0"
-__all__ = ["Investigation", "__version__", "evaluate", "investigate"]
+__all__ = [
+    "Investigation",
+    "__version__",
+    "ablate",
+    "compare_strategies",
+    "evaluate",
+    "investigate",
+    "plan_investigation",
+]
 
 _HOMES = {
     "Investigation": "mlflow_l3d.investigation",
+    "ablate": "mlflow_l3d.ablation_study",
+    "compare_strategies": "mlflow_l3d.comparison",
     "evaluate": "mlflow_l3d.evaluation",
     "investigate": "mlflow_l3d.investigation",
+    "plan_investigation": "mlflow_l3d.planner",
 }
 
 

@@ -13,11 +13,22 @@ from typing import Any, NoReturn
 
 from mlflow_l3d import __version__
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.specification.parameters import DELETE, EVALUATE, MAIN, Parameter
+from mlflow_l3d.specification.parameters import (
+    ABLATION,
+    DELETE,
+    EVALUATE,
+    MAIN,
+    PLAN,
+    STRATEGIES,
+    Parameter,
+)
 
 _VERBS: Mapping[str, tuple[str, Mapping[str, Parameter]]] = {
     "investigate": ("run an investigation and score it", MAIN),
     "evaluate": ("score an existing parent run", EVALUATE),
+    "plan": ("say how many cells an investigation has, what they cost, and how many it needs", PLAN),
+    "strategies": ("compare the published method with its baselines on one task", STRATEGIES),
+    "ablation": ("say what fewer runs and test examples would have found, without new runs", ABLATION),
     "delete": ("delete a parent run with its children", DELETE),
 }
 
@@ -112,6 +123,21 @@ def _run(verb: str, options: dict[str, Any]) -> int:
         return 0
     if verb == "evaluate":
         return _evaluate(options)
+    if verb == "plan":
+        from mlflow_l3d.planner import plan
+
+        print(plan(progress=True, **options).summary())  # noqa: T201
+        return 0
+    if verb == "strategies":
+        from mlflow_l3d.comparison import compare_strategies
+
+        print(compare_strategies(progress=True, **options).summary())  # noqa: T201
+        return 0
+    if verb == "ablation":
+        from mlflow_l3d.ablation_study import ablate
+
+        print(ablate(**options).summary())  # noqa: T201
+        return 0
     from mlflow_l3d.evaluation import delete
 
     print(f"{delete(options['parent_run_id'])} runs deleted")  # noqa: T201

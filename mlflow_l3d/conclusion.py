@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from mlflow_l3d.artifacts import description, write_artifacts
 from mlflow_l3d.interrupts import deferred_interrupts
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger.parent import run_title
-from mlflow_l3d.scoring import Scored, description, score, write_artifacts
+from mlflow_l3d.scoring import Planned, Scored, order, score
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,8 +24,20 @@ if TYPE_CHECKING:
     from mlflow_l3d.specification.investigation import Specification
 
 
-def conclude(specification: Specification, ledger: Ledger) -> tuple[pd.DataFrame, Scored]:
-    """Score everything once more from what is recorded, write the parent's artifacts, and end the parent."""
+def conclude(
+    specification: Specification, ledger: Ledger, looks: pd.DataFrame | None = None
+) -> tuple[pd.DataFrame, Scored]:
+    """Score everything once more from what is recorded, write the parent's artifacts, and end the parent.
+
+    Parameters
+    ----------
+    specification
+        What was investigated; where a stopping rule ended it, cut to the rows up to then.
+    ledger
+        Holds the cells.
+    looks
+        The looks of the stopping rule.
+    """
     with deferred_interrupts():
         run_ids = ledger.run_ids()
     frame = _cells_frame(specification, ledger.spool, run_ids)
@@ -34,11 +47,8 @@ def conclude(specification: Specification, ledger: Ledger) -> tuple[pd.DataFrame
             frame,
             _spooled_predictions(frame, ledger.spool),
             metric=specification.metric,
-            factors=specification.factors,
-            rows=specification.mitigation_runs,
-            columns=specification.investigation_runs,
-            golden_runs=specification.golden_runs,
-            classes=len(specification.task.class_names),
+            planned=planned(specification),
+            looks=looks,
             table_file=folder / names.PREDICTIONS,
         )
         notes = [
@@ -56,7 +66,7 @@ def conclude(specification: Specification, ledger: Ledger) -> tuple[pd.DataFrame
         )
         for step, metrics in sorted(scored.consistency_steps.items()):
             ledger.log_metrics(metrics, step)
-        ledger.log_metrics(scored.analysis.metrics(), specification.mitigation_runs)
+        ledger.log_metrics(scored.analysis.metrics(), specification.design().steps)
         ledger.wait()
         complete = scored.analysis.cells_failed == 0
         ledger.finish(folder, complete=complete, description=description(scored.analysis))
@@ -64,7 +74,7 @@ def conclude(specification: Specification, ledger: Ledger) -> tuple[pd.DataFrame
 
 
 def _cells_frame(specification: Specification, spool: Spool, run_ids: Mapping[str, str]) -> pd.DataFrame:
-    """Return one row a cell of the plan, table by table, then the golden runs."""
+    """Return one row a cell of the plan, in the order of :func:`mlflow_l3d.scoring.order`."""
     columns: dict[str, list[Any]] = {}
     for count, cell in enumerate(specification.design().cells()):
         record = spool.record(cell.key)
@@ -93,10 +103,24 @@ def _cells_frame(specification: Specification, spool: Spool, run_ids: Mapping[st
     if specification.metric not in frame:
         frame[specification.metric] = math.nan
     frame = frame.astype({"row": "Int64", "column": "Int64", "index": "Int64"})
-    rank = frame["factor"].map({factor: rank for rank, factor in enumerate(specification.factors)})
-    keys = frame.assign(rank=rank.fillna(len(specification.factors)))
-    keys = keys.sort_values(["rank", "row", "column", "index"], kind="stable")
-    return frame.loc[keys.index].reset_index(drop=True)
+    return order(frame, specification.factors)
+
+
+def planned(specification: Specification) -> Planned:
+    """Return the plan of a specification as scoring knows it."""
+    plan = specification.plan
+    return Planned(
+        design=plan.design,
+        factors=specification.factors,
+        rows=plan.mitigation_runs,
+        columns=plan.investigation_runs,
+        golden_runs=plan.golden_runs,
+        pooled=plan.golden_pooled,
+        missing=specification.missing,
+        mitigated=bool(plan.mitigation),
+        product=plan.joint == "product",
+        classes=len(specification.task.class_names),
+    )
 
 
 def _spooled_predictions(frame: pd.DataFrame, spool: Spool) -> Iterator[pa.Table | None]:
@@ -108,16 +132,21 @@ def _spooled_predictions(frame: pd.DataFrame, spool: Spool) -> Iterator[pa.Table
 
 
 def _settings(specification: Specification) -> dict[str, str]:
-    document, task = specification.document(), specification.task
-    sizes = (specification.investigation_runs, specification.mitigation_runs, specification.golden_runs)
-    return {
+    task, plan = specification.task, specification.plan
+    settings = {
         "task": f"{task.name} ({len(task)} examples, {len(task.class_names)} classes)",
         "approach": f"{specification.approach.name} (version {specification.approach.version})",
         "model": specification.model or "none",
         "metric": specification.metric,
-        "design": f"crossed, N={sizes[0]}, M={sizes[1]}, L={sizes[2]}",
-        "mitigated factors": ", ".join(document["mitigated_factors"]) or "none",
+        "design": plan.words(),
+        "mitigated factors": ", ".join(specification.mitigated_factors) or "none",
+        "mitigation strategies": ", ".join(
+            f"{each.name} ({each.factor}: {', '.join(map(str, each.configurations))})" for each in plan.mitigation
+        ),
+        "joint factors": f"columns {plan.joint}" if any("+" in name for name in specification.factors) else "",
+        "stopping rule": "" if plan.stop == "none" else plan.stop_words(),
         "root seed": str(specification.root_seed),
         "hyperparameters": ", ".join(f"{name}={value}" for name, value in specification.hyperparameters.items()),
         "device": specification.device,
     }
+    return {name: value for name, value in settings.items() if value}

@@ -8,18 +8,22 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
+from mlflow_l3d.analysis.frames import layout_of
+from mlflow_l3d.analysis.reml import MISSING
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.variances import LAYOUTS, Layout
+from mlflow_l3d.artifacts import description, write_artifacts
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger import parent as parents
 from mlflow_l3d.ledger.children import search
 from mlflow_l3d.ledger.connection import connect, own_settings
 from mlflow_l3d.ledger.reader import read_investigation, read_predictions
-from mlflow_l3d.scoring import Scored, description, order, score, tables, write_artifacts
+from mlflow_l3d.scoring import Planned, Scored, order, score, tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +50,13 @@ class Evaluation:
 
 
 def evaluate(
-    parent_run_id: str = "latest", *, where: str = "none", metric: str = "auto", log: bool = True
+    parent_run_id: str = "latest",
+    *,
+    where: str = "none",
+    metric: str = "auto",
+    design: str = "auto",
+    missing: str = "auto",
+    log: bool = True,
 ) -> Evaluation:
     """Recompute importance and consistency of a parent from its children, and write them to it.
 
@@ -54,11 +64,17 @@ def evaluate(
     ----------
     parent_run_id
         Any run whose children carry the tags of a cell: ``l3d.role`` = ``cell``, ``l3d.phase``, and ``l3d.factor``,
-        ``l3d.row``, ``l3d.column`` (golden: ``l3d.index``). ``latest``: the current experiment's latest investigation.
+        ``l3d.row``, ``l3d.column`` (golden: ``l3d.index``; base and swap: no column). ``latest``: the current
+        experiment's latest investigation.
     where
         An MLflow filter; cells are then the runs that it finds in the parent's experiment.
     metric
         The metric whose spread is investigated; ``auto`` is the parent's own parameter, or ``f1_macro``.
+    design
+        How the cells are laid out; ``auto`` is the parent's own, or else ``radial`` where there are base and swap runs,
+        and ``crossed`` where not.
+    missing
+        ``drop`` or ``reml``, as in `main`; ``auto`` is the parent's own, or ``drop``.
     log
         Whether to write metrics and artifacts to the parent.
 
@@ -67,24 +83,28 @@ def evaluate(
     L3DError
         With one line that says what is missing.
     """
+    for name, value, known in (("design", design, LAYOUTS), ("missing", missing, MISSING)):
+        if value not in ("auto", *known):
+            raise unknown_name(name, value, ("auto", *known))
     with own_settings():
         client = connect()
         run_id = _latest(client) if parent_run_id == "latest" else parent_run_id
         recorded = read_investigation(run_id, client, where="" if where == "none" else where)
-        cells = order(recorded.cells)
+        planned = planned_by(recorded.parent, design=design, missing=missing)
+        cells = planned.within(order(recorded.cells))
         if metric == "auto":
             metric = _parameter(recorded.parent, "metric") or "f1_macro"
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             table_file = folder / names.PREDICTIONS
-            scored = score_cells(client, cells, metric=metric, parent=recorded.parent, table_file=table_file)
+            scored = score_cells(client, cells, metric=metric, planned=planned, table_file=table_file)
             if log:
                 write_scored(client, recorded.parent, cells, scored, folder)
     return Evaluation(run_id, scored.analysis)
 
 
 def score_cells(
-    client: MlflowClient, cells: pd.DataFrame, *, metric: str, parent: Run, table_file: Path | None = None
+    client: MlflowClient, cells: pd.DataFrame, *, metric: str, planned: Planned, table_file: Path | None = None
 ) -> Scored:
     """Score cells that are runs on a tracking server; nothing is written to it.
 
@@ -96,8 +116,8 @@ def score_cells(
         As :class:`mlflow_l3d.ledger.reader.Recorded` has them, in the order of :func:`mlflow_l3d.scoring.order`.
     metric
         The metric whose spread is investigated.
-    parent
-        Its parameters say how large the planned design is, where it is one of ours.
+    planned
+        What is known of the plan, see :func:`planned_by`; no cell may lie beyond it.
     table_file
         Where to write all predictions as one table.
     """
@@ -108,30 +128,66 @@ def score_cells(
         cells,
         _spread(finished.tolist(), tables(frames)),
         metric=metric,
-        rows=_planned(parent, "mitigation_runs"),
-        columns=_planned(parent, "investigation_runs"),
-        golden_runs=_planned(parent, "golden_runs"),
+        planned=planned,
         table_file=table_file,
     )
 
 
-def score_frame(cells: pd.DataFrame, *, metric: str = "score") -> Analysis:
+def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> Planned:
+    """Return the plan behind a parent: what is given, else what one of our own says of itself.
+
+    A stranger's parameters are not trusted: they may mean something else.
+    """
+    if names.INVESTIGATION_KEY not in parent.data.tags:
+        return Planned(
+            design=None if design == "auto" else cast("Layout", design),
+            missing="reml" if missing == "reml" else "drop",
+        )
+    own_design = parent.data.tags.get(names.DESIGN, "crossed")
+    layout = cast("Layout", own_design if design == "auto" else design)
+    own_missing = _parameter(parent, "missing") if missing == "auto" else missing
+    return Planned(
+        design=layout if layout in LAYOUTS else None,
+        rows=_planned(parent, "mitigation_runs"),
+        columns=_planned(parent, "investigation_runs"),
+        golden_runs=_planned(parent, "golden_runs"),
+        pooled=_parameter(parent, "golden_runs") == "pooled",
+        missing="reml" if own_missing == "reml" else "drop",
+        mitigated=(_parameter(parent, "mitigation") or "none") != "none",
+        product=_parameter(parent, "joint") == "product",
+    )
+
+
+def score_frame(
+    cells: pd.DataFrame, *, metric: str = "score", design: str | None = None, missing: str = "drop"
+) -> Analysis:
     """Score a data frame of cells that never were MLflow runs.
 
     Parameters
     ----------
     cells
-        One row a cell. Columns: ``phase`` (``investigation`` or ``golden``), ``row``, ``column``, and `metric`;
+        One row a cell. Columns: ``phase`` (``investigation`` or ``golden``; in the radial design ``base`` or ``swap``),
+        ``row``, ``column`` (not in the radial design), and `metric`;
         optional ``index`` (golden runs are numbered as they stand, else), ``factor`` (one factor, else) and
         ``predictions``: for each cell a frame with ``example_id``, ``label`` and ``prediction``, or None.
     metric
         The column of scores, fractions (0..1).
+    design
+        How the cells are laid out; None is radial where there are base and swap runs, else crossed.
+    missing
+        ``drop`` or ``reml``: what to do with rows of a crossed table that lack cells.
 
     Raises
     ------
     ParameterError
-        If a column is missing.
+        If a column is missing, or `design` or `missing` is not allowed.
     """
+    if design is not None and design not in LAYOUTS:
+        raise unknown_name("design", design, LAYOUTS)
+    if missing not in MISSING:
+        raise unknown_name("missing", missing, MISSING)
+    if "column" not in cells and "phase" in cells and layout_of(cells) == "radial":
+        cells = cells.assign(column=None)
     for column in ("phase", "row", "column", metric):
         if column not in cells:
             raise unknown_name("column", column, map(str, cells.columns), "present in the frame, which has")
@@ -139,14 +195,15 @@ def score_frame(cells: pd.DataFrame, *, metric: str = "score") -> Analysis:
     golden = frame["phase"].eq("golden")
     if "factor" not in frame:
         frame["factor"] = None
-        frame.loc[~golden, "factor"] = "factor"
+        frame.loc[frame["phase"].isin(["investigation", "swap"]), "factor"] = "factor"
     if "index" not in frame:
         frame["index"] = golden.cumsum().sub(1).where(golden)
     frame = order(frame)
     given = frame["predictions"].tolist() if "predictions" in frame else None
     frame = frame.drop(columns="predictions", errors="ignore")
     predictions = None if given is None else tables((str(at), table) for at, table in enumerate(given))
-    return score(frame, predictions, metric=metric).analysis
+    planned = Planned(design=cast("Layout | None", design), missing="reml" if missing == "reml" else "drop")
+    return score(frame, predictions, metric=metric, planned=planned).analysis
 
 
 def check_metric(cells: pd.DataFrame, metric: str) -> None:
@@ -182,29 +239,40 @@ def write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Sc
         notes=["Evaluated from the runs on the tracking server."],
     )
     importances = scored.analysis.importances
-    rows = max((record.table.shape[0] for record in importances.values()), default=0)
+    rows = last_step(scored.analysis, run)
     steps = {**scored.consistency_steps}
     steps[rows] = {**steps.get(rows, {}), **scored.analysis.metrics()}
     now = int(time.time() * 1000)
-    batch = [Metric(name, value, now, step) for step in sorted(steps) for name, value in steps[step].items()]
+    batch = [
+        Metric(names.metric_name(name), value, now, step)
+        for step in sorted(steps)
+        for name, value in steps[step].items()
+    ]
     for start in range(0, len(batch), 1000):
         client.log_batch(run.info.run_id, metrics=batch[start : start + 1000])
     client.log_artifacts(run.info.run_id, str(folder))
     logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS, "[]"))
-    table = {"path": names.CELLS_TABLE, "type": "table"}
+    written = [{"path": name, "type": "table"} for name in names.TABLES if (folder / name).exists()]
     tags = {
         names.SCHEMA_TAG: names.SCHEMA,
-        names.LOGGED_ARTIFACTS: json.dumps(logged if table in logged else [*logged, table]),
+        names.LOGGED_ARTIFACTS: json.dumps([*logged, *(table for table in written if table not in logged)]),
         names.NOTE: description(scored.analysis),
     }
     if names.INVESTIGATION_KEY not in run.data.tags:
         tags |= {
             names.ROLE: "investigation",
             names.FACTOR: ",".join(importances),
-            names.DESIGN: "crossed",
+            names.DESIGN: scored.analysis.design,
             names.STATE: "complete" if scored.analysis.cells_failed == 0 else "incomplete",
         }
     parents.set_tags(client, run.info.run_id, tags)
+
+
+def last_step(analysis: Analysis, parent: Run) -> int:
+    """Return the step at which the numbers of a finished parent stand: its rows, or what takes their place."""
+    if analysis.design in ("random", "fixed"):
+        return _planned(parent, "mitigation_runs") or 1
+    return max((record.table.shape[0] for record in analysis.importances.values()), default=0)
 
 
 def _spread(finished: Sequence[bool], found: Iterator[pa.Table | None]) -> Iterator[pa.Table | None]:
@@ -230,7 +298,7 @@ def _parameter(parent: Run, name: str) -> str | None:
 
 
 def _planned(parent: Run, name: str) -> int | None:
-    """Return a size of the planned design of one of our own parents; a stranger's parameters are not trusted."""
+    """Return a size of the planned design; None for a stranger, whose parameters may mean something else."""
     if names.INVESTIGATION_KEY not in parent.data.tags:
         return None
     value = _parameter(parent, name)

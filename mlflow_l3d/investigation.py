@@ -24,6 +24,7 @@ from mlflow_l3d.ledger.parent import factor_words, run_title
 from mlflow_l3d.monitor import Monitor
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.specification.investigation import Specification, specify
+from mlflow_l3d.stopping import Stopping
 
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
@@ -139,9 +140,12 @@ def run(specification: Specification, *, attached: str | None = None, progress: 
     try:
         with deferred_interrupts():
             ledger = Ledger.open(specification, attached)
-        computed = _train(specification, ledger, progress=progress)
+        computed, monitor = _train(specification, ledger, progress=progress)
         ledger.wait()
-        cells, scored = conclude(specification, ledger)
+        if specification.plan.stop != "none":
+            specification = specification.cut(monitor.stopped or specification.mitigation_runs)
+            ledger.log_params({f"resolved.{name}": value for name, value in specification.resolved_runs().items()})
+        cells, scored = conclude(specification, ledger, monitor.looks)
     except KeyboardInterrupt:
         if ledger is None:
             raise
@@ -168,18 +172,28 @@ def run(specification: Specification, *, attached: str | None = None, progress: 
     )
 
 
-def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> int:
-    """Compute the cells that are not done; return how many."""
+def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> tuple[int, Monitor]:
+    """Compute the cells that are not done, until the stopping rule says stop; return how many, and the monitor.
+
+    Cells that are under way when the rule says stop are recorded, too, but the rows they belong to are not scored.
+    """
     from tqdm import tqdm
 
     monitor = _monitor(specification)
     done = ledger.recovered.metrics
     running: dict[str, Cell] = {}
 
+    def log_steps() -> None:
+        for step, metrics in monitor.new_steps():
+            ledger.log_metrics(metrics, step)
+
     def missing() -> Iterator[Cell]:
         for cell in specification.design().cells():
+            if monitor.stopped is not None:
+                return
             if cell.key in done:
                 monitor.add(cell, done[cell.key])
+                log_steps()
             else:
                 running[cell.key] = cell
                 yield cell
@@ -222,24 +236,24 @@ def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> i
                 bar.start_t = bar.last_print_t
             computed += 1
             bar.update()
-            for step, metrics in monitor.new_rows():
-                ledger.log_metrics(metrics, step)
-    for step, metrics in monitor.new_rows():
-        ledger.log_metrics(metrics, step)
+            log_steps()
+    log_steps()
     if computed and not done and monitor.failed == len(specification.design()):
         msg = f"Every cell failed; the first said: {first_error}"
         raise L3DError(msg)
-    return computed
+    return computed, monitor
 
 
 def _monitor(specification: Specification) -> Monitor:
+    plan = specification.plan
     return Monitor(
-        specification.factors,
-        rows=specification.mitigation_runs,
-        columns=specification.investigation_runs,
-        golden_runs=specification.golden_runs,
+        specification.design(),
+        plan.design,
+        golden_runs=plan.golden_runs,
         metric=specification.metric,
         classes=len(specification.task.class_names),
+        pooled=plan.golden_pooled,
+        stopping=None if plan.stop == "none" else Stopping(plan, specification.factors),
     )
 
 

@@ -1,27 +1,57 @@
-"""From cells and predictions to an analysis and the parent's artifacts: the same for our runs and a stranger's."""
+"""From cells and predictions to an analysis: the same for our runs and a stranger's."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from mlflow_l3d.analysis.aggregate import analyse
-from mlflow_l3d.analysis.consistency import VoteCounter
-from mlflow_l3d.analysis.importance import importance_path
-from mlflow_l3d.analysis.results import IMPORTANCE_METRICS, Analysis, Consistency
+from mlflow_l3d.analysis.frames import layout_of
+from mlflow_l3d.analysis.layouts import Missing
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.stability import Stability
+from mlflow_l3d.analysis.variances import Layout
 from mlflow_l3d.ledger import names
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROWS_AT_ONCE = 500
+
+@dataclass(frozen=True)
+class Planned:
+    """What is known of the plan behind some cells; None where only the cells tell.
+
+    Attributes
+    ----------
+    design, factors, rows, columns, golden_runs, pooled, missing, mitigated, product, classes
+        As for :func:`mlflow_l3d.analysis.aggregate.analyse`.
+    """
+
+    design: Layout | None = None
+    factors: Sequence[str] | None = None
+    rows: int | None = None
+    columns: int | None = None
+    golden_runs: int | None = None
+    pooled: bool = False
+    missing: Missing = "drop"
+    mitigated: bool = False
+    product: bool = False
+    classes: int | None = None
+
+    def within(self, cells: pd.DataFrame) -> pd.DataFrame:
+        """Return the cells of the plan: those that were under way when a stopping rule said stop lie beyond it."""
+        inside = pd.Series(True, index=cells.index)
+        rows = None if self.design in ("random", "fixed") else self.rows
+        for name, count in (("row", rows), ("index", None if self.pooled else self.golden_runs)):
+            if count is not None and name in cells:
+                inside &= ~(pd.to_numeric(cells[name]) >= count).fillna(value=False).astype(bool)
+        return cells[inside].reset_index(drop=True)
 
 
 @dataclass(frozen=True)
@@ -34,21 +64,42 @@ class Scored:
         The records.
     consistency_steps
         Rows done -> the parent's consistency metrics at that point.
+    agreement
+        For each cell the mean agreement of its predictions with those of the runs that it is compared with; nan where
+        there are none.
     """
 
     analysis: Analysis
     consistency_steps: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    agreement: Sequence[float] = ()
 
 
-def order(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells factor by factor, row by row, then the golden runs: the order in which votes are counted."""
-    golden = cells["phase"].eq("golden")
-    factors = {factor: rank for rank, factor in enumerate(cells["factor"].dropna().unique())}
-    rank = cells["factor"].map(factors).fillna(len(factors)).astype("int64")
+def order(cells: pd.DataFrame, factors: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return the cells in the order in which votes are counted.
+
+    Factor by factor, row by row, then the golden runs; in the radial design row by row, each base run before its swaps.
+
+    Parameters
+    ----------
+    cells
+        One row a cell.
+    factors
+        The factors in order; by default as they come.
+    """
+    known = list(cells["factor"].dropna().unique()) if factors is None else factors
+    rank = cells["factor"].map({factor: place for place, factor in enumerate(known)})
+    golden, base = cells["phase"].eq("golden"), cells["phase"].eq("base")
     keys = pd.DataFrame(
-        {"golden": golden, "factor": rank, "row": cells["row"], "column": cells["column"], "index": cells["index"]}
+        {
+            "golden": golden,
+            "factor": rank.astype("float64").mask(base, -1).fillna(len(known)),
+            "row": cells["row"],
+            "column": cells["column"],
+            "index": cells["index"],
+        }
     )
-    return cells.loc[keys.sort_values(list(keys.columns), kind="stable").index].reset_index(drop=True)
+    by = ["golden", "row", "factor", "index"] if base.any() else list(keys.columns)
+    return cells.loc[keys.sort_values(by, kind="stable").index].reset_index(drop=True)
 
 
 def score(
@@ -56,11 +107,8 @@ def score(
     predictions: Iterable[pa.Table | None] | None = None,
     *,
     metric: str,
-    factors: Sequence[str] | None = None,
-    rows: int | None = None,
-    columns: int | None = None,
-    golden_runs: int | None = None,
-    classes: int | None = None,
+    planned: Planned | None = None,
+    looks: pd.DataFrame | None = None,
     table_file: Path | None = None,
 ) -> Scored:
     """Compute importance and consistency.
@@ -75,70 +123,101 @@ def score(
         has none. Read once, one at a time.
     metric
         The column whose spread is investigated.
-    factors, rows, columns, golden_runs
-        The planned design; by default what `cells` holds.
-    classes
-        Number of classes, for the share of collapsed runs; by default what the predictions show.
+    planned
+        The plan; by default what `cells` holds.
+    looks
+        The looks of the stopping rule, if there was one.
     table_file
         Where to write all predictions as one Parquet table; not written where there are none.
     """
-    consistencies: dict[str, Consistency] = {}
-    steps: dict[int, dict[str, float]] = {}
+    plan = planned or Planned()
+    counted = None
     if predictions is not None:
-        consistencies, steps, seen = _count(cells, predictions, table_file)
-        classes = classes or seen
+        layout = plan.design or layout_of(cells)
+        counted = _count(cells, predictions, layout, table_file)
     analysis = analyse(
         cells,
         metric=metric,
-        factors=factors,
-        rows=rows,
-        columns=columns,
-        golden_runs=golden_runs,
-        classes=classes,
-        consistencies=consistencies,
+        design=plan.design,
+        factors=plan.factors,
+        rows=plan.rows,
+        columns=plan.columns,
+        golden_runs=plan.golden_runs,
+        pooled=plan.pooled,
+        missing=plan.missing,
+        classes=plan.classes or (counted.stability.classes if counted else None),
+        consistencies=counted.stability.consistencies() if counted else {},
+        mitigated=plan.mitigated,
+        product=plan.product,
     )
-    return Scored(analysis, steps)
+    if counted is None:
+        return Scored(replace(analysis, looks=looks))
+    stability = counted.stability
+    return Scored(
+        replace(
+            analysis,
+            looks=looks,
+            prediction_importances=stability.prediction_importances(),
+            examples=stability.examples(),
+        ),
+        counted.steps,
+        counted.agreement(),
+    )
+
+
+@dataclass
+class _Counted:
+    """Votes of all cells that have predictions."""
+
+    stability: Stability
+    present: list[bool] = field(default_factory=list)
+    steps: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    def agreement(self) -> list[float]:
+        """Return one value a cell, nan where it has no predictions."""
+        found = iter(self.stability.agreement_of_runs())
+        return [next(found) if present else math.nan for present in self.present]
 
 
 def _count(
-    cells: pd.DataFrame, predictions: Iterable[pa.Table | None], table_file: Path | None
-) -> tuple[dict[str, Consistency], dict[int, dict[str, float]], int | None]:
-    """Count votes row by row; return consistencies, the path of the metrics, and the number of classes seen."""
-    counters: dict[str, VoteCounter] = {}
-    steps: dict[int, dict[str, float]] = {}
-    classes = 0
-    several = cells["factor"].dropna().nunique() > 1
+    cells: pd.DataFrame, predictions: Iterable[pa.Table | None], layout: Layout, table_file: Path | None
+) -> _Counted:
+    """Count votes cell by cell, and note how consistency stood after each row of each table."""
+    factors = [str(name) for name in cells["factor"].dropna().unique()]
+    counted = _Counted(Stability(layout, factors))
     with ExitStack() as stack:
         writer = _Writer(table_file, stack)
-        place: tuple[str, Any] | None = None
+        last: Any = None
         for cell, table in zip(cells.itertuples(index=False), predictions, strict=True):
+            counted.present.append(table is not None)
+            if last is not None and (cell.factor, cell.row) != (last.factor, last.row):
+                _note(counted, layout, last, several=len(factors) > 1)
+            last = cell
             if table is None:
                 continue
-            name, group = ("golden", "golden") if cell.phase == "golden" else (str(cell.factor), int(cell.row))  # type: ignore[arg-type]
-            if place is not None and place != (name, group):
-                _close(counters, place, steps, several=several)
-            place = (name, group)
-            counter = counters.setdefault(name, VoteCounter(None))
-            labels = table["label"].to_numpy()
-            counter.add(group, table["example_id"].to_numpy(), labels, table["prediction"].to_numpy())
-            classes = max(classes, int(labels.max(initial=-1)) + 1)
+            counted.stability.add(
+                phase=str(cell.phase),
+                factor=_plain(cell.factor),
+                row=_plain(cell.row),
+                column=_plain(cell.column),
+                index=_plain(cell.index),
+                example_ids=table["example_id"].to_numpy(),
+                labels=table["label"].to_numpy(),
+                predictions=table["prediction"].to_numpy(),
+            )
             writer.add(cell, table)
-        if place is not None:
-            _close(counters, place, steps, several=several)
-    return {name: counter.result(name) for name, counter in counters.items()}, steps, classes or None
+        if last is not None:
+            _note(counted, layout, last, several=len(factors) > 1)
+    return counted
 
 
-def _close(
-    counters: Mapping[str, VoteCounter], place: tuple[str, Any], steps: dict[int, dict[str, float]], *, several: bool
-) -> None:
-    """Free a finished row's votes, and note how consistency stands after it."""
-    name, group = place
-    counters[name].close(group)
-    if name == "golden":
+def _note(counted: _Counted, layout: Layout, cell: Any, *, several: bool) -> None:
+    """Note how the consistency of a factor stands after a row of its table."""
+    if cell.phase != "investigation" or layout in ("random", "fixed"):
         return
-    metrics = counters[name].result(name).metrics()
-    step = steps.setdefault(int(group) + 1, {})
-    step.update({f"{key}/{name}": value for key, value in metrics.items()})
+    metrics = counted.stability.metrics_of(str(cell.factor))
+    step = counted.steps.setdefault(int(cell.row) + 1, {})
+    step.update({f"{key}/{cell.factor}": value for key, value in metrics.items()})
     if not several:
         step.update(metrics)
 
@@ -180,114 +259,6 @@ class _Writer:
 
 def _plain(value: Any) -> Any:
     return None if pd.isna(value) else value
-
-
-def write_artifacts(
-    folder: Path,
-    scored: Scored,
-    cells: pd.DataFrame,
-    *,
-    document: Mapping[str, Any],
-    settings: Mapping[str, str],
-    title: str,
-    notes: Sequence[str] = (),
-) -> None:
-    """Write the parent's artifacts into `folder`: the tables, the report and the pictures.
-
-    Parameters
-    ----------
-    folder
-        An existing folder.
-    scored
-        What :func:`score` returned.
-    cells
-        One row a cell, with run ids.
-    document
-        What ``investigation.json`` holds.
-    settings
-        Name -> value, for the report.
-    title, notes
-        Headline of the report, and remarks.
-    """
-    from mlflow_l3d.report import figures, heatmap, html
-    from mlflow_l3d.report.style import save_png
-
-    analysis = scored.analysis
-    paths = {factor: importance_path(record.table, record.golden) for factor, record in analysis.importances.items()}
-    public = cells.drop(columns=[name for name in ("artifact_uri", "experiment_id") if name in cells])
-    public.to_parquet(folder / names.CELLS, index=False)
-    _write_table(folder / names.CELLS_TABLE, _for_people(public, analysis.metric))
-    _write_json(folder / names.IMPORTANCE, importance_document(analysis))
-    if document:
-        _write_json(folder / names.INVESTIGATION, document)
-    page = html.render(analysis, paths=paths, settings=settings, title=title, notes=notes)
-    (folder / names.REPORT).write_text(page, encoding="utf-8")
-    for factor, record in analysis.importances.items():
-        stem = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in factor)
-        save_png(heatmap.heatmap(record, metric=analysis.metric), folder / f"heatmap-{stem}.png")
-        if len(paths[factor]) > 1:
-            save_png(figures.convergence(paths[factor], factor), folder / f"convergence-{stem}.png")
-    save_png(figures.golden_distribution(analysis.importances, metric=analysis.metric), folder / "golden.png")
-    save_png(figures.importance_bars(analysis), folder / "importance.png")
-
-
-def description(analysis: Analysis) -> str:
-    """Return the headline of the report as Markdown, for the description of the run in MLflow's UI."""
-    from mlflow_l3d.report.words import answers
-
-    return "\n\n".join(f"**{answer.question}** {answer.short}. {answer.sentences[0]}" for answer in answers(analysis))
-
-
-def importance_document(analysis: Analysis) -> dict[str, Any]:
-    """Return the analysis as JSON types; undefined numbers are null."""
-    return {
-        "schema": 1,
-        "metric": analysis.metric,
-        "factors": {
-            factor: {
-                **{name: _finite(getattr(record, name)) for name in IMPORTANCE_METRICS},
-                "rows_used": record.rows_used,
-                "cells_missing": record.cells_missing,
-                "golden_missing": record.golden_missing,
-                "table": [[_finite(value) for value in row] for row in record.table.tolist()],
-            }
-            for factor, record in analysis.importances.items()
-        },
-        "golden": next(
-            ([_finite(value) for value in record.golden.tolist()] for record in analysis.importances.values()), []
-        ),
-        "consistency": {
-            name: {key: _finite(value) for key, value in asdict(record).items()}
-            for name, record in analysis.consistencies.items()
-        },
-        "checks": [asdict(check) for check in analysis.checks],
-        "cells_failed": analysis.cells_failed,
-    }
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _for_people(cells: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Put the score beside the coordinates: the UI shows the first few columns."""
-    first = ["phase", "factor", "row", "column", metric, "index"]
-    return cells[[*first, *(name for name in cells if name not in first)]]
-
-
-def _write_table(path: Path, frame: pd.DataFrame) -> None:
-    """Write a frame in the form of MLflow's ``log_table``, a few rows at a time: as text it is many times as large."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write(f'{{"columns": {json.dumps(list(frame.columns))}, "data": [')
-        for start in range(0, len(frame), _ROWS_AT_ONCE):
-            part = frame.iloc[start : start + _ROWS_AT_ONCE]
-            rows = part.astype(object).where(part.notna(), None).to_numpy().tolist()
-            file.write((", " if start else "") + json.dumps(rows, allow_nan=False)[1:-1])
-        file.write("]}")
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=None, allow_nan=False), encoding="utf-8")
 
 
 def tables(frames: Iterator[tuple[str, pd.DataFrame | None]]) -> Iterator[pa.Table | None]:

@@ -81,15 +81,18 @@ def test_help_and_version_of_the_whole(capsys: Capture) -> None:
         ("investigate --mitigation_runs 5", r"option='--mitigation_runs': .*\. Did you mean '--mitigation-runs'\?"),
         ("investigate data_order", r"option='data_order': must be one of --approach, .*"),
         ("evaluate --parent-run x", r"option='--parent-run': must be one of .* Did you mean '--parent-run-id'\?"),
-        ("investigat", r"verb='investigat': must be one of delete, .*\. Did you mean 'investigate'\?"),
-        ("--factor data_order", r"verb='data_order': must be one of delete, evaluate, investigate\."),
+        ("investigat", r"verb='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
+        (
+            "--factor data_order",
+            r"verb='data_order': must be one of ablation, delete, evaluate, investigate, plan, strategies\.",
+        ),
         ("", r"mlflow-l3d: the following arguments are required: VERB \(see mlflow-l3d --help\)"),
         ("investigate --factor", r"mlflow-l3d investigate: argument --factor: expected one argument \(see .*"),
         ("investigate --approach syntetic", r"approach='syntetic': must be one of .*\. Did you mean 'synthetic'\?"),
         ("investigate --approach synthetic --factor data_ordr", r"factor='data_ordr': .* Did you mean 'data_order'\?"),
         (
             "investigate --approach synthetic --mitigation-runs 1",
-            "mitigation_runs=1: must be a whole number from 2 to .*",
+            "mitigation_runs=1: must be auto or a whole number from 2 to .*",
         ),
         ("investigate --approach synthetic --root-seed -1", "root_seed=-1: must be a whole number of at least 0."),
         (

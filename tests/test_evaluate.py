@@ -82,7 +82,7 @@ def test_tables_that_somebody_else_logged_stay_listed(place: Place) -> None:
         with place.entered():
             evaluate(run_id)
         listed = json.loads(place.client.get_run(run_id).data.tags["mlflow.loggedArtifacts"])
-        assert listed == [theirs, {"path": "cells.json", "type": "table"}]
+        assert listed == [theirs, *({"path": name, "type": "table"} for name in ("cells.json", "examples.json"))]
 
 
 def test_nothing_to_evaluate(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

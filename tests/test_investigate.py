@@ -158,7 +158,7 @@ def half_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     module = sys.modules["mlflow_l3d.investigation"]
     ledgers: list[Ledger] = []
 
-    def stop(_specification: object, ledger: Ledger) -> None:
+    def stop(_specification: object, ledger: Ledger, _looks: object) -> None:
         ledgers.append(ledger)
         raise Stopped
 

@@ -16,12 +16,15 @@ import pytest
 from mlflow.projects._project_spec import load_project
 
 from mlflow_l3d import cli
-from mlflow_l3d.specification.parameters import EVALUATE, MAIN, Parameter
+from mlflow_l3d.specification.parameters import ABLATION, EVALUATE, MAIN, PLAN, STRATEGIES, Parameter
 
 ROOT = Path(__file__).resolve().parents[1]
 WHERE: dict[str, tuple[Path, str, str, Mapping[str, Parameter]]] = {
     "main": (ROOT, "main", "investigate", MAIN),
     "evaluate": (ROOT, "evaluate", "evaluate", EVALUATE),
+    "plan": (ROOT, "plan", "plan", PLAN),
+    "strategies": (ROOT, "strategies", "strategies", STRATEGIES),
+    "ablation": (ROOT, "ablation", "ablation", ABLATION),
     "projects/default": (ROOT / "projects" / "default", "main", "investigate", MAIN),
 }
 HOSTILE = [
@@ -123,7 +126,7 @@ def test_hostile_value_arrives_as_typed_in_every_parameter(place: str, value: st
 def test_misspelt_parameter_reaches_the_command_line_which_refuses_it(place: str, tmp_path: Path) -> None:
     """MLflow appends what the project does not declare: `-P facotr=data_split`."""
     verb = WHERE[place][2]
-    misspelt = {"investigate": "facotr", "evaluate": "parent_run_idd"}[verb]
+    misspelt = {"evaluate": "parent_run_idd", "ablation": "parent_run_idd"}.get(verb, "facotr")
     command = entry_point(place).compute_command({misspelt: "data_split; touch hacked"}, None)
     arguments = run(command, tmp_path)
     assert arguments[-2:] == [f"--{misspelt}", "data_split; touch hacked"]
@@ -133,8 +136,9 @@ def test_misspelt_parameter_reaches_the_command_line_which_refuses_it(place: str
 def test_entry_points_of_the_project() -> None:
     project = load_project(str(ROOT))
     assert project.name == "mlflow-l3d"
-    assert set(project._entry_points) == {"main", "evaluate"}
-    assert {shlex.split(p.command)[3] for p in project._entry_points.values()} <= {"investigate", "evaluate"}
+    assert set(project._entry_points) == {"main", "evaluate", "plan", "strategies", "ablation"}
+    verbs = {"investigate", "evaluate", "plan", "strategies", "ablation"}
+    assert {shlex.split(p.command)[3] for p in project._entry_points.values()} == verbs
     for place in WHERE.values():
         assert Path(load_project(str(place[0])).env_config_path).resolve() == ROOT / "conda.yaml"
 

@@ -9,24 +9,69 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.checks import all_checks
-from mlflow_l3d.analysis.frames import factors_in, golden_scores, score_table
-from mlflow_l3d.analysis.importance import importance
-from mlflow_l3d.analysis.results import Analysis, Consistency
+from mlflow_l3d.analysis.estimate import LEVEL
+from mlflow_l3d.analysis.frames import (
+    base_scores,
+    factors_in,
+    golden_scores,
+    layout_of,
+    score_table,
+    swap_scores,
+)
+from mlflow_l3d.analysis.layouts import Missing, Tables, importances_of, strategies_of
+from mlflow_l3d.analysis.multiplicity import Ranking, important_factors, rank_factors
+from mlflow_l3d.analysis.results import Analysis, Consistency, FloatArray, Importance
+from mlflow_l3d.analysis.variances import Layout
 
 CHANCE_METRICS: Final = ("f1_macro", "accuracy")
 """Metrics of which a score below 1 / classes is worse than guessing, and so a collapse."""
+
+
+def tables_of(
+    cells: pd.DataFrame,
+    *,
+    metric: str,
+    design: Layout | None = None,
+    factors: Sequence[str] | None = None,
+    rows: int | None = None,
+    columns: int | None = None,
+    golden_runs: int | None = None,
+    pooled: bool = False,
+) -> Tables:
+    """Return the tables of scores of an investigation; parameters and errors as :func:`analyse`."""
+    layout = layout_of(cells) if design is None else design
+    names = list(factors_in(cells) if factors is None else factors)
+    if layout == "radial":
+        base = base_scores(cells, metric, rows=rows)
+        swaps = {name: swap_scores(cells, name, metric, rows=rows) for name in names}
+        # Where the plan is not known, one set may lack its last runs.
+        most = max([len(base), *(len(each) for each in swaps.values())])
+        padded = {name: _padded(each, most) for name, each in swaps.items()}
+        return Tables(layout, padded, np.empty(0), _padded(base, most))
+    if layout in ("random", "fixed"):
+        columns = None if rows is None or columns is None else rows * columns
+        rows = 1
+    tables = {name: score_table(cells, name, metric, rows=rows, columns=columns) for name in names}
+    golden = np.empty(0) if pooled else golden_scores(cells, metric, runs=golden_runs)
+    return Tables(layout, tables, golden, pooled=pooled)
 
 
 def analyse(
     cells: pd.DataFrame,
     *,
     metric: str,
+    design: Layout | None = None,
     factors: Sequence[str] | None = None,
     rows: int | None = None,
     columns: int | None = None,
     golden_runs: int | None = None,
+    pooled: bool = False,
+    missing: Missing = "drop",
     classes: int | None = None,
     consistencies: Mapping[str, Consistency] | None = None,
+    mitigated: bool = False,
+    product: bool = False,
+    level: float = LEVEL,
 ) -> Analysis:
     """Return the importance of every factor, and the checks.
 
@@ -36,15 +81,27 @@ def analyse(
         One row a run, see :mod:`mlflow_l3d.analysis.frames`.
     metric
         Column whose spread is investigated.
+    design
+        How the cells are laid out; None means radial where there are base or swap runs, else crossed.
     factors
         The investigated factors in the order to report; None means all that are found.
     rows, columns, golden_runs
         M, N and L of the plan; None means as many as are found, for every factor.
+    pooled
+        Whether the cells of all tables take the place of golden runs.
+    missing
+        What to do with rows of a crossed table that lack cells: ``drop`` or ``reml``.
     classes
         Number of classes, for the share of collapsed runs; None where it is not known.
     consistencies
         Factor or ``golden`` -> agreement of single predictions, from a
         :class:`mlflow_l3d.analysis.consistency.VoteCounter`.
+    mitigated
+        Whether a mitigation strategy holds in the tables, so that golden runs vary more than they do.
+    product
+        Whether the columns of joint factors are the product of their configurations.
+    level
+        Confidence level of the intervals.
 
     Returns
     -------
@@ -56,20 +113,46 @@ def analyse(
     ParameterError
         If the frame lacks a column, or a place in the plan is wrong or taken twice.
     """
-    golden = golden_scores(cells, metric, runs=golden_runs)
-    names = list(factors_in(cells) if factors is None else factors)
+    scores = tables_of(
+        cells,
+        metric=metric,
+        design=design,
+        factors=factors,
+        rows=rows,
+        columns=columns,
+        golden_runs=golden_runs,
+        pooled=pooled,
+    )
     limit = classes if metric in CHANCE_METRICS else None
-    importances = {
-        name: importance(
-            score_table(cells, name, metric, rows=rows, columns=columns), golden, factor=name, classes=limit
-        )
-        for name in names
-    }
-    failed = sum(record.cells_missing for record in importances.values()) + int(np.isnan(golden).sum())
+    importances = importances_of(scores, classes=limit, missing=missing, level=level)
     return Analysis(
         metric=metric,
         importances=importances,
         consistencies=dict(consistencies or {}),
-        checks=all_checks(importances, golden, classes=limit),
-        cells_failed=failed,
+        checks=all_checks(importances, scores.golden_scores(), classes=limit, mitigated=mitigated, product=product),
+        cells_failed=scores.missing,
+        design=scores.layout,
+        p_holm=_adjusted(importances),
+        ranking=_ranking(importances),
+        strategies=strategies_of(importances, scores.layout),
     )
+
+
+def _padded(scores: FloatArray, rows: int) -> FloatArray:
+    """Return the scores with nan after their end, up to `rows`."""
+    missing = np.full((rows - len(scores), *scores.shape[1:]), np.nan)
+    padded: FloatArray = np.concatenate([scores, missing])
+    return padded
+
+
+def _adjusted(importances: Mapping[str, Importance]) -> dict[str, float]:
+    frame = important_factors(importances)
+    return dict(zip(frame["factor"], frame["p_holm"].astype("float64"), strict=True))
+
+
+def _ranking(importances: Mapping[str, Importance]) -> Ranking | None:
+    """Return the ranking where there are several factors on the same rows, and one at least can be ranked."""
+    records = list(importances.values())
+    alike = len({(record.design, len(record.table)) for record in records}) == 1
+    known = any(np.isfinite(record.importance_corrected) for record in records)
+    return rank_factors(importances) if len(records) > 1 and alike and known else None

@@ -23,7 +23,12 @@ SHOWN: Final = 8
 
 
 def all_checks(
-    importances: Mapping[str, Importance], golden: FloatArray, *, classes: int | None = None
+    importances: Mapping[str, Importance],
+    golden: FloatArray,
+    *,
+    classes: int | None = None,
+    mitigated: bool = False,
+    product: bool = False,
 ) -> tuple[Check, ...]:
     """Return every check that fires, warnings first, else by number and factor.
 
@@ -35,12 +40,24 @@ def all_checks(
         Shape (L,): golden scores that the factors share, nan where missing. A radial design has none of its own.
     classes
         Number of classes, for collapsed golden runs; None where it is not known.
+    mitigated
+        Whether a mitigation strategy holds in the tables: golden runs then vary more, and L3D006 has nothing to say.
+    product
+        Whether the columns of joint factors are the product of their configurations.
     """
     found: list[Check] = []
-    if not importances or any(record.design != "radial" for record in importances.values()):
+    records = list(importances.values())
+    if any(record.golden_pooled for record in records):
+        found.append(_pooled(golden))
+    elif not records or any(record.design != "radial" for record in records):
         found.extend(golden_checks(golden, classes=classes))
-    for record in importances.values():
-        found.extend(factor_checks(record))
+    for record in records:
+        if record.design in ("random", "fixed"):
+            found.extend(strategy_checks(record, classes=classes))
+        else:
+            found.extend(factor_checks(record, closure=not (mitigated or record.golden_pooled)))
+    if product:
+        found.append(_product())
     return tuple(sorted(found, key=lambda check: (check.severity != "warning", check.code)))
 
 
@@ -76,10 +93,51 @@ def golden_checks(golden: FloatArray, *, classes: int | None = None) -> Iterator
         yield from _collapsed(known, classes, "golden runs", None)
 
 
-def factor_checks(record: Importance) -> Iterator[Check]:
-    """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007."""
+def factor_checks(record: Importance, *, closure: bool = True) -> Iterator[Check]:
+    """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007; L3D006 only where asked for."""
     yield from _verdict(record)
     yield from _missing_cells(record)
+    yield from _scores(record)
+    if closure:
+        yield from _closure(record)
+    yield from _few_rows(record)
+
+
+def strategy_checks(record: Importance, *, classes: int | None = None) -> Iterator[Check]:  # noqa: ARG001
+    """Yield the checks of one factor under a baseline strategy: L3D002, L3D004, L3D005."""
+    if record.cells_missing:
+        message = (
+            f"{_count(record.cells_missing, 'run')} of {record.table.size} {_have(record.cells_missing)} no score; the "
+            "standard deviation is that of the others. See the errors of the failed runs, then run the same command "
+            "again: only missing cells are computed."
+        )
+        yield Check("L3D002", "warning", "Cells missing", message, record.factor)
+    yield from _scores(record)
+
+
+def _pooled(scores: FloatArray) -> Check:
+    """L3D008: no golden runs, all other runs take their place."""
+    count = int(np.isfinite(scores).sum())
+    message = (
+        f"The golden standard deviation is that of the {count} pooled cells of all tables, as the paper allows and "
+        "advises against: in a table each configuration occurs many times, so that the pooled runs vary less than "
+        "independent ones, and nothing can show that a seed leaks. Report a score from golden runs (golden_runs=auto)."
+    )
+    return Check("L3D008", "warning", "Golden standard deviation from pooled runs", message)
+
+
+def _product() -> Check:
+    """L3D009: columns of joint factors that share configurations."""
+    message = (
+        "The columns of the joint factors are the product of their configurations, so that columns share some of them "
+        "and are no independent draws: the intervals are too narrow. The published score is not concerned. Use "
+        "joint=paired for intervals that hold."
+    )
+    return Check("L3D009", "warning", "Joint columns share configurations", message)
+
+
+def _scores(record: Importance) -> Iterator[Check]:
+    """L3D004 and L3D005 of a table."""
     known = record.table[np.isfinite(record.table)]
     if len(known) >= 2 and float(np.ptp(known)) <= _rounding(known):
         message = (
@@ -89,8 +147,6 @@ def factor_checks(record: Importance) -> Iterator[Check]:
         yield Check("L3D004", "warning", "Constant scores", message, record.factor)
     if record.collapsed_share > 0:
         yield _collapse(record.collapsed_share, len(known), "cells", record.factor)
-    yield from _closure(record)
-    yield from _few_rows(record)
 
 
 def points(value: float) -> str:
@@ -131,10 +187,17 @@ def _missing_cells(record: Importance) -> Iterator[Check]:
         return
     missing = ~np.isfinite(record.table)
     left_out = np.flatnonzero(missing.any(axis=1)).tolist()
-    message = (
-        f"{_count(record.cells_missing, 'cell')} of {record.table.size} {_have(record.cells_missing)} no score, so "
-        f"{_named('row', left_out)} of {len(record.table)} {_be(len(left_out))} left out of importance and intervals. "
-    )
+    rows = f"{_named('row', left_out)} of {len(record.table)} {_be(len(left_out))} left out of"
+    head = f"{_count(record.cells_missing, 'cell')} of {record.table.size} {_have(record.cells_missing)} no score, so"
+    if record.components is not None and record.components.method == "reml":
+        message = (
+            f"{head} {rows} the published score; the corrected score and its interval come from every cell, by "
+            "restricted maximum likelihood. "
+        )
+        if math.isnan(record.importance_ci_low):
+            message += "It has no interval here (a component is zero, or the table is small or very large). "
+    else:
+        message = f"{head} {rows} importance and intervals. "
     empty = np.flatnonzero(missing.all(axis=0)).tolist()
     if empty and len(empty) < record.table.shape[1]:
         message += f"No row has a score in {_named('column', empty)}, so no row is complete: mend that first. "

@@ -2,126 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.analysis.examples import ExampleVotes, ranked_votes
 from mlflow_l3d.analysis.metrics import UNPARSED, class_numbers
 from mlflow_l3d.analysis.results import Consistency
+from mlflow_l3d.analysis.run_agreement import RunAgreement
+from mlflow_l3d.analysis.vote_groups import Examples, VoteGroup, combined, mean
 from mlflow_l3d.errors import ParameterError
-
-IntArray = npt.NDArray[np.int64]
-
-
-class _Examples:
-    """Ids of examples seen so far, each with a place (0, 1, 2, ...) and its true class."""
-
-    def __init__(self) -> None:
-        self._places: dict[Hashable, int] = {}
-        self._labels = np.empty(0, dtype=np.int64)
-        self._last_ids: npt.NDArray[Any] | None = None
-        self._last_places = np.empty(0, dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def places(self, ids: npt.NDArray[Any], labels: IntArray) -> IntArray:
-        """Return the place of every example of a run, new ones included.
-
-        Raises
-        ------
-        ParameterError
-            If an id occurs twice, or had another label before.
-        """
-        if self._last_ids is None or not np.array_equal(ids, self._last_ids):
-            self._last_places = self._look_up(ids)
-            self._last_ids = ids.copy()
-        places = self._last_places
-        if len(self._labels) < len(self._places):
-            known = len(self._labels)
-            self._labels = np.concatenate((self._labels, np.full(len(self._places) - known, UNPARSED)))
-        unset = self._labels[places] == UNPARSED
-        if unset.any():
-            self._labels[places[unset]] = labels[unset]
-        different = np.flatnonzero(self._labels[places] != labels)
-        if len(different):
-            at = different[0]
-            found = f"{self._labels[places[at]]} in one run and {labels[at]} in another"
-            fix = "Give every example an id that is its own in all runs."
-            raise ParameterError("label", found, f"example_id {ids[at]!s} must have one true class", fix)
-        return places
-
-    def _look_up(self, ids: npt.NDArray[Any]) -> IntArray:
-        known = self._places
-        values = ids.tolist()
-        if len(set(values)) < len(values):
-            seen: set[Hashable] = set()
-            twice = next(value for value in values if value in seen or seen.add(value))  # type: ignore[func-returns-value]
-            fix = "Give every example an id that is its own in all runs."
-            raise ParameterError("example_id", twice, "must occur once in the predictions of a run", fix)
-        return np.fromiter((known.setdefault(value, len(known)) for value in values), np.int64, len(values))
-
-
-@dataclass(slots=True)
-class _Group:
-    """Votes of runs that are compared with each other, and what their pairs sum to.
-
-    `votes` has one row for each example and column 0 for all votes, column 1 + c for those for class c. The sums grow
-    by what each run shares with those before it, so no pair of runs is ever looked at.
-    """
-
-    votes: npt.NDArray[np.int32] | None = field(default_factory=lambda: np.zeros((0, 1), dtype=np.int32))
-    runs: int = 0
-    pairs: int = 0
-    equal: int = 0
-    correct: int = 0
-    predictions: int = 0
-    unparsed: int = 0
-
-    def add(self, places: IntArray, labels: IntArray, predictions: IntArray, examples: int) -> None:
-        if self.votes is None:
-            msg = "this group is closed"
-            raise ValueError(msg)
-        columns = 2 + int(max(labels.max(), predictions.max(), 0)) if len(labels) else 1
-        votes = self.votes = _grown(self.votes, examples, columns)
-        parsed = predictions != UNPARSED
-        where, chosen = places[parsed], predictions[parsed]
-        earlier = votes[where, chosen + 1]
-        self.pairs += int(votes[places, 0].sum())
-        self.equal += int(earlier.sum())
-        self.correct += int(earlier[chosen == labels[parsed]].sum())
-        votes[places, 0] += 1
-        votes[where, chosen + 1] += 1
-        self.runs += 1
-        self.predictions += len(predictions)
-        self.unparsed += len(predictions) - len(chosen)
-
-
-def _grown(votes: npt.NDArray[np.int32], rows: int, columns: int) -> npt.NDArray[np.int32]:
-    """Return `votes` with room for at least `rows` and `columns`; rows at least double, so that growing is rare."""
-    have_rows, have_columns = votes.shape
-    if rows <= have_rows and columns <= have_columns:
-        return votes
-    new_rows = have_rows if rows <= have_rows else max(rows, 2 * have_rows)
-    larger = np.zeros((new_rows, max(columns, have_columns)), dtype=np.int32)
-    larger[:have_rows, :have_columns] = votes
-    return larger
 
 
 class VoteCounter:
     """Consistency (CON) and correct consistency (CCON) of groups of runs, one run at a time.
 
-    Memory grows with examples x classes of the groups that are open, not with runs or their pairs, and the result does
-    not depend on the order of the runs.
+    Memory grows with examples x classes, and with the predictions, of the groups that are open, not with pairs of runs,
+    and the result does not depend on the order of the runs.
 
     Parameters
     ----------
     classes
         Number of classes; None where it is not known (class numbers are then only checked for being whole).
+    examples
+        Examples that several counters share, so that ids are looked up once; by default the counter has its own.
 
     Notes
     -----
@@ -135,13 +41,13 @@ class VoteCounter:
     number of examples it shares. A prediction of -1 agrees with nothing, also not with another -1.
     """
 
-    def __init__(self, classes: int | None = None) -> None:
+    def __init__(self, classes: int | None = None, *, examples: Examples | None = None) -> None:
         if classes is not None and classes < 1:
             msg = f"classes must be at least 1, got {classes}"
             raise ValueError(msg)
         self._classes = classes
-        self._examples = _Examples()
-        self._groups: dict[Hashable, _Group] = {}
+        self._examples = Examples() if examples is None else examples
+        self._groups: dict[Hashable, VoteGroup] = {}
 
     def add(
         self, group: Hashable, example_ids: npt.ArrayLike, labels: npt.ArrayLike, predictions: npt.ArrayLike
@@ -173,12 +79,12 @@ class VoteCounter:
         if self._classes is not None and highest >= self._classes:
             raise ParameterError("prediction", highest, f"class numbers must be below {self._classes}")
         places = self._examples.places(ids, truth)
-        self._groups.setdefault(group, _Group()).add(places, truth, guess, len(self._examples))
+        self._groups.setdefault(group, VoteGroup()).add(places, truth, guess, len(self._examples))
 
     def close(self, group: Hashable) -> None:
-        """Release the memory of a group to which no run will be added; its part of the result is kept."""
+        """Release the memory of a group to which no run will be added; its part of the results is kept."""
         if group in self._groups:
-            self._groups[group].votes = None
+            self._groups[group].close()
 
     def result(self, name: str) -> Consistency:
         """Return the mean over all groups whose runs share an example; it may be asked for at any time.
@@ -192,35 +98,55 @@ class VoteCounter:
         -------
         Consistency
             CON and CCON are nan where no two runs can be compared. `unparsed_share` counts every prediction added.
+            `fleiss_kappa` is the mean over groups that have one. `accuracy_std` and `accuracy_std_population` are nan
+            where the runs of any group that is compared have different test sets.
         """
+        return combined(list(self._groups.values()), name)
+
+    def shares(self) -> tuple[float, float]:
+        """Return CON and CCON of :meth:`result` alone, which is much faster while rows come in."""
         compared = [group for group in self._groups.values() if group.pairs]
-        count = len(compared)
-        predictions = sum(group.predictions for group in self._groups.values())
-        unparsed = sum(group.unparsed for group in self._groups.values())
-        return Consistency(
-            group=name,
-            consistency=math.fsum(one.equal / one.pairs for one in compared) / count if count else math.nan,
-            correct_consistency=math.fsum(one.correct / one.pairs for one in compared) / count if count else math.nan,
-            runs=sum(one.runs for one in compared),
-            groups=count,
-            pairs_of_predictions=sum(one.pairs for one in compared),
-            unparsed_share=unparsed / predictions if predictions else math.nan,
-        )
+        return mean([one.equal / one.pairs for one in compared]), mean([one.correct / one.pairs for one in compared])
 
     def per_group(self) -> dict[Hashable, Consistency]:
         """Return the record of each group, in the order in which they were first seen; it may be asked for at any time.
 
         The mean of those that are not nan is :meth:`result`. They are what an interval over rows needs.
         """
-        return {
-            group: Consistency(
-                group=str(group),
-                consistency=one.equal / one.pairs if one.pairs else math.nan,
-                correct_consistency=one.correct / one.pairs if one.pairs else math.nan,
-                runs=one.runs,
-                groups=1,
-                pairs_of_predictions=one.pairs,
-                unparsed_share=one.unparsed / one.predictions if one.predictions else math.nan,
-            )
-            for group, one in self._groups.items()
-        }
+        found = {group: combined([one], str(group)) for group, one in self._groups.items()}
+        return {group: replace(one, runs=self._groups[group].runs, groups=1) for group, one in found.items()}
+
+    def per_run(self) -> dict[Hashable, RunAgreement]:
+        """Return, for each group, how its runs agree with each other; it may be asked for at any time."""
+        return {group: one.per_run() for group, one in self._groups.items()}
+
+    def example_votes(self, group: Hashable, *, min_runs: int = 2) -> ExampleVotes:
+        """Rank the examples of an open group, as :func:`mlflow_l3d.analysis.examples.example_votes_of_frame` does.
+
+        Parameters
+        ----------
+        group
+            A group with a run that is not closed.
+        min_runs
+            Examples that fewer runs saw are left out.
+
+        Raises
+        ------
+        ValueError
+            If the group is closed, or not known.
+        """
+        one = self._groups.get(group)
+        if one is None or one.closed:
+            msg = f"the votes of group {group!r} are not held: it is {'not known' if one is None else 'closed'}"
+            raise ValueError(msg)
+        order = one.held.first_seen()
+        counts = one.votes[order].astype(np.int64)
+        counts[:, 0] -= counts[:, 1:].sum(axis=1)
+        known = self._examples.ids
+        return ranked_votes(_as_array([known[at] for at in order]), self._examples.labels[order], counts, min_runs)
+
+
+def _as_array(ids: list[Hashable]) -> npt.NDArray[np.int64] | npt.NDArray[np.object_]:
+    if all(isinstance(each, int) for each in ids):
+        return np.array(ids, dtype=np.int64)
+    return np.array(ids, dtype=object)

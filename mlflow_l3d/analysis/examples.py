@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +79,8 @@ def example_votes(
     ValueError
         If shapes do not fit, or something is not a class number.
     """
-    return _ranked(PredictionMatrix.from_arrays(predictions, labels, example_ids), 1)
+    matrix = PredictionMatrix.from_arrays(predictions, labels, example_ids)
+    return ranked_votes(matrix.example_ids, matrix.labels, _table(matrix), 1)
 
 
 def example_votes_of_frame(frame: pd.DataFrame, run: str | Sequence[str] = "run", *, min_runs: int = 2) -> ExampleVotes:
@@ -99,14 +100,25 @@ def example_votes_of_frame(frame: pd.DataFrame, run: str | Sequence[str] = "run"
     ParameterError
         If a column is missing, a run holds an example twice, or an example has two labels.
     """
-    return _ranked(PredictionMatrix.from_frame(frame, run), min_runs)
+    matrix = PredictionMatrix.from_frame(frame, run)
+    return ranked_votes(matrix.example_ids, matrix.labels, _table(matrix), min_runs)
 
 
-def _ranked(matrix: PredictionMatrix, min_runs: int) -> ExampleVotes:
-    held = matrix.held.sum(axis=0)
+def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArray, min_runs: int = 1) -> ExampleVotes:
+    """Rank examples by their votes, however these were counted.
+
+    Parameters
+    ----------
+    example_ids, labels
+        Shape (n,): ids and true class numbers.
+    counts
+        Shape (n, 1 + classes): votes for no class, class 0, class 1, ...; every label is below `classes`.
+    min_runs
+        Examples that fewer runs saw are left out.
+    """
+    held = counts.sum(axis=1)
     kept = held >= max(1, min_runs)
-    ids, labels, runs = matrix.example_ids[kept], matrix.labels[kept], held[kept]
-    counts = _table(matrix)[kept]
+    ids, labels, counts, runs = example_ids[kept], labels[kept], counts[kept], held[kept]
     right = counts[np.arange(len(ids)), labels + 1]
     kinds = np.select([right == runs, right == 0], [ROBUST, NEVER_RIGHT], FRAGILE)
     frame = pd.DataFrame(

@@ -1,8 +1,8 @@
 """From a frame of cells, one row a run, to the arrays that are analysed.
 
-The frame has the columns ``phase`` (``investigation`` or ``golden``; rows of any other phase are passed over),
-``factor``, ``row``, ``column``, ``index``, and one for each metric. Coordinates may be numbers or texts of digits,
-since tags are texts. A score of nan is a run without a score.
+The frame has the columns ``phase`` (``investigation`` or ``golden``, in the radial design ``base`` or ``swap``; rows of
+any other phase are passed over), ``factor``, ``row``, ``column``, ``index``, and one for each metric. Coordinates may
+be numbers or texts of digits, since tags are texts. A score of nan is a run without a score.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.results import FloatArray
+from mlflow_l3d.analysis.variances import Layout
 from mlflow_l3d.errors import ParameterError, unknown_name
 
 COORDINATES: Final = ("phase", "factor", "row", "column", "index")
@@ -27,7 +28,7 @@ NUMBERED: Final = "Number rows, columns and golden runs 0, 1, 2, ... each."
 def factors_in(cells: pd.DataFrame) -> list[str]:
     """Return the factors that have a table, in the order in which they first occur."""
     _require(cells, "phase")
-    investigated = cells["phase"].isin(["investigation"])
+    investigated = cells["phase"].isin(["investigation", "swap"])
     if not investigated.any():
         return []
     _require(cells, "factor")
@@ -112,6 +113,39 @@ def golden_scores(cells: pd.DataFrame, metric: str, *, runs: int | None = None) 
     result = np.full(count, np.nan)
     scored = np.isfinite(scores)
     result[index[scored]] = scores[scored]
+    return result
+
+
+def swap_scores(cells: pd.DataFrame, factor: str, metric: str, *, rows: int | None = None) -> FloatArray:
+    """Return the swaps of one factor of a radial design, shape (n, 1); parameters and errors as `score_table`."""
+    return _row_scores(cells, metric, "swap", rows, factor)[:, np.newaxis]
+
+
+def base_scores(cells: pd.DataFrame, metric: str, *, rows: int | None = None) -> FloatArray:
+    """Return the base runs of a radial design, shape (n,); parameters and errors as :func:`score_table`."""
+    return _row_scores(cells, metric, "base", rows, None)
+
+
+def layout_of(cells: pd.DataFrame) -> Layout:
+    """Return ``radial`` where there are base or swap runs, else ``crossed``: the phases tell no more."""
+    _require(cells, "phase")
+    return "radial" if cells["phase"].isin(["base", "swap"]).any() else "crossed"
+
+
+def _row_scores(cells: pd.DataFrame, metric: str, phase: str, rows: int | None, factor: str | None) -> FloatArray:
+    _require(cells, "phase")
+    own = cells["phase"].isin([phase])
+    if own.any():
+        _require(cells, "row", *(["factor"] if factor else []))
+        if factor:
+            own &= cells["factor"].isin([factor])
+    where = f"the swaps of {factor}" if factor else "the base runs"
+    scores = _scores(cells, metric, own)
+    row, count = _coordinates(cells, "row", own, rows, where)
+    _check_unique({"row": row}, scores, where)
+    result = np.full(count, np.nan)
+    scored = np.isfinite(scores)
+    result[row[scored]] = scores[scored]
     return result
 
 

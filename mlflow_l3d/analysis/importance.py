@@ -161,7 +161,12 @@ def radial_importance(
 
 
 def importance_path(
-    table: npt.ArrayLike, golden: npt.ArrayLike, *, design: Design = "crossed", level: float = LEVEL
+    table: npt.ArrayLike,
+    golden: npt.ArrayLike,
+    *,
+    design: Design = "crossed",
+    level: float = LEVEL,
+    start: int = 2,
 ) -> pd.DataFrame:
     """Return the score as it was after 2, 3, ..., M rows, for a figure of its convergence.
 
@@ -169,11 +174,13 @@ def importance_path(
     ----------
     table, golden, design, level
         As for :func:`importance`.
+    start
+        Number of rows to begin with.
 
     Returns
     -------
     pandas.DataFrame
-        One row for each number of rows from 2 to M; columns are :data:`PATH_COLUMNS`. The golden runs count in
+        One row for each number of rows from `start` to M; columns are :data:`PATH_COLUMNS`. The golden runs count in
         proportion, the first ``ceil(L * rows / M)`` of them, as the design runs them. The last row is what
         :func:`importance` returns.
     """
@@ -183,7 +190,7 @@ def importance_path(
     complete = np.isfinite(scores).sum(axis=1) == max(scores.shape[1], 1)
     known = np.isfinite(golden_scores)
     path: list[dict[str, float]] = []
-    for rows in range(2, total + 1):
+    for rows in range(max(2, start), total + 1):
         golden_done = -(-golden_total * rows // total)
         golden_known = golden_scores[:golden_done][known[:golden_done]]
         numbers, _ = _numbers(scores[:rows][complete[:rows]], golden_known, design, level)

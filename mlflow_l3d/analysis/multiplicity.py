@@ -148,9 +148,11 @@ def rank_factors(importances: Mapping[str, Importance], *, level: float = LEVEL)
     if len({len(record.table) for record in records.values()}) > 1:
         rows = ", ".join(str(len(record.table)) for record in records.values())
         raise ParameterError("importances", f"{rows} rows", "must have the same rows", "Rank factors of one plan.")
+    design = next(iter(records.values())).design if records else "crossed"
+    if design == "random" or design == "fixed":
+        raise ParameterError("importances", design, "is a baseline strategy, which has no importance to rank by")
     shared = _shared_rows(list(records.values()))
     tables = {name: record.table[shared] for name, record in records.items()}
-    design = next(iter(records.values())).design if records else "crossed"
     pairs = [
         paired_difference(tables, first, second, design=design, level=level)
         for place, first in enumerate(records)

@@ -35,7 +35,8 @@ class PredictionImportance:
     rows
         Rows behind the number.
     interval_over
-        What was left out one at a time: ``rows``, and where given ``columns`` and ``golden runs``.
+        What was left out one at a time: ``rows``, and where given ``columns`` and ``golden runs``; ``rows with golden
+        runs`` where the golden runs belong to the rows and left with them.
     """
 
     factor: str
@@ -66,6 +67,7 @@ def prediction_importance(
     *,
     without_column: npt.ArrayLike | None = None,
     without_golden: npt.ArrayLike | None = None,
+    golden_without_row: npt.ArrayLike | None = None,
 ) -> PredictionImportance:
     """Return the importance of a factor for single predictions.
 
@@ -84,11 +86,16 @@ def prediction_importance(
         is the mean over rows of :attr:`mlflow_l3d.analysis.agreement.Agreement.leave_one_out`.
     without_golden
         Shape (L,): CON of the golden runs without one of them.
+    golden_without_row
+        Shape (M,): CON of the golden runs without those that belong to a row. In the radial design the runs of the rows
+        are the golden runs, so both parts of the ratio lose a row together; instead of `without_golden`. A row whose
+        value is nan then still counts as a row that may be left out.
 
     Raises
     ------
     ValueError
-        If the mean of `row_values` is not the consistency of `within`, or a value lies outside [0, 1].
+        If the mean of `row_values` is not the consistency of `within`, a value lies outside [0, 1], or
+        `golden_without_row` has another length than `row_values`, or stands beside `without_golden`.
 
     Notes
     -----
@@ -97,14 +104,21 @@ def prediction_importance(
     variance: Jansen's form of the total Sobol index, for vectors. Interval: jackknife of its logarithm, t quantiles;
     variances of what is left out are added.
     """
-    rows = _checked(row_values, "row_values")
-    rows = rows[~np.isnan(rows)]
+    every = _checked(row_values, "row_values")
+    rows = every[~np.isnan(every)]
     known = len(rows) > 0 and not math.isnan(within.consistency)
     if known and not math.isclose(float(rows.mean()), within.consistency, rel_tol=0, abs_tol=1e-9):
         msg = f"row_values have the mean {rows.mean()}, but CON within rows is {within.consistency}"
         raise ValueError(msg)
     ratio = _ratio(within.consistency, golden.consistency)
-    left_out, over = [_without_one(rows, golden.consistency)], ["rows"]
+    if golden_without_row is None:
+        left_out, over = [_without_one(rows, golden.consistency)], ["rows"]
+    else:
+        goldens = _checked(golden_without_row, "golden_without_row")
+        if len(goldens) != len(every) or without_golden is not None:
+            msg = "golden_without_row must have one value for each of row_values, and stands instead of without_golden"
+            raise ValueError(msg)
+        left_out, over = [_without_one_jointly(every, goldens)], ["rows with golden runs"]
     if without_column is not None:
         left_out.append(_ratios(_checked(without_column, "without_column"), golden.consistency))
         over.append("columns")
@@ -149,3 +163,14 @@ def _without_one(rows: FloatArray, golden: float) -> FloatArray:
     if count < 2:
         return np.full(count, math.nan)
     return _ratios((rows.sum() - rows) / (count - 1), golden)
+
+
+def _without_one_jointly(rows: FloatArray, goldens: FloatArray) -> FloatArray:
+    """Return shape (M,): the ratio without one row and the golden runs that belong to it."""
+    known = ~np.isnan(rows)
+    count = int(known.sum())
+    if count < 2:
+        return np.full(len(rows), math.nan)
+    total = float(rows[known].sum())
+    within = np.where(known, (total - np.where(known, rows, 0.0)) / (count - 1), total / count)
+    return np.array([_ratio(one, golden) for one, golden in zip(within.tolist(), goldens.tolist(), strict=True)])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from mlflow_l3d.analysis.estimate import Estimate, LogitJackknife, jackknife_variance
 from mlflow_l3d.analysis.intervals import crossed_estimate
 from mlflow_l3d.analysis.results import FloatArray
 from mlflow_l3d.analysis.tables import as_table
@@ -17,6 +20,8 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 
 MISSING: Final = ("drop", "reml")
 """What to do with rows that lack cells."""
+MOST_FITS: Final = 130
+"""Rows and columns together up to which :func:`reml_estimate` gives an interval."""
 
 
 def components_of(table: npt.ArrayLike, *, missing: Literal["drop", "reml"] = "drop") -> VarianceComponents | None:
@@ -91,6 +96,48 @@ def reml_components(scores: npt.ArrayLike | pd.DataFrame) -> VarianceComponents 
         main=main,
         interaction=residual,
     )
+
+
+def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
+    """Return the corrected importance of a crossed table that lacks cells, with its error.
+
+    Parameters
+    ----------
+    table
+        Shape (M, N), nan where a score is missing.
+
+    Returns
+    -------
+    Estimate or None
+        None where too few cells are left. Interval as in the crossed design, by the jackknife of logit(S_T): variance
+        over rows plus variance over columns, ``min(M, N) - 1`` degrees of freedom. There is none where a component is
+        zero with or without some row or column, and above :data:`MOST_FITS` rows and columns together, for every one
+        of them takes a fit of its own.
+    """
+    scores = as_table(table)
+    components = reml_components(scores)
+    if components is None:
+        return None
+    rows = np.flatnonzero(np.isfinite(scores).any(axis=1))
+    columns = np.flatnonzero(np.isfinite(scores).any(axis=0))
+    if min(len(rows), len(columns)) < 3 or len(rows) + len(columns) > MOST_FITS:
+        return Estimate(components)
+    without = [_logits([np.delete(scores, one, axis) for one in places]) for axis, places in enumerate((rows, columns))]
+    centre = _logit(components)
+    if not all(np.isfinite(part).all() for part in (np.array([centre]), *without)):
+        return Estimate(components)
+    error = math.sqrt(sum(jackknife_variance(part) for part in without))
+    return Estimate(components, LogitJackknife(centre, error, min(len(rows), len(columns)) - 1))
+
+
+def _logits(tables: Sequence[FloatArray]) -> FloatArray:
+    return np.array([_logit(reml_components(table)) for table in tables])
+
+
+def _logit(components: VarianceComponents | None) -> float:
+    if components is None or not (components.contributed > 0 and components.mitigated > 0):
+        return math.nan
+    return math.log(components.contributed / components.mitigated)
 
 
 def _long(scores: npt.ArrayLike | pd.DataFrame) -> pd.DataFrame:

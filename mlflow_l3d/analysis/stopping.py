@@ -118,10 +118,10 @@ class EpsilonRule:
         if (stopped := _stopped(self.history)) is not None:
             return stopped
         scores = as_table(table)
-        path = importance_path(scores, as_golden(golden))
+        seen = self.history[-1].rows if self.history else 0
+        path = importance_path(scores, as_golden(golden), start=seen)
         names = ["contributed_std", "mitigated_std", "importance"]
         changes = path[names].diff().abs().max(axis=1, skipna=False)
-        seen = self.history[-1].rows if self.history else 0
         for rows, score, change in zip(path["rows"], path["importance"], changes, strict=True):
             if rows <= seen:
                 continue

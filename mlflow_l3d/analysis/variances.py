@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 Design = Literal["crossed", "nested", "radial"]
 DESIGNS: Final = ("crossed", "nested", "radial")
 """Designs that give a table for each factor."""
+Layout = Literal["crossed", "nested", "radial", "random", "fixed"]
+LAYOUTS: Final = (*DESIGNS, "random", "fixed")
+"""Designs and baseline strategies: every way in which cells may be laid out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,10 +84,13 @@ class ChildWriter:
             names.CONTEXT_KEY: self.context_key,
             **self.source_tags,
         }
-        if record.phase == "golden":
-            tags[names.INDEX] = str(record.index)
-        else:
-            tags |= {names.FACTOR: str(record.factor), names.ROW: str(record.row), names.COLUMN: str(record.column)}
+        places = {
+            names.FACTOR: record.factor,
+            names.ROW: record.row,
+            names.COLUMN: record.column,
+            names.INDEX: record.index,
+        }
+        tags |= {name: str(value) for name, value in places.items() if value is not None}
         if record.error:
             tags[names.ERROR] = record.error[:5000]
         start_time = record.end_time - round(1000 * record.metrics.get("duration_seconds", 0.0))

@@ -130,9 +130,18 @@ class Ledger:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        batch = [Metric(name, value, now, step) for name, value in metrics.items()]
+        batch = [Metric(names.metric_name(name), value, now, step) for name, value in metrics.items()]
         self.uploader.submit(
             f"the metrics of step {step}", lambda _repeated: self.client.log_batch(self.parent.run_id, metrics=batch)
+        )
+
+    def log_params(self, params: Mapping[str, str]) -> None:
+        """Put parameters on the parent, by and by."""
+        from mlflow.entities import Param
+
+        batch = [Param(name, value) for name, value in params.items()]
+        self.uploader.submit(
+            "the parameters of the parent", lambda _repeated: self.client.log_batch(self.parent.run_id, params=batch)
         )
 
     def wait(self, patience: float | None = None) -> None:
@@ -158,7 +167,8 @@ class Ledger:
 
     def finish(self, artifacts: Path, *, complete: bool, description: str) -> None:
         """Upload the folder `artifacts` to the parent, set its state and description, end it, and empty the spool."""
-        table = json.dumps([{"path": names.CELLS_TABLE, "type": "table"}])
+        tables = [name for name in names.TABLES if (artifacts / name).exists()]
+        table = json.dumps([{"path": name, "type": "table"} for name in tables])
         state = "complete" if complete else "incomplete"
         tags = {names.STATE: state, names.LOGGED_ARTIFACTS: table, names.NOTE: description}
 

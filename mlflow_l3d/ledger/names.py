@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 SCHEMA: Final = "1"
@@ -19,6 +20,8 @@ CELL_KEY: Final = "l3d.cell_key"
 CONTEXT_KEY: Final = "l3d.context_key"
 INVESTIGATION_KEY: Final = "l3d.investigation_key"
 SUPERSEDED_BY: Final = "l3d.superseded_by"
+COMPARISON: Final = "l3d.comparison"
+INVESTIGATIONS: Final = "l3d.investigations"
 ERROR: Final = "l3d.error"
 GIT_DIRTY: Final = "l3d.git_dirty"
 HEARTBEAT: Final = "l3d.heartbeat"
@@ -36,7 +39,18 @@ CELLS_TABLE: Final = "cells.json"
 INVESTIGATION: Final = "investigation.json"
 IMPORTANCE: Final = "importance.json"
 REPORT: Final = "report.html"
+EXAMPLES: Final = "examples.json"
+LOOKS: Final = "looks.json"
+TABLES: Final = (CELLS_TABLE, EXAMPLES, LOOKS)
+"""Artifacts in the form of MLflow's ``log_table``, which the UI shows as tables."""
 TRACEBACK: Final = "traceback.txt"
 
 COORDINATES: Final = ("phase", "factor", "row", "column", "index")
 """Columns of a table of cells that say where a cell stands."""
+
+_NOT_IN_METRICS: Final = re.compile(r"[^\w./: -]")
+
+
+def metric_name(name: str) -> str:
+    """Return a metric's name as MLflow allows it: what it forbids, such as the plus of joint factors, becomes a dash."""
+    return _NOT_IN_METRICS.sub("-", name)

@@ -112,24 +112,32 @@ def open_parent(client: MlflowClient, specification: Specification, attached: st
         **_git_tags(Path.cwd() if attached else Path(sys.argv[0]).absolute().parent),
     }
     if attached is None:
-        from mlflow.tracking.context.registry import resolve_tags
-
-        own = {name: value for name, value in resolve_tags().items() if name.startswith("mlflow.")}
-        own |= {"mlflow.source.name": "mlflow-l3d", "mlflow.source.type": "LOCAL"}
-        run = client.create_run(current_experiment_id(client), tags={**own, **tags}, run_name=title)
+        run = client.create_run(current_experiment_id(client), tags={**own_tags(), **tags}, run_name=title)
     else:
-        run = client.get_run(attached)
-        if _RANDOM_NAME.fullmatch(run.info.run_name or ""):
-            tags[names.RUN_NAME] = title
-        tags |= {name: public_uri(value) for name, value in run.data.tags.items() if public_uri(value) != value}
-        source = run.data.tags.get(names.SOURCE_NAME, "")
-        if source.startswith(("file:", "/")):
-            tags[names.SOURCE_NAME] = public_name(source.removeprefix("file://"))
-        set_tags(client, run.info.run_id, tags)
+        set_tags(client, attached, tags | attaching_tags(client.get_run(attached), title))
         run = client.get_run(attached)
     _log_params(client, run, specification)
     source_tags: dict[str, str] = {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
     return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags)
+
+
+def own_tags() -> dict[str, str]:
+    """Return MLflow's own tags of a run that we make: user and commit, and us as its source."""
+    from mlflow.tracking.context.registry import resolve_tags
+
+    own = {name: value for name, value in resolve_tags().items() if name.startswith("mlflow.")}
+    return own | {"mlflow.source.name": "mlflow-l3d", "mlflow.source.type": "LOCAL"}
+
+
+def attaching_tags(run: Run, title: str) -> dict[str, str]:
+    """Return the tags that a run of `mlflow run` needs: our title in place of a random name, no private addresses."""
+    tags = {name: public_uri(value) for name, value in run.data.tags.items() if public_uri(value) != value}
+    if _RANDOM_NAME.fullmatch(run.info.run_name or ""):
+        tags[names.RUN_NAME] = title
+    source = run.data.tags.get(names.SOURCE_NAME, "")
+    if source.startswith(("file:", "/")):
+        tags[names.SOURCE_NAME] = public_name(source.removeprefix("file://"))
+    return tags
 
 
 def run_title(specification: Specification) -> str:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 _THREADS: Final = 8
+_OF_A_FACTOR: Final = ("investigation", "swap")
+"""Phases of cells that belong to the table of one factor."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def _row(run: Run) -> dict[str, Any]:
     finished = run.info.status == "FINISHED"
     return {
         "phase": tags.get(names.PHASE),
-        "factor": tags.get(names.FACTOR) if tags.get(names.PHASE) == "investigation" else None,
+        "factor": tags.get(names.FACTOR) if tags.get(names.PHASE) in _OF_A_FACTOR else None,
         "row": _number(tags.get(names.ROW)),
         "column": _number(tags.get(names.COLUMN)),
         "index": _number(tags.get(names.INDEX)),

@@ -43,7 +43,8 @@ class L3DEvaluator(ModelEvaluator):
         run_id
             The active run; start it with the id of the parent.
         evaluator_config
-            ``metric``: the metric whose spread is investigated, ``f1_macro`` by default.
+            ``metric``: the metric whose spread is investigated, ``f1_macro`` by default; ``design`` and ``missing`` as
+            for :func:`mlflow_l3d.evaluation.evaluate`.
         model, **kwargs
             Unused.
 
@@ -57,18 +58,20 @@ class L3DEvaluator(ModelEvaluator):
 
         from mlflow.tracking import MlflowClient
 
-        from mlflow_l3d.evaluation import score_cells, write_scored
+        from mlflow_l3d.evaluation import planned_by, score_cells, write_scored
         from mlflow_l3d.ledger.connection import own_settings
         from mlflow_l3d.ledger.names import PREDICTIONS
         from mlflow_l3d.scoring import order
 
         client = MlflowClient()
         run = client.get_run(run_id)
-        cells = order(dataset.features_data)
-        metric = (evaluator_config or {}).get("metric", "f1_macro")
+        settings = evaluator_config or {}
+        metric = settings.get("metric", "f1_macro")
+        planned = planned_by(run, design=settings.get("design", "auto"), missing=settings.get("missing", "auto"))
+        cells = planned.within(order(dataset.features_data))
         with own_settings(), tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            scored = score_cells(client, cells, metric=metric, parent=run, table_file=folder / PREDICTIONS)
+            scored = score_cells(client, cells, metric=metric, planned=planned, table_file=folder / PREDICTIONS)
             write_scored(client, run, cells, scored, folder)
         metrics = scored.analysis.metrics()
         return EvaluationResult(metrics=metrics, artifacts={}, run_id=run_id)  # type: ignore[no-untyped-call]

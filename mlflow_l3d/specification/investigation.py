@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, Value, resolve_hyperparameters
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.plan.designs import CrossedDesign
-from mlflow_l3d.plan.factors import MITIGATION_BASE, configuration_seed
+from mlflow_l3d.plan.designs import Design, factor_members, joint_name
+from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.specification.layout import Plan, parse_plan
 from mlflow_l3d.specification.parameters import MAIN
-from mlflow_l3d.specification.values import as_text, integer, number_or_auto, parse_hyperparameters, public_name
+from mlflow_l3d.specification.values import as_text, number_or_auto, parse_hyperparameters, public_name
 from mlflow_l3d.tasks.base import SPLITS_VERSION, SplitSettings, Task
 
 METRICS = ("f1_macro", "accuracy", "matthews_corrcoef")
@@ -32,7 +33,7 @@ class Specification:
     given
         Every parameter as it was typed, defaults included; what `mlflow run` logs.
     factors
-        Investigated factors.
+        Investigated factors; joint ones are joined with ``+``.
     all_factors
         Factors of the approach that have an effect, investigated or mitigated.
     fixed_factors
@@ -42,10 +43,12 @@ class Specification:
     model, model_reference, model_revision
         The model as people see it, as it was typed (it may be a private path and is not logged), and what identifies
         its weights.
-    investigation_runs, mitigation_runs, golden_runs
-        N, M, L.
+    plan
+        Design, numbers of runs, mitigation strategies and stopping rule.
     metric
         The metric whose spread is investigated.
+    missing
+        What to do with rows that lack cells: ``drop`` or ``reml``.
     context_key
         Hash of everything that the cells share: equal keys and equal seeds mean equal results.
     investigation_key
@@ -63,40 +66,74 @@ class Specification:
     model_reference: str
     model_revision: str
     device: str
-    investigation_runs: int
-    mitigation_runs: int
-    golden_runs: int
-    root_seed: int
+    plan: Plan
     metric: str
+    missing: Literal["drop", "reml"]
     executor: str
     workers: int | None
     numerics: Mapping[str, str]
     context_key: str = ""
     investigation_key: str = ""
 
-    def design(self) -> CrossedDesign:
+    def design(self) -> Design:
         """Return the layout of the cells."""
-        return CrossedDesign(
-            factors=self.factors,
-            all_factors=self.all_factors,
-            investigation_runs=self.investigation_runs,
-            mitigation_runs=self.mitigation_runs,
-            golden_runs=self.golden_runs,
-            root_seed=self.root_seed,
-            context_key=self.context_key,
-        )
+        return self.plan.build(self.factors, self.all_factors, self.context_key)
+
+    def cut(self, rows: int) -> Specification:
+        """Return what was investigated where a stopping rule ended it after `rows` rows."""
+        return replace(self, plan=self.plan.cut(rows))
+
+    @property
+    def investigation_runs(self) -> int:
+        """N."""
+        return self.plan.investigation_runs
+
+    @property
+    def mitigation_runs(self) -> int:
+        """M."""
+        return self.plan.mitigation_runs
+
+    @property
+    def golden_runs(self) -> int:
+        """L."""
+        return self.plan.golden_runs
+
+    @property
+    def root_seed(self) -> int:
+        """Where every seed comes from."""
+        return self.plan.root_seed
+
+    @property
+    def half_width(self) -> float:
+        """Wanted half-width of the interval of the corrected score."""
+        return self.plan.half_width
+
+    @property
+    def mitigated_factors(self) -> tuple[str, ...]:
+        """Factors with an effect that no investigated factor is, or joins."""
+        investigated = {member for name in self.factors for member in factor_members(name, self.all_factors)}
+        return tuple(name for name in self.all_factors if name not in investigated)
 
     def resolved(self) -> dict[str, str]:
-        """Return the parameters whose final value is not what was typed, as text."""
+        """Return the parameters whose final value is not what was typed, as text.
+
+        Where a stopping rule may end it, the numbers of rows and golden runs are final only then.
+        """
         final = {
             "factor": ",".join(self.factors),
             "task": self.task.name,
             "model": self.model,
-            "golden_runs": str(self.golden_runs),
+            **(self.resolved_runs() if self.plan.stop == "none" else {}),
             "device": self.device,
             "hyperparameters": json.dumps(dict(self.hyperparameters), sort_keys=True),
         }
         return {name: value for name, value in final.items() if value and value != self.given[name]}
+
+    def resolved_runs(self) -> dict[str, str]:
+        """Return the numbers of rows and golden runs as text."""
+        golden = "" if self.plan.golden_pooled else str(self.golden_runs)
+        runs = {"mitigation_runs": str(self.mitigation_runs), "golden_runs": golden}
+        return {name: value for name, value in runs.items() if value and value != self.given[name]}
 
     def document(self) -> dict[str, Any]:
         """Return everything needed to repeat the investigation, as JSON types; free of private paths."""
@@ -105,7 +142,7 @@ class Specification:
             "schema": 1,
             "parameters": {name: public_name(value) for name, value in self.given.items()},
             "factors": list(self.factors),
-            "mitigated_factors": [name for name in self.all_factors if name not in self.factors],
+            "mitigated_factors": list(self.mitigated_factors),
             "fixed_factors": dict(self.fixed_factors),
             "task": {
                 "name": self.task.name,
@@ -120,14 +157,9 @@ class Specification:
             "approach": {"name": self.approach.name, "version": self.approach.version},
             "model": {"name": self.model, "revision": self.model_revision},
             "hyperparameters": dict(self.hyperparameters),
-            "design": {
-                "name": "crossed",
-                "investigation_runs": self.investigation_runs,
-                "mitigation_runs": self.mitigation_runs,
-                "golden_runs": self.golden_runs,
-                "root_seed": self.root_seed,
-            },
+            "design": self.plan.document(),
             "metric": self.metric,
+            "missing": self.missing,
             "numerics": dict(self.numerics),
             "versions": _versions(),
             "context_key": self.context_key,
@@ -165,16 +197,12 @@ def specify(
     if task is not None:
         _check_task(task, given)
         given["task"] = task.name
-    _check_choice("design", given, ["crossed"])
+    plan = parse_plan(given, approach.factors)
+    _check_choice("missing", given, ["drop", "reml"])
     _check_choice("executor", given, registry.names("executor"))
     _check_choice("test_selection", given, ["label_selection", "fixed"])
     _check_choice("metric", given, [*METRICS, *approach.metrics])
     wanted = _wanted_factors(given["factor"], approach)
-    most = MITIGATION_BASE  # beyond, columns would use the configurations of rows, and rows those of golden runs
-    investigation_runs = integer("investigation_runs", given["investigation_runs"], 2, most)
-    mitigation_runs = integer("mitigation_runs", given["mitigation_runs"], 2, most)
-    golden_runs = number_or_auto("golden_runs", given["golden_runs"], 2)
-    root_seed = integer("root_seed", given["root_seed"], 0)
     workers = number_or_auto("workers", given["workers"], 1)
     if given["executor"] == "inline" and workers not in {None, 1}:
         raise ParameterError("workers", workers, "executor=inline has one", "Use executor=processes.")
@@ -182,7 +210,7 @@ def specify(
         num_labelled=number_or_auto("num_labelled", given["num_labelled"], 2),
         test_size=number_or_auto("test_size", given["test_size"], 2),
         test_selection=given["test_selection"],
-        fixed_seed=configuration_seed(root_seed, "test_selection", 0) if given["test_selection"] == "fixed" else 0,
+        fixed_seed=configuration_seed(plan.root_seed, "test_selection", 0) if given["test_selection"] == "fixed" else 0,
     )
     hyperparameters = resolve_hyperparameters(approach, parse_hyperparameters(given["hyperparameters"]))
     if hasattr(approach, "complete"):
@@ -204,16 +232,16 @@ def specify(
         model_reference=model,
         model_revision=model_revision,
         device=device,
-        investigation_runs=investigation_runs,
-        mitigation_runs=mitigation_runs,
-        golden_runs=investigation_runs * mitigation_runs if golden_runs is None else golden_runs,
-        root_seed=root_seed,
+        plan=plan,
         metric=given["metric"],
+        missing="reml" if given["missing"] == "reml" else "drop",
         executor=given["executor"],
         workers=workers,
         numerics=dict(approach.numerics(device)),
     )
-    return _with_keys(specification)
+    specification = _with_keys(specification)
+    specification.design()  # raises where cells would repeat
+    return specification
 
 
 def _versions() -> dict[str, str]:
@@ -248,10 +276,8 @@ def _with_keys(specification: Specification) -> Specification:
         "context": context,
         "factors": list(specification.factors),
         "all_factors": list(specification.all_factors),
-        "runs": [specification.investigation_runs, specification.mitigation_runs, specification.golden_runs],
-        "root_seed": specification.root_seed,
         "metric": specification.metric,
-        "design": specification.given["design"],
+        **specification.plan.identity(),
     }
     return replace(specification, context_key=context, investigation_key=content_key(layout))
 
@@ -286,28 +312,36 @@ def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
     """Return the factors that `text` names, checked against those of the approach; all of them for `all`."""
     if text.strip() == "all":
         return ("all",)
-    names = tuple(part.strip() for part in text.split(","))
-    if "all" in names:
+    parts = [part.strip() for part in text.split(",")]
+    if "all" in parts:
         raise ParameterError("factor", text, "must be `all`, or names without it")
-    for name in names:
-        if name not in approach.factors:
-            raise unknown_name("factor", name, [*approach.factors, "all"], f"a factor of {approach.name}:")
+    names = []
+    for part in parts:
+        members = (part,) if part in approach.factors else tuple(name.strip() for name in part.split("+"))
+        for name in members:
+            if name not in approach.factors:
+                raise unknown_name("factor", name, [*approach.factors, "all"], f"a factor of {approach.name}:")
+        names.append(part if len(members) == 1 else joint_name(members, approach.factors))
     if len(set(names)) < len(names):
         raise ParameterError("factor", text, "must name each factor once")
-    return names
+    return tuple(names)
 
 
 def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mapping[str, str]) -> tuple[str, ...]:
     """Return the factors to investigate; each must have an effect, and another one that is mitigated meanwhile."""
     active = tuple(name for name in approach.factors if name not in fixed_factors)
-    for name in wanted:
-        if name in fixed_factors:
-            raise ParameterError("factor", name, f"has no effect here: {fixed_factors[name]}")
+    for name in () if wanted == ("all",) else wanted:
+        for member in factor_members(name, approach.factors):
+            if member in fixed_factors:
+                raise ParameterError("factor", member, f"has no effect here: {fixed_factors[member]}")
     if len(active) < 2:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in fixed_factors.items())
         which = f"only {active[0]} has" if active else "none has"
         allowed = f"needs two factors with an effect, one to investigate and one to mitigate, and {which}"
         raise ParameterError("factor", ",".join(wanted), f"{allowed} ({reasons})" if reasons else allowed)
+    for name in () if wanted == ("all",) else wanted:
+        if set(factor_members(name, active)) == set(active):
+            raise ParameterError("factor", name, "joins every factor that has an effect: none is left to mitigate")
     return active if wanted == ("all",) else wanted
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -55,6 +56,24 @@ def number_or_auto(name: str, value: str, low: int) -> int | None:
         return integer(name, value, low)
     except ParameterError:
         raise ParameterError(name, value, f"must be auto or a whole number of at least {low}") from None
+
+
+def number(name: str, value: str, low: float, high: float) -> float:
+    """Return `value` as a number above `low` and below `high`.
+
+    Raises
+    ------
+    ParameterError
+        If it is none.
+    """
+    try:
+        found = float(value)
+    except ValueError:
+        found = math.nan
+    if not low < found < high:
+        bounds = f"above {low:g}" if high == math.inf else f"above {low:g} and below {high:g}"
+        raise ParameterError(name, value, f"must be a number {bounds}")
+    return found
 
 
 def parse_hyperparameters(text: str) -> dict[str, Any]:

@@ -7,12 +7,19 @@ import math
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from statsmodels.stats.inter_rater import aggregate_raters
+from statsmodels.stats.inter_rater import fleiss_kappa as kappa_of_statsmodels
 
+from mlflow_l3d.analysis.agreement import consistency_matrixwise
 from mlflow_l3d.analysis.consistency import VoteCounter
 from mlflow_l3d.analysis.metrics import classification_metrics
+from mlflow_l3d.analysis.noise import population_std
+from mlflow_l3d.analysis.overlap import consistency_on_common
+from mlflow_l3d.analysis.votes import vote_consistency
 from mlflow_l3d.errors import ParameterError
 
 
@@ -159,8 +166,6 @@ def test_nothing_added():
 
 
 def test_texts_numbers_and_pandas_ids_are_alike():
-    import pandas as pd
-
     results = []
     for ids in ([3, 1, 2], np.array(["c", "a", "b"]), pd.Series(["c", "a", "b"]), np.array(["c", "a", "b"], object)):
         counter = VoteCounter(2)
@@ -226,3 +231,181 @@ def test_fast_and_small_for_a_whole_investigation(kind):
     assert time.perf_counter() - start < 1.0
     assert found.consistency == pytest.approx(0.5, abs=0.01)
     assert found.groups == 40
+
+
+def one_group(predictions, labels, classes=None):
+    counter = VoteCounter(classes)
+    for run in predictions:
+        counter.add("all", np.arange(len(labels)), labels, run)
+    return counter
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 7), st.integers(1, 9), st.integers(1, 4), st.integers(-1, 0))
+@settings(max_examples=60, deadline=None)
+def test_one_test_set_is_that_of_the_matrix(seed, runs, examples, classes, lowest):
+    rng = np.random.default_rng(seed)
+    predictions, labels = rng.integers(lowest, classes, (runs, examples)), rng.integers(0, classes, examples)
+    counter = one_group(predictions, labels)
+    found, wanted = counter.result("golden"), consistency_matrixwise(predictions, labels)
+    per_run = counter.per_run()["all"]
+    assert per_run.agreement == pytest.approx(wanted.per_run)
+    assert per_run.without == pytest.approx(wanted.leave_one_out, nan_ok=True)
+    assert found.fleiss_kappa == pytest.approx(wanted.fleiss_kappa, nan_ok=True)
+    if lowest == 0 and len(np.unique(predictions)) > 1:
+        assert found.fleiss_kappa == pytest.approx(kappa_of_statsmodels(aggregate_raters(predictions.T)[0]))
+    accuracies = (predictions == labels).mean(axis=1)
+    assert found.accuracy_std == pytest.approx(accuracies.std(ddof=1))
+    if examples > 1:
+        population = population_std(accuracies, found.correct_consistency, examples)
+        assert found.accuracy_std_population == pytest.approx(population, abs=1e-7)
+    else:
+        assert math.isnan(found.accuracy_std_population)
+    assert found.common_examples == examples
+    assert counter.shares() == (found.consistency, found.correct_consistency)
+    counter.close("all")
+    assert repr(counter.result("golden")) == repr(found)
+    np.testing.assert_array_equal(counter.per_run()["all"].without, per_run.without)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_runs_of_different_test_sets_by_brute_force(data):
+    answers = st.dictionaries(st.integers(0, 6), st.integers(-1, 2), max_size=7)
+    runs = [{key: (key % 3, guess) for key, guess in run.items()} for run in data.draw(st.lists(answers, max_size=5))]
+    counter = counted({"all": runs})
+    if not runs:
+        assert counter.per_run() == {}
+        return
+    found = counter.per_run()["all"]
+    for at, run in enumerate(runs):
+        others = runs[:at] + runs[at + 1 :]
+        sums = np.sum([brute_force((run, other)) for other in others] or [(0, 0, 0)], axis=0)
+        expected = sums[0] / sums[2] if sums[2] else math.nan
+        assert found.agreement[at] == pytest.approx(expected, nan_ok=True)
+        equal, _, compared = brute_force(others)
+        assert found.without[at] == pytest.approx(equal / compared if compared else math.nan, nan_ok=True)
+    record = counter.result("seed")
+    pairs = len(runs) * (len(runs) - 1) / 2
+    if record.pairs_of_predictions:
+        assert record.common_examples == pytest.approx(brute_force(runs)[2] / pairs)
+    else:
+        assert math.isnan(record.common_examples)
+    if len({frozenset(run) for run in runs}) > 1:
+        assert math.isnan(record.accuracy_std)
+        assert math.isnan(record.accuracy_std_population)
+    elif record.pairs_of_predictions:
+        accuracies = [np.mean([guess == label for label, guess in run.values()]) for run in runs]
+        assert record.accuracy_std == pytest.approx(np.std(accuracies, ddof=1))
+
+
+def test_pooled_consistency_is_that_on_common_examples():
+    rng = np.random.default_rng(7)
+    counter, frames = VoteCounter(), []
+    for run in range(6):
+        ids = rng.permutation(40)[:25]
+        guess = rng.integers(-1, 2, 25)
+        counter.add("all", ids, ids % 2, guess)
+        frames.append(pd.DataFrame({"run": run, "example_id": ids, "label": ids % 2, "prediction": guess}))
+    wanted, found = consistency_on_common(pd.concat(frames)), counter.result("golden")
+    assert found.consistency == pytest.approx(wanted.consistency_pooled)
+    assert found.correct_consistency == pytest.approx(wanted.correct_consistency_pooled)
+
+
+def test_mean_over_groups_of_kappa_and_of_variances():
+    rng = np.random.default_rng(8)
+    labels = rng.integers(0, 2, 50)
+    groups = [rng.integers(0, 2, (3, 50)), np.where(rng.random((3, 50)) < 0.9, labels, 0), np.zeros((3, 50), int)]
+    counter = VoteCounter()
+    for name, runs in enumerate(groups):
+        for run in runs:
+            counter.add(name, np.arange(50), labels, run)
+        counter.close(name)
+    counter.add("a run alone", [3, 77], [labels[3], 0], [0, 0])
+    found, parts = counter.result("seed"), counter.per_group()
+    assert math.isnan(parts[2].fleiss_kappa), "one class"
+    assert found.fleiss_kappa == pytest.approx((parts[0].fleiss_kappa + parts[1].fleiss_kappa) / 2)
+    accuracies = [(runs == labels).mean(axis=1) for runs in groups]
+    variances = [values.var(ddof=1) for values in accuracies]
+    assert found.accuracy_std == pytest.approx(math.sqrt(np.mean(variances)))
+    terms = []
+    for runs, variance in zip(groups, variances, strict=True):
+        mean = (runs == labels).mean()
+        terms.append((50 * variance - (mean - vote_consistency(runs, labels)[1])) / 49)
+    assert found.accuracy_std_population == pytest.approx(math.sqrt(max(0.0, np.mean(terms))))
+    assert parts[0].accuracy_std == pytest.approx(math.sqrt(variances[0]))
+    counter.add("apart", [1, 2], [labels[1], labels[2]], [0, 0])
+    counter.add("apart", [2, 3], [labels[2], labels[3]], [0, 0])
+    assert math.isnan(counter.result("seed").accuracy_std), "a group that is compared has different test sets"
+
+
+def test_runs_of_one_quality_have_no_spread_but_that_of_the_test_set():
+    """Bernoulli models: each example is right with the same probability, whatever the run."""
+    rng = np.random.default_rng(9)
+    labels = np.zeros(100, dtype=int)
+    counter = VoteCounter(2)
+    for group in range(400):
+        for run in (rng.random((5, 100)) > 0.7).astype(int):
+            counter.add(group, np.arange(100), labels, run)
+    found = counter.result("seed")
+    assert found.accuracy_std == pytest.approx(math.sqrt(0.21 / 100), rel=0.05)
+    assert found.accuracy_std_population < 0.2 * found.accuracy_std
+    # Models whose quality differs by a standard deviation of 0.1 / sqrt(3) keep that, whatever the test set.
+    better = VoteCounter(2)
+    for group in range(400):
+        for chance in rng.uniform(0.6, 0.8, 5):
+            better.add(group, np.arange(100), labels, (rng.random(100) > chance).astype(int))
+    assert better.result("seed").accuracy_std_population == pytest.approx(0.1 / math.sqrt(3), rel=0.05)
+
+
+def test_examples_of_an_open_group_only():
+    counter = one_group([[0, 1, -1], [0, 0, -1]], [0, 1, 1])
+    rows = counter.example_votes("all").frame.set_index("example_id")
+    assert rows["votes"].to_dict() == {1: (1, 1), 0: (2, 0), 2: (0, 0)}
+    assert rows["unparsed"].to_dict() == {1: 0, 0: 0, 2: 2}
+    with pytest.raises(ValueError, match="not known"):
+        counter.example_votes("other")
+    counter.close("all")
+    with pytest.raises(ValueError, match="closed"):
+        counter.example_votes("all")
+
+
+def test_closing_releases_votes_and_runs():
+    import tracemalloc
+
+    rng = np.random.default_rng(10)
+    labels = rng.integers(0, 2, 2000)
+    runs = rng.integers(0, 2, (10, 2000))
+    counter = VoteCounter(2)
+    counter.add("first", np.arange(2000), labels, runs[0])
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for group in range(50):
+        for run in runs:
+            counter.add(group, np.arange(2000), labels, run)
+        counter.close(group)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 50 * 4000, "each group held 44 KB while it was open"
+
+
+def test_large_class_numbers_and_permuted_runs():
+    labels = np.array([0, 40000, 200])
+    counter = VoteCounter()
+    counter.add("all", [1, 2, 3], labels, [0, 40000, 7])
+    counter.add("all", [3, 2, 1], labels[::-1], [7, 300, 0])
+    counter.add("all", [1, 2, 3], labels, [0, 40000, -1])
+    np.testing.assert_allclose(counter.per_run()["all"].agreement, [4 / 6, 3 / 6, 3 / 6])
+    assert counter.result("seed").accuracy_std == pytest.approx(np.std([2 / 3, 1 / 3, 2 / 3], ddof=1))
+
+
+def test_a_thousand_runs_of_a_thousand_examples():
+    rng = np.random.default_rng(11)
+    labels, runs = rng.integers(0, 2, 1000), rng.integers(0, 2, (1000, 1000))
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        counter = one_group(runs, labels, 2)
+        counter.result("golden")
+        counter.per_run()
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.5

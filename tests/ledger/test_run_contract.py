@@ -49,11 +49,17 @@ def test_the_parent(place: Place, one: Investigation) -> None:
     plain = {
         *("importance", "contributed_std", "mitigated_std", "golden_std", "importance_corrected"),
         *("importance_ci_low", "importance_ci_high", "score_mean", "score_std", "consistency", "correct_consistency"),
+        *("variance_main", "variance_interaction", "variance_mitigated", "variance_contributed", "variance_total"),
+        *("importance_p_holm", "score_iqr", "fleiss_kappa", "unparsed_share"),
+        *("accuracy_std", "accuracy_std_population"),
+        *("prediction_importance", "prediction_share", "prediction_share_ci_low", "prediction_share_ci_high"),
     }
+    golden = ("consistency", "correct_consistency", "fleiss_kappa", "unparsed_share")
     assert set(metrics) == {
         *plain,
         *(f"{name}/data_order" for name in plain),
-        *("consistency/golden", "correct_consistency/golden", "cells_failed"),
+        *(f"{name}/golden" for name in golden),
+        *("robust_share", "fragile_share", "never_right_share", "cells_failed"),
     }
     for name in plain:
         assert metrics[name] == metrics[f"{name}/data_order"]
@@ -139,7 +145,7 @@ def test_the_artifacts_of_the_parent(place: Place, one: Investigation, two: Inve
     found = {item.path for item in place.client.list_artifacts(two.run_id)}
     assert found == {
         *("investigation.json", "cells.parquet", "predictions.parquet", "cells.json", "importance.json"),
-        *("report.html", "golden.png", "importance.png"),
+        *("report.html", "golden.png", "importance.png", "examples.json"),
         *(f"heatmap-{factor}.png" for factor in FACTORS),
     }
     assert "convergence-data_order.png" in {item.path for item in place.client.list_artifacts(one.run_id)}

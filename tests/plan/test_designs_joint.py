@@ -102,5 +102,5 @@ def test_crossed_columns_of_a_joint_factor_grow_without_changing(n: int, more: i
 
 
 def test_an_option_without_effect_is_refused() -> None:
-    with pytest.raises(ParameterError, match="cross=True: has no effect without joint factors"):
+    with pytest.raises(ParameterError, match="joint=product: has no effect without joint factors"):
         build("crossed", ("data_order", "data_split"), cross=True)

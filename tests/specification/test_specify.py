@@ -20,7 +20,7 @@ def test_defaults_are_those_of_the_paper() -> None:
     defaults = {
         name: MAIN[name].default for name in ("investigation_runs", "mitigation_runs", "golden_runs", "root_seed")
     }
-    assert defaults == {"investigation_runs": "10", "mitigation_runs": "20", "golden_runs": "auto", "root_seed": "0"}
+    assert defaults == {"investigation_runs": "10", "mitigation_runs": "auto", "golden_runs": "auto", "root_seed": "0"}
     specification = specify({"approach": "synthetic"})
     assert specification.factors == ("data_order",)
     assert specification.all_factors == FACTORS
@@ -110,6 +110,10 @@ def test_document_repeats_the_investigation(tmp_path: Path) -> None:
         "investigation_runs": 3,
         "mitigation_runs": 4,
         "golden_runs": 12,
+        "golden_pooled": False,
+        "joint": "paired",
+        "mitigation": [],
+        "stop": ["none"],
         "root_seed": 0,
     }
     again = specify({**document["parameters"], "task": str(file)})

@@ -34,7 +34,10 @@ NAMES: list[tuple[str, str, str | None]] = [
     ("executor", "process", "processes"),
     ("executor", "Inline", "inline"),
     ("design", "crosed", "crossed"),
-    ("design", "nested", None),
+    ("design", "nestd", "nested"),
+    ("missing", "reml2", "reml"),
+    ("stop", "intervall", "interval"),
+    ("joint", "pairs", "paired"),
     ("test_selection", "fix", "fixed"),
     ("hyperparameters", "a_data_ordr=1", "a_data_order"),
 ]
@@ -62,12 +65,13 @@ def test_unknown_name_lists_what_is_allowed() -> None:
 
 @pytest.mark.parametrize("name", ["investigation_runs", "mitigation_runs"])
 @pytest.mark.parametrize(
-    "value", [1, 0, -1, 1.5, "2.0", "ten", "", "auto", None, True, "nan", "2;ls", 1_000_001, "1_0"]
+    "value", [1, 0, -1, 1.5, "2.0", "ten", "", "Auto", None, True, "nan", "2;ls", 1_000_001, "1_0"]
 )
 def test_runs_that_are_none(name: str, value: object) -> None:
     with pytest.raises(ParameterError) as caught:
         small(**{name: value})
-    assert str(caught.value) == f"{name}={value}: must be a whole number from 2 to 1000000."
+    allowed = "must be auto or a whole number" if name == "mitigation_runs" else "must be a whole number"
+    assert str(caught.value) == f"{name}={value}: {allowed} from 2 to 1000000."
 
 
 @pytest.mark.parametrize(
@@ -82,7 +86,8 @@ def test_runs_that_are_none(name: str, value: object) -> None:
 def test_numbers_that_are_none(name: str, value: object, low: int) -> None:
     with pytest.raises(ParameterError) as caught:
         small(**{name: value})
-    assert str(caught.value) == f"{name}={value}: must be auto or a whole number of at least {low}."
+    auto = "auto, pooled, or" if name == "golden_runs" else "auto or"
+    assert str(caught.value) == f"{name}={value}: must be {auto} a whole number of at least {low}."
 
 
 @pytest.mark.parametrize("value", [-1, "-7", "x", "0.5", ""])

@@ -41,7 +41,7 @@ class CrossedDesign(TableDesign):
                 allowed = f"the factors mitigated for {factor} have {rows:g} combination(s), so rows would repeat"
                 raise ParameterError("mitigation_runs", self.mitigation_runs, allowed, f"Use {rows:g} at most.")
         if self.cross and not any(JOINT in factor for factor in self.factors):
-            raise ParameterError("cross", self.cross, "has no effect without joint factors")
+            raise ParameterError("joint", "product", "has no effect without joint factors", "Use factor=a+b.")
 
     def _configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
         columns = product_configurations(column, len(members)) if self.cross else [column] * len(members)

@@ -1,0 +1,222 @@
+"""How often intervals hold the truth, what the published score does, and how often a stopped investigation is wrong.
+
+Scores are simulated, so the truth is known: ``y_ij = b_i + a_j + (ab)_ij`` with normal effects of the variances s2_R,
+s2_F and s2_RF, which add up to 1. True importance: ``sqrt(s2_F + s2_RF) - sqrt(s2_R)``. Beside our intervals stand
+those that resample rows alone, as if the columns of a crossed design were not a sample. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from _common import machine, table
+
+from mlflow_l3d.analysis.components import crossed_components, effects, mean_squares_without_one_row
+from mlflow_l3d.analysis.estimate import Estimate, importance_of_logit
+from mlflow_l3d.analysis.importance import importance
+from mlflow_l3d.analysis.intervals import crossed_estimate
+from mlflow_l3d.analysis.nested import nested_estimate
+from mlflow_l3d.analysis.radial import radial_estimate
+from mlflow_l3d.analysis.stopping import IntervalRule
+
+Array = npt.NDArray[np.float64]
+Variances = tuple[float, float, float]
+
+SETTINGS: Final[tuple[Variances, ...]] = ((0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0))
+SIZES: Final = ((20, 10), (100, 10))
+NULLS: Final[dict[str, Variances]] = {
+    "main effect": (0.5, 0.5, 0.0),
+    "interaction": (0.5, 0.0, 0.5),
+    "both": (0.5, 0.25, 0.25),
+}
+LOOKS: Final = (20, 40, 80, 160, 320)
+RESAMPLES: Final = 200
+
+
+def crossed(generator: np.random.Generator, rows: int, columns: int, variances: Variances) -> Array:
+    """Return a table with the same columns under every row, shape (M, N)."""
+    b, a, ab = np.sqrt(variances)
+    return np.asarray(
+        b * generator.standard_normal((rows, 1))
+        + a * generator.standard_normal((1, columns))
+        + ab * generator.standard_normal((rows, columns))
+    )
+
+
+def nested(generator: np.random.Generator, rows: int, columns: int, variances: Variances) -> Array:
+    """Return a table whose rows have columns of their own, shape (M, N)."""
+    tau = math.sqrt(variances[1] + variances[2])
+    table = tau * generator.standard_normal((rows, columns))
+    return np.asarray(math.sqrt(variances[0]) * generator.standard_normal((rows, 1)) + table)
+
+
+def radial(generator: np.random.Generator, rows: int, variances: Variances) -> Array:
+    """Return base, swap of the factor, and swap of all others together, shape (n, 3)."""
+    b, a, ab = np.sqrt(variances)
+    others, other_others, own, own_again = generator.standard_normal((4, rows))
+    pairs = generator.standard_normal((rows, 3))
+    effects = np.column_stack([b * others + a * own, b * others + a * own_again, b * other_others + a * own])
+    return np.asarray(effects + ab * pairs)
+
+
+def rows_jackknife(table: Array) -> tuple[float, float]:
+    """Return the interval from leaving rows out alone, with M - 1 degrees of freedom."""
+    from scipy.stats import t
+
+    rows, columns = table.shape
+    whole = crossed_components(table)
+    assert whole is not None
+    of_rows, of_columns, residual = mean_squares_without_one_row(effects(table))
+    contributed = of_columns / (rows - 1) + (1 - 1 / (rows - 1)) * residual
+    mitigated = (of_rows - residual) / columns
+    if whole.mitigated <= 0 or (mitigated <= 0).any():
+        return -1.0, 1.0
+    each = np.log(contributed / mitigated)
+    error = math.sqrt((rows - 1) / rows * float(np.square(each - each.mean()).sum()))
+    half, centre = float(t.ppf(0.975, rows - 1)) * error, math.log(whole.contributed / whole.mitigated)
+    return importance_of_logit(centre - half), importance_of_logit(centre + half)
+
+
+def rows_bootstrap(table: Array, generator: np.random.Generator) -> tuple[float, float]:
+    """Return the percentile interval from resampling rows alone."""
+    rows, columns = table.shape
+    drawn = table[generator.integers(rows, size=(RESAMPLES, rows))]
+    of_rows, of_columns = drawn.mean(axis=2), drawn.mean(axis=1)
+    residuals = drawn - of_rows[:, :, None] - of_columns[:, None, :] + of_rows.mean(axis=1)[:, None, None]
+    residual = np.square(residuals).sum(axis=(1, 2)) / ((rows - 1) * (columns - 1))
+    contributed = of_columns.var(axis=1, ddof=1) + (1 - 1 / rows) * residual
+    mitigated = np.maximum(0.0, of_rows.var(axis=1, ddof=1) - residual / columns)
+    share = contributed / (contributed + mitigated)
+    low, high = np.quantile(np.sqrt(share) - np.sqrt(1 - share), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def truth(variances: Variances) -> float:
+    """Return the true importance."""
+    return math.sqrt(variances[1] + variances[2]) - math.sqrt(variances[0])
+
+
+def interval_of(found: Estimate | None) -> tuple[float, float]:
+    """Return the interval of an estimate that is there."""
+    assert found is not None
+    return found.interval()
+
+
+def coverage_lines(tables: int) -> Iterator[list[str]]:
+    """Yield the lines of the first table; the rows-only intervals see the same crossed tables as ours."""
+    for rows, columns in SIZES:
+        for variances in SETTINGS:
+            generator, true = _generator(1, rows, variances), truth(variances)
+            inside = np.zeros(5)
+            for _ in range(tables):
+                scores = crossed(generator, rows, columns, variances)
+                intervals = np.array(
+                    [
+                        interval_of(crossed_estimate(scores)),
+                        interval_of(nested_estimate(nested(generator, rows, columns, variances))),
+                        interval_of(radial_estimate(radial(generator, rows, variances), 1)),
+                        rows_jackknife(scores),
+                        rows_bootstrap(scores, generator),
+                    ]
+                )
+                inside += (intervals[:, 0] <= true) & (true <= intervals[:, 1])
+            found = [f"{100 * share:.1f}" for share in inside / tables]
+            yield [f"{rows} x {columns}", _text(variances), f"{true:+.2f}", *found]
+
+
+def score_lines(tables: int) -> Iterator[list[str]]:
+    """Yield the lines of the second table: published and corrected score of crossed tables."""
+    for rows, columns in SIZES:
+        for variances in SETTINGS:
+            generator = _generator(2, rows, variances)
+            published, corrected = np.empty(tables), np.empty(tables)
+            for each in range(tables):
+                scores = crossed(generator, rows, columns, variances)
+                record = importance(scores, generator.standard_normal(rows * columns))
+                published[each], corrected[each] = record.importance, record.importance_corrected
+            true = truth(variances)
+            numbers = []
+            for found in (published, corrected):
+                numbers += [f"{found.mean() - true:+.3f}", f"{found.std(ddof=1):.3f}"]
+            yield [f"{rows} x {columns}", _text(variances), f"{true:+.2f}", *numbers]
+
+
+def naive(scores: Array, estimate: Callable[[Array], Estimate | None]) -> bool:
+    """Return whether the 95 % interval excludes 0 at any look: a rule that spends alpha anew at each."""
+    for rows in LOOKS:
+        low, high = interval_of(estimate(scores[:rows]))
+        if low > 0 or high < 0:
+            return True
+    return False
+
+
+def stopping_lines(tables: int) -> Iterator[list[str]]:
+    """Yield the lines of the third table: false decisions at a true importance of 0."""
+    for name, variances in NULLS.items():
+        for design, columns in (("crossed", 5), ("crossed", 10), ("nested", 3), ("nested", 10), ("radial", 2)):
+            generator = _generator(3, columns, variances)
+            wrong = wrong_naive = 0
+            for _ in range(tables):
+                if design == "radial":
+                    sets = radial(generator, LOOKS[-1], variances)
+                    rule = IntervalRule(1e-6, design="radial")
+                    wrong += rule.look(sets[:, :2], sets[:, 2:]).claim != ""
+                    wrong_naive += naive(sets, lambda part: radial_estimate(part, 1))
+                elif design == "crossed":
+                    scores = crossed(generator, LOOKS[-1], columns, variances)
+                    wrong += IntervalRule(1e-6, design="crossed").look(scores).claim != ""
+                    wrong_naive += naive(scores, crossed_estimate)
+                else:
+                    scores = nested(generator, LOOKS[-1], columns, variances)
+                    wrong += IntervalRule(1e-6, design="nested").look(scores).claim != ""
+                    wrong_naive += naive(scores, nested_estimate)
+            yield [design, str(columns), name, f"{100 * wrong / tables:.2f}", f"{100 * wrong_naive / tables:.2f}"]
+
+
+def _generator(part: int, size: int, variances: Variances) -> np.random.Generator:
+    return np.random.default_rng([part, size, *(round(100 * variance) for variance in variances)])
+
+
+def _text(variances: Variances) -> str:
+    return ", ".join(f"{part:g}" for part in variances)
+
+
+def main() -> None:
+    """Print the three tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--tables", type=int, default=2000, help="simulated investigations a number (default 2000)")
+    tables = parser.parse_args().tables
+    print(machine())
+    size = ("M x N", "s2_R, s2_F, s2_RF", "truth")
+    looks = ", ".join(map(str, LOOKS))
+    parts: tuple[tuple[str, tuple[str, ...], Callable[[int], Iterator[list[str]]]], ...] = (
+        (
+            f"Coverage in % of 95 % intervals ({tables} tables each; radial: M base runs, 2 factors)",
+            (*size, "crossed", "nested", "radial", "rows-only jackknife", "rows-only bootstrap"),
+            coverage_lines,
+        ),
+        (
+            f"Published and corrected score of crossed tables ({tables} each; L = M N golden runs)",
+            (*size, "bias published", "sd published", "bias corrected", "sd corrected"),
+            score_lines,
+        ),
+        (
+            f"False decisions in % at a true importance of 0 ({tables} investigations each; looks at {looks} rows)",
+            ("design", "N", "factor acts by", "stop=interval, alpha 5 %", "95 % interval at every look"),
+            stopping_lines,
+        ),
+    )
+    for title, head, lines in parts:
+        began = time.perf_counter()
+        text = table(head, list(lines(tables)))
+        print(f"\n{title}; {time.perf_counter() - began:.0f} s\n\n{text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

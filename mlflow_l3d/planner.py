@@ -1,0 +1,340 @@
+"""The entry point `plan`: how many cells an investigation has, what they cost, and how many it needs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from mlflow_l3d.analysis.variances import DESIGNS
+from mlflow_l3d.artifacts import write_table
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.execution.environment import default_workers
+from mlflow_l3d.ledger import names
+from mlflow_l3d.ledger.connection import error_line, is_outage, own_settings, scrub_environment
+from mlflow_l3d.ledger.parent import run_title
+from mlflow_l3d.ledger.past import Past
+from mlflow_l3d.ledger.side_run import side_run
+from mlflow_l3d.planner_notes import ROUGH, planner_notes
+from mlflow_l3d.planner_pilot import Pilot, named_pilot, no_past, past_pilot, pilot_parameters
+from mlflow_l3d.planner_tables import cell_table, design_table, factor_table, guidance_table
+from mlflow_l3d.specification.investigation import Specification, specify
+
+if TYPE_CHECKING:
+    from mlflow_l3d.approaches.base import Approach
+    from mlflow_l3d.tasks.base import Task
+
+_logger = logging.getLogger("mlflow_l3d")
+PLAN_DOCUMENT, PLAN_PAGE = "plan.json", "plan.md"
+PLAN_TABLES = ("plan_cells.json", "plan_factors.json", "plan_designs.json", "plan_guidance.json")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an investigation would cost, and how exact it would be.
+
+    Attributes
+    ----------
+    specification
+        What is planned.
+    cells, cells_done, cells_to_compute
+        Cells of the design; those that the tracking server holds already; and those to train, a cell that stands at
+        two places counted once.
+    seconds_per_cell
+        Mean wall clock of a cell; nan where unknown.
+    workers
+        Cells that run side by side.
+    hours
+        Wall clock of the cells to compute; nan where unknown. The loading of model and data, once a worker, is not
+        part of it, and neither is the scoring at the end.
+    cost_source
+        Where the seconds come from, in one line.
+    pilot_run_id
+        The parent whose variances were taken, or that was run as a pilot; None where there is none, or several.
+    counts
+        One row a phase and factor, see :func:`mlflow_l3d.planner_tables.cell_table`.
+    factors
+        One row a factor, see :func:`mlflow_l3d.planner_tables.factor_table`.
+    designs
+        One row a design, see :func:`mlflow_l3d.planner_tables.design_table`.
+    guidance
+        Assumed variances, in place of those of a pilot or beside a small one; None where every pilot is large enough.
+    notes
+        What the numbers hold and what is doubtful.
+    run_id
+        The MLflow run that holds the plan; None where there is none.
+    """
+
+    specification: Specification
+    cells: int
+    cells_done: int
+    cells_to_compute: int
+    seconds_per_cell: float
+    workers: int
+    hours: float
+    cost_source: str
+    pilot_run_id: str | None
+    counts: pd.DataFrame
+    factors: pd.DataFrame
+    designs: pd.DataFrame
+    guidance: pd.DataFrame | None
+    notes: tuple[str, ...]
+    run_id: str | None = None
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a factor."""
+        return self.factors.copy()
+
+    def summary(self) -> str:
+        """Return the plan as the command line prints it."""
+        from mlflow_l3d.report.plan_text import duration, plan_text, seconds_words
+
+        specification = self.specification
+        lines = [
+            specification.plan.words(),
+            f"{self.cells} cells, {self.cells_done} of them done on the tracking server, {self.cells_to_compute} to "
+            "compute" + (" at most (a stopping rule may end it)" if specification.plan.stop != "none" else ""),
+        ]
+        if math.isnan(self.seconds_per_cell):
+            lines.append(f"cost {self.cost_source}. pilot=run measures it with a small part of the plan.")
+        else:
+            workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+            lines.append(
+                f"{seconds_words(self.seconds_per_cell)} a cell ({self.cost_source}), {workers}: "
+                f"{duration(self.hours)} for the cells to compute"
+            )
+        return plan_text(
+            f"plan: {run_title(specification)}",
+            lines=lines,
+            half_width=specification.half_width,
+            cells=self.counts,
+            factors=self.factors,
+            designs=self.designs,
+            guidance=self.guidance,
+            notes=self.notes,
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the run of a plan; those that are not known are left out."""
+        values = {
+            "plan_cells": float(self.cells),
+            "plan_cells_done": float(self.cells_done),
+            "plan_cells_to_compute": float(self.cells_to_compute),
+            "plan_seconds_per_cell": self.seconds_per_cell,
+            "plan_hours": self.hours,
+        }
+        design = self.specification.plan.design
+        for row in self.factors.to_dict("records"):
+            factor = names.metric_name(str(row["factor"]))
+            values[f"expected_half_width/{factor}"] = float(row["half_width"])
+            if design in DESIGNS:
+                values[f"runs_needed/{factor}"] = float(row[f"cells/{design}"])
+        return {name: value for name, value in values.items() if math.isfinite(value)}
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan as JSON types, free of private paths; numbers that are not known are null."""
+        return {
+            "schema": 1,
+            "cells": self.cells,
+            "cells_done": self.cells_done,
+            "cells_to_compute": self.cells_to_compute,
+            "seconds_per_cell": _finite(self.seconds_per_cell),
+            "workers": self.workers,
+            "hours": _finite(self.hours),
+            "cost_source": self.cost_source,
+            "pilot_run_id": self.pilot_run_id,
+            "half_width": self.specification.half_width,
+            "counts": _records(self.counts),
+            "factors": _records(self.factors),
+            "designs": _records(self.designs),
+            "guidance": None if self.guidance is None else _records(self.guidance),
+            "notes": list(self.notes),
+            "investigation": self.specification.document(),
+        }
+
+
+def plan_investigation(
+    *,
+    approach: Approach | str | None = None,
+    task: Task | str | None = None,
+    pilot: str = "auto",
+    progress: bool = False,
+    **parameters: object,
+) -> Plan:
+    """Say how many cells an investigation has, what they cost, and how exact it will be; nothing is trained.
+
+    Parameters
+    ----------
+    approach, task
+        As for :func:`mlflow_l3d.investigation.investigate`.
+    pilot
+        Where cost and variances come from. ``auto``: cells of the same settings on the tracking server, else similar
+        ones. The id of a parent run: that one. ``run``: a small part of the plan, three rows and columns, is run now;
+        its cells are not computed again. ``none``: neither cost nor variances.
+    progress
+        Whether ``pilot=run`` shows a progress bar on stderr.
+    **parameters
+        As for :func:`mlflow_l3d.investigation.investigate`.
+
+    Returns
+    -------
+    Plan
+        Also logged to the run that `mlflow run` made, where there is one.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what to change. A tracking server that is away is an error only where the pilot is on
+        it, or is to be run.
+    """
+    from mlflow_l3d.investigation import fail_attached
+
+    attached = scrub_environment()
+    with own_settings():
+        try:
+            made = _plan(approach, task, pilot, attached, progress=progress, **parameters)
+        except Exception as error:
+            if attached is not None:
+                fail_attached(attached, error_line(error))
+            raise
+    return made
+
+
+plan = plan_investigation
+"""The same, under the name of the entry point."""
+
+
+def _plan(
+    approach: Approach | str | None,
+    task: Task | str | None,
+    pilot: str,
+    attached: str | None,
+    *,
+    progress: bool,
+    **parameters: object,
+) -> Plan:
+    named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
+    specification = specify(
+        {**parameters, **named},
+        approach=None if isinstance(approach, str) else approach,
+        task=None if isinstance(task, str) else task,
+    )
+    run_id: str | None = None
+    if pilot == "run":
+        from mlflow_l3d.investigation import investigate
+
+        small = {**parameters, **pilot_parameters(specification)}
+        run_id = investigate(approach=approach, task=task, progress=progress, **small).run_id
+    past, why = _past(needed=pilot not in ("auto", "none", "run"))
+    done: set[str] = set()
+    known = no_past(pilot)
+    if past is not None:
+        try:
+            finished = past.cells(specification.context_key)
+            done = set(finished)
+            if pilot == "auto":
+                durations = [run.data.metrics.get("duration_seconds", math.nan) for run in finished.values()]
+                known = past_pilot(specification, past, durations)
+            elif pilot != "none":
+                known = named_pilot(specification, past, run_id or pilot, pilot)
+        except Exception as error:
+            if isinstance(error, L3DError) or not is_outage(error) or pilot not in ("auto", "none"):
+                raise
+            why = f"Past runs could not be read: {error_line(error)}"
+    made = _assemble(specification, done, known, pilot_run_id=run_id, why=why, attached=attached)
+    if attached is not None:
+        if past is None:
+            _logger.error("The plan could not be recorded in run %s: %s", attached, why)
+        else:
+            _record(made, past, attached, pilot)
+    return made
+
+
+def _past(*, needed: bool) -> tuple[Past | None, str]:
+    """Connect; where the server is not needed, return why it did not answer instead of raising."""
+    try:
+        return Past.open(), ""
+    except L3DError as error:
+        if needed:
+            raise
+        return None, f"Past runs could not be read, so no cell counts as done: {error}"
+
+
+def _assemble(
+    specification: Specification,
+    done: set[str],
+    known: Pilot,
+    *,
+    pilot_run_id: str | None,
+    why: str,
+    attached: str | None,
+) -> Plan:
+    workers = (
+        1 if specification.executor == "inline" else specification.workers or default_workers(specification.device)
+    )
+    counts = cell_table(specification, done)
+    factors = factor_table(specification, known.factors)
+    to_compute = int(counts["to_compute"].sum())
+    unsure = factors["total_index"].isna().any() or (factors["pilot_error"] > ROUGH).any()
+    runs = {pilot.run_id for pilot in known.factors.values()}
+    if pilot_run_id is None and len(runs) == 1:
+        pilot_run_id = runs.pop()
+    return Plan(
+        specification=specification,
+        cells=int(counts["cells"].sum()),
+        cells_done=int(counts["done"].sum()),
+        cells_to_compute=to_compute,
+        seconds_per_cell=known.seconds,
+        workers=workers,
+        hours=known.seconds * to_compute / 3600 / workers,
+        cost_source=known.cost_source,
+        pilot_run_id=pilot_run_id,
+        counts=counts,
+        factors=factors,
+        designs=design_table(specification, known.factors, known.seconds, workers, factors),
+        guidance=guidance_table(specification) if unsure else None,
+        notes=tuple(planner_notes(specification, known, factors, workers=workers, why=why)),
+        run_id=attached,
+    )
+
+
+def _record(made: Plan, past: Past, run_id: str, pilot: str) -> None:
+    """Write a plan to the run that `mlflow run` made for it."""
+    specification = made.specification
+    text = made.summary()
+    frames = (made.counts, made.factors, made.designs, made.guidance)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tables = []
+        for table, frame in zip(PLAN_TABLES, frames, strict=True):
+            if frame is not None:
+                write_table(folder / table, frame)
+                tables.append(table)
+        (folder / PLAN_DOCUMENT).write_text(json.dumps(made.document(), allow_nan=False), encoding="utf-8")
+        page = f"```text\n{text}```\n"
+        (folder / PLAN_PAGE).write_text(page, encoding="utf-8")
+        tags = {
+            names.FACTOR: ",".join(specification.factors),
+            names.DESIGN: specification.plan.design,
+            names.CONTEXT_KEY: specification.context_key,
+            names.NOTE: page[:5000],
+        }
+        title = f"plan: {run_title(specification)}"
+        given = {**specification.given, "pilot": pilot}
+        with side_run(past.client, run_id, role="plan", title=title, parameters=given) as run:
+            run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

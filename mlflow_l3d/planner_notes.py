@@ -1,0 +1,96 @@
+"""What a plan says in words: what its numbers hold, and what is doubtful."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from mlflow_l3d.analysis.planning import runs_needed
+from mlflow_l3d.analysis.stopping import FIRST_LOOK
+from mlflow_l3d.analysis.variances import DESIGNS, Design
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlflow_l3d.planner_pilot import Pilot
+    from mlflow_l3d.specification.investigation import Specification
+
+ROUGH: Final = 0.3
+"""Relative error of the contributed standard deviation from which a pilot is called small."""
+
+
+def planner_notes(
+    specification: Specification, known: Pilot, factors: pd.DataFrame, *, workers: int, why: str
+) -> list[str]:
+    """Return the remarks on a plan.
+
+    Parameters
+    ----------
+    specification, known
+        What is planned, and what is known.
+    factors
+        What :func:`mlflow_l3d.planner_tables.factor_table` returned.
+    workers
+        Cells that run side by side.
+    why
+        Why past runs could not be read, or nothing.
+    """
+    notes = [why] if why else []
+    if not math.isnan(known.seconds):
+        note = "Time is that of training and evaluation; loading model and data, once a worker, and scoring come on top"
+        side = ", and cells that run side by side may slow each other down" if workers > 1 else ""
+        notes.append(f"{note}{side}.")
+    notes += known.notes
+    notes += _rough_notes(factors)
+    plan = specification.plan
+    if plan.design not in DESIGNS:
+        notes.append(f"design={plan.design} is a baseline strategy: it has no corrected importance and no interval.")
+    if plan.stop == "interval":
+        notes += stop_notes(specification, known)
+    never = [str(row["factor"]) for row in factors.to_dict("records") if _never(row)]
+    if never and plan.design == "crossed":
+        notes.append(
+            f"No crossed table within the limits is expected to be narrow enough for {', '.join(never)}: "
+            "it needs more columns, and rows do not help. Use design=nested, or a larger half_width."
+        )
+    return notes
+
+
+def _rough_notes(factors: pd.DataFrame) -> list[str]:
+    """Say which pilots are so small that what follows from them may be far off."""
+    rough = factors[factors["pilot_error"] > ROUGH]
+    notes = []
+    for (design, rows, columns), group in rough.groupby(["pilot_design", "pilot_rows", "pilot_columns"]):
+        names_of = ", ".join(group["factor"])
+        notes.append(
+            f"The pilot of {names_of} is small ({design} {rows:.0f} x {columns:.0f}): the standard deviation that a "
+            f"factor contributes is known to about +-{group['pilot_error'].max():.0%} only, and S_T may lie anywhere "
+            "in its interval. The runs needed may be wrong by many times; compare the table of assumed S_T."
+        )
+    return notes
+
+
+def _never(row: dict[Any, Any]) -> bool:
+    return math.isfinite(row["nested_optimum"]) and not math.isfinite(row["cells/crossed"])
+
+
+def stop_notes(specification: Specification, known: Pilot) -> list[str]:
+    """Say after which look the interval rule may stop, where variances of every factor are known."""
+    plan = specification.plan
+    if not set(specification.factors) <= set(known.factors):
+        return []
+    most = 0
+    for each in known.factors.values():
+        if not (each.components.total > 0 and each.components.contributed > 0):
+            return []
+        design = cast("Design", plan.design)
+        found = runs_needed(plan.half_width, each.components, design, columns=plan.investigation_runs)
+        if found.rows is None:
+            return []
+        most = max(most, found.rows)
+    look = FIRST_LOOK
+    while look < most:
+        look *= 2
+    if look > plan.mitigation_runs:
+        return [f"stop=interval is not expected to stop before all {plan.mitigation_runs} rows are run."]
+    return [f"stop=interval is expected to stop after about {look} rows, or earlier where intervals leave 0."]

@@ -1,0 +1,230 @@
+"""The statistics of this package in plain loops, written from their definitions alone.
+
+Nothing here imports the package. One function, one definition; speed does not matter. Where a rule needs t, F or
+chi-squared quantiles they come from scipy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations, permutations
+
+import numpy as np
+from scipy import stats
+
+
+def mean(values: Iterable[float]) -> float:
+    listed = [float(value) for value in values]
+    return math.fsum(listed) / len(listed)
+
+
+def var1(values: Iterable[float]) -> float:
+    """Sample variance (ddof=1)."""
+    listed = [float(value) for value in values]
+    middle = mean(listed)
+    return math.fsum((value - middle) ** 2 for value in listed) / (len(listed) - 1)
+
+
+def std0(values: Iterable[float]) -> float:
+    """Population standard deviation (ddof=0)."""
+    listed = [float(value) for value in values]
+    middle = mean(listed)
+    return math.sqrt(mean((value - middle) ** 2 for value in listed))
+
+
+def published(table: Sequence[Sequence[float]], golden: Sequence[float]) -> tuple[float, float, float, float]:
+    """c_std, m_std, gm_std and importance: Pecher et al. 2024, Algorithm 1."""
+    contributed = mean(std0(row) for row in table)
+    mitigated = std0(mean(row) for row in table)
+    spread = std0(golden)
+    return contributed, mitigated, spread, (contributed - mitigated) / spread
+
+
+def of_share(share: float) -> float:
+    return math.sqrt(share) - math.sqrt(1 - share)
+
+
+def of_logit(logit: float) -> float:
+    return of_share(1 / (1 + math.exp(-logit)))
+
+
+def crossed(table: np.ndarray) -> dict[str, float]:
+    """Two-way analysis of variance."""
+    m, n = table.shape
+    grand = mean(table.ravel())
+    of_rows = [mean(table[i]) for i in range(m)]
+    of_columns = [mean(table[:, j]) for j in range(n)]
+    ms_rows, ms_columns = n * var1(of_rows), m * var1(of_columns)
+    residual = math.fsum(
+        (table[i, j] - of_rows[i] - of_columns[j] + grand) ** 2 for i in range(m) for j in range(n)
+    ) / ((m - 1) * (n - 1))
+    main, mitigated = (ms_columns - residual) / m, (ms_rows - residual) / n
+    contributed = main + residual
+    return {
+        "ms_rows": ms_rows,
+        "ms_residual": residual,
+        "main": main,
+        "interaction": residual,
+        "mitigated": mitigated,
+        "contributed": contributed,
+        "total_index": contributed / (contributed + max(0.0, mitigated)),
+    }
+
+
+def nested(table: np.ndarray) -> dict[str, float]:
+    """One-way analysis of variance."""
+    n = table.shape[1]
+    contributed = mean(var1(row) for row in table)
+    spread = var1(mean(row) for row in table)
+    mitigated = spread - contributed / n
+    return {
+        "ms_rows": n * spread,
+        "ms_residual": contributed,
+        "mitigated": mitigated,
+        "contributed": contributed,
+        "total_index": contributed / (contributed + max(0.0, mitigated)),
+    }
+
+
+def radial(sets: np.ndarray, place: int) -> dict[str, float]:
+    """Jansen 1999: half the mean square of what one factor changes, over the mean variance of all sets."""
+    contributed = mean((row[0] - row[place]) ** 2 for row in sets) / 2
+    total = mean(var1(sets[:, each]) for each in range(sets.shape[1]))
+    pairs = nested(sets[:, [0, place]])
+    return {
+        "ms_rows": pairs["ms_rows"],
+        "ms_residual": pairs["ms_residual"],
+        "mitigated": total - contributed,
+        "contributed": contributed,
+        "total": total,
+        "total_index": min(1.0, contributed / total),
+    }
+
+
+def logit(parts: dict[str, float]) -> float | None:
+    """logit(S_T), None where it has no finite value."""
+    if parts["contributed"] <= 0 or parts["mitigated"] <= 0:
+        return None
+    return math.log(parts["contributed"]) - math.log(parts["mitigated"])
+
+
+def without_each(
+    table: np.ndarray, axis: int, estimate: Callable[[np.ndarray], dict[str, float]]
+) -> list[float | None]:
+    return [logit(estimate(np.delete(table, unit, axis=axis))) for unit in range(table.shape[axis])]
+
+
+def jackknife_variance(left_out: Sequence[float]) -> float:
+    units, middle = len(left_out), mean(left_out)
+    return (units - 1) / units * math.fsum((value - middle) ** 2 for value in left_out)
+
+
+def jackknife(
+    table: np.ndarray, estimate: Callable[[np.ndarray], dict[str, float]], *, columns_too: bool, level: float = 0.95
+) -> tuple[float, float] | None:
+    """Interval of the importance; None where a table, or one that lacks a unit, has no finite logit."""
+    m, n = table.shape
+    centre = logit(estimate(table))
+    groups = [without_each(table, axis, estimate) for axis in ((0, 1) if columns_too else (0,))]
+    if centre is None or any(value is None for group in groups for value in group):
+        return None
+    error = math.sqrt(sum(jackknife_variance([value for value in group if value is not None]) for group in groups))
+    degrees = (min(m, n) if columns_too else m) - 1
+    half = float(stats.t.ppf((1 + level) / 2, degrees)) * error
+    return of_logit(centre - half), of_logit(centre + half)
+
+
+def rows_differ(parts: dict[str, float], m: int, degrees: int, *, tail: float = 0.025) -> bool:
+    """Row means differ by more than chance: one-sided F test."""
+    return parts["ms_rows"] > float(stats.f.ppf(1 - tail, m - 1, degrees)) * parts["ms_residual"]
+
+
+def one_way_limits(table: np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """Exact limits for normal scores in the one-way layout.
+
+    MS_R / MS_W is 1 + N s2_R / tau2 times an F variable. Where it is below 1 by chance, the upper limit of s2_R takes
+    it at 1: rows that agree better than their columns let expect are luck.
+    """
+    m, n = table.shape
+    parts = nested(table)
+    ratio = parts["ms_rows"] / parts["ms_residual"]
+
+    def at(observed: float, tail: float) -> float:
+        of_rows = max(0.0, (observed / float(stats.f.ppf(tail, m - 1, m * (n - 1))) - 1) / n)
+        return of_share(1 / (1 + of_rows))
+
+    return at(max(1.0, ratio), (1 - level) / 2), at(ratio, (1 + level) / 2)
+
+
+def agreement(predictions: np.ndarray, labels: np.ndarray) -> tuple[float, float, list[float], list[float]]:
+    """CON, CCON, agreement of each run with the others, CON without each run: over pairs, example by example."""
+    s, n = predictions.shape
+
+    def share(first: int, second: int, right: bool = False) -> float:
+        same = 0
+        for x in range(n):
+            a, b = predictions[first, x], predictions[second, x]
+            same += bool(a == b != -1 and (not right or a == labels[x]))
+        return same / n
+
+    con = mean(share(a, b) for a, b in combinations(range(s), 2))
+    ccon = mean(share(a, b, right=True) for a, b in combinations(range(s), 2))
+    per_run = [mean(share(j, other) for other in range(s) if other != j) for j in range(s)]
+    without = [
+        mean(share(a, b) for a, b in combinations(range(s), 2) if j not in (a, b)) if s > 2 else math.nan
+        for j in range(s)
+    ]
+    return con, ccon, per_run, without
+
+
+def kappa(predictions: np.ndarray, classes: int) -> float:
+    """Fleiss 1971: subjects are examples, raters are runs; nan where chance agrees always."""
+    s, n = predictions.shape
+    counts = [[sum(int(vote == c) for vote in predictions[:, x]) for c in range(classes)] for x in range(n)]
+    observed = mean((sum(k * k for k in row) - s) / (s * (s - 1)) for row in counts)
+    shares = [sum(row[c] for row in counts) / (s * n) for c in range(classes)]
+    chance = sum(share * share for share in shares)
+    return math.nan if chance == 1 else (observed - chance) / (1 - chance)
+
+
+def population_variance(right: np.ndarray) -> float:
+    """Variance of the accuracy without test-set noise: products of differences on two *different* examples.
+
+    The square of the difference of two runs' accuracies is a mean over pairs of examples; those of an example with
+    itself are the test set's noise and are left out.
+    """
+    s, n = right.shape
+    total = 0.0
+    for a, b in combinations(range(s), 2):
+        d = right[a].astype(float) - right[b].astype(float)
+        total += math.fsum(d[x] * d[z] for x, z in permutations(range(n), 2)) / (n * (n - 1)) / 2
+    return total / math.comb(s, 2)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Smallest family-wise level at which the step-down test rejects each hypothesis."""
+    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    adjusted = [0.0] * len(p_values)
+    for rank, place in enumerate(order):
+        steps = [(len(order) - k) * p_values[order[k]] for k in range(rank + 1)]
+        adjusted[place] = min(1.0, max(steps))
+    return adjusted
+
+
+def rows_of_epsilon(table: np.ndarray, golden: np.ndarray, epsilon: float, start: int) -> int | None:
+    """First number of rows at which one more row changed c_std, m_std and importance by less than epsilon."""
+
+    def at(rows: int) -> tuple[float, ...]:
+        c, m, _, score = published(table[:rows], golden[: math.ceil(len(golden) * rows / len(table))])
+        return c, m, score
+
+    for rows in range(start, len(table) + 1):
+        if all(abs(now - before) < epsilon for now, before in zip(at(rows), at(rows - 1), strict=True)):
+            return rows
+    return None
+
+
+def shrinkage(columns: int) -> float:
+    """E[sample std with ddof=0] / sigma of normal scores."""
+    return math.sqrt(2 / columns) * math.exp(math.lgamma(columns / 2) - math.lgamma((columns - 1) / 2))

@@ -1,0 +1,152 @@
+"""Stability of predicted numbers: by brute force over pairs, and equal to the function for one test set."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlflow_l3d.analysis.number_stability import NumberStability, RegressionRecord
+from mlflow_l3d.analysis.regression_agreement import regression_consistency
+from mlflow_l3d.analysis.regression_overlap import overlap_correlations
+from mlflow_l3d.errors import ParameterError
+
+N = 25
+
+
+def put(stability, phase, factor, row, predictions, ids=None):
+    stability.add(
+        phase=phase,
+        factor=factor,
+        row=row,
+        column=None,
+        index=None,
+        example_ids=np.arange(len(predictions)) if ids is None else ids,
+        labels=np.zeros(len(predictions)),
+        predictions=predictions,
+    )
+
+
+def lin(one, other):
+    shared = np.mean((one - one.mean()) * (other - other.mean()))
+    return 2 * shared / (one.var() + other.var() + (one.mean() - other.mean()) ** 2)
+
+
+def pairs_of(runs):
+    """Both correlations of every pair with two common examples; a run maps id -> number."""
+    for one, other in itertools.combinations(runs, 2):
+        common = sorted(one.keys() & other.keys())
+        if len(common) > 1:
+            first, second = (np.array([run[key] for key in common]) for run in (one, other))
+            yield np.corrcoef(first, second)[0, 1], lin(first, second)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.floats(1e-3, 1e3), st.floats(-1e3, 1e3))
+@settings(max_examples=40, deadline=None)
+def test_different_test_sets_by_brute_force(seed, count, scale, shift):
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=N)
+    stability, runs = NumberStability("crossed", ["order"]), []
+    for _ in range(count):
+        ids = rng.permutation(N)[: rng.integers(1, 12)]
+        guess = scale * (truth[ids] + rng.normal(size=len(ids)) + 0.3 * rng.normal()) + shift
+        put(stability, "golden", None, None, guess, ids)
+        runs.append(dict(zip(ids.tolist(), guess.tolist(), strict=True)))
+    record, expected = stability.results()["golden"], list(pairs_of(runs))
+    if expected:
+        assert (record.pearson, record.ccc) == pytest.approx(tuple(np.mean(expected, axis=0)), abs=1e-6)
+        assert (record.groups, record.runs) == (1, count)
+    else:
+        assert record.metrics() == {}
+        assert record.groups == 0
+
+
+def test_overlap_of_one_test_set_is_the_function_for_one():
+    rng = np.random.default_rng(0)
+    runs = 1e4 + rng.normal(size=N) + rng.normal(size=(300, N))
+    whole = regression_consistency(runs)
+    assert overlap_correlations(runs) == pytest.approx((whole.pearson, whole.concordance, True), abs=1e-9)
+
+
+@pytest.mark.parametrize("design", ["crossed", "nested"])
+def test_mean_over_rows(design):
+    rng = np.random.default_rng(1)
+    table = rng.normal(size=(4, 1, N)) + rng.normal(size=(4, 3, N))
+    golden = rng.normal(size=(5, N))
+    stability = NumberStability(design, ["order"])
+    for row, runs in enumerate(table):
+        for run in runs:
+            put(stability, "investigation", "order", row, run)
+    for run in golden:
+        put(stability, "golden", None, None, run)
+    found = stability.results()
+    rows = [regression_consistency(runs) for runs in table]
+    whole = regression_consistency(golden)
+    assert found["order"].pearson == pytest.approx(np.mean([one.pearson for one in rows]))
+    assert found["order"].ccc == pytest.approx(np.mean([one.concordance for one in rows]))
+    assert found["golden"] == RegressionRecord("golden", whole.pearson, whole.concordance, 5, 1)
+    assert found["golden"].metrics() == {"consistency_pearson": whole.pearson, "consistency_ccc": whole.concordance}
+    assert list(found) == ["order", "golden"]
+
+
+def test_radial_groups():
+    rng = np.random.default_rng(2)
+    base, swaps = rng.normal(size=(4, N)), rng.normal(size=(4, N))
+    stability = NumberStability("radial", ["order"])
+    names = np.array([f"example {at}" for at in range(N)])
+    for row in range(4):
+        put(stability, "base", None, row, base[row], names)
+        put(stability, "swap", "order", row, swaps[row], names)
+    found = stability.results()
+    correlations = [np.corrcoef(base[row], swaps[row])[0, 1] for row in range(4)]
+    assert found["order"].pearson == pytest.approx(np.mean(correlations))
+    sets = [regression_consistency(runs).concordance for runs in (base, swaps)]
+    assert found["golden"].ccc == pytest.approx(np.mean(sets))
+    assert (found["golden"].groups, found["order"].groups) == (2, 4)
+
+
+@pytest.mark.parametrize("shift", [0, 1], ids=["one test set", "different ones"])
+def test_a_run_of_one_number_has_no_correlation(shift):
+    rng = np.random.default_rng(3)
+    stability = NumberStability("nested", ["order"])
+    runs = [rng.normal(size=N), np.full(N, 0.1), rng.normal(size=N), rng.normal(size=N)]
+    for at, run in enumerate(runs):
+        put(stability, "investigation", "order", at // 2, run, np.arange(N) + shift * (at % 2))
+    record = stability.results()["order"]
+    assert (record.groups, record.runs, record.constant_runs) == (2, 4, 1)
+    first, second = runs[2][shift:], runs[3][: N - shift]
+    assert record.pearson == pytest.approx(np.corrcoef(first, second)[0, 1])
+    assert record.ccc == pytest.approx(lin(first, second) / 2), "0 with a run of one number"
+
+
+def test_single_runs_and_bad_input():
+    stability = NumberStability("crossed", ["order"])
+    assert stability.results() == {}
+    put(stability, "golden", None, None, np.arange(3.0))
+    assert stability.results()["golden"].metrics() == {}
+    put(stability, "golden", None, None, np.arange(3.0), [7, 8, 9])
+    assert math.isnan(stability.results()["golden"].ccc)
+    with pytest.raises(ParameterError, match=r"prediction=nan: must be a finite number"):
+        put(stability, "golden", None, None, [1.0, math.nan])
+    with pytest.raises(ParameterError, match=r"example_id=1: must occur once"):
+        put(stability, "golden", None, None, [1.0, 2.0], [1, 1])
+    with pytest.raises(ValueError, match="one axis of numbers"):
+        put(stability, "golden", None, None, ["a", "b"])
+    with pytest.raises(ValueError, match="differ in shape"):
+        put(stability, "golden", None, None, [1.0, 2.0], [1, 2, 3])
+    put(stability, "investigation", "order", 0, np.arange(3.0))
+    put(stability, "investigation", "order", 1, np.arange(3.0))
+    with pytest.raises(ValueError, match="closed"):
+        put(stability, "investigation", "order", 0, np.arange(3.0))
+
+
+def test_the_array_may_be_reused_by_the_caller():
+    stability, run = NumberStability("crossed", ["order"]), np.arange(5.0)
+    put(stability, "golden", None, None, run)
+    run *= -1
+    put(stability, "golden", None, None, run)
+    assert stability.results()["golden"].pearson == pytest.approx(-1)

@@ -1,0 +1,264 @@
+"""Scores, components, intervals and agreement equal an oracle in plain loops that was written from the definitions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import proof_oracle as oracle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlflow_l3d.analysis.agreement import consistency_matrixwise
+from mlflow_l3d.analysis.consistency import VoteCounter
+from mlflow_l3d.analysis.importance import importance, radial_importance
+from mlflow_l3d.analysis.intervals import crossed_estimate
+from mlflow_l3d.analysis.multiplicity import holm
+from mlflow_l3d.analysis.nested import nested_estimate
+from mlflow_l3d.analysis.noise import population_variance
+from mlflow_l3d.analysis.planning import optimal_columns
+from mlflow_l3d.analysis.prediction_importance import prediction_importance
+from mlflow_l3d.analysis.radial import JACKKNIFE_TAIL, radial_estimate
+from mlflow_l3d.analysis.stopping import EpsilonRule
+
+CLOSE = {"rel": 1e-8, "abs": 1e-10}
+SEEDS = st.integers(0, 2**32)
+SHARES = st.sampled_from([(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0), (0.3, 0.3, 0.4)])
+FEW = settings(max_examples=40, deadline=None)
+
+
+def drawn(seed, rows, columns, variances):
+    generator = np.random.default_rng(seed)
+    deviations = np.sqrt(variances)
+    table = deviations[0] * generator.standard_normal((rows, 1)) + deviations[1] * generator.standard_normal(columns)
+    return 70 + 3 * (table + deviations[2] * generator.standard_normal((rows, columns)))
+
+
+def drawn_sets(seed, rows, factors):
+    generator = np.random.default_rng(seed)
+    return 70 + generator.standard_normal((rows, 1)) + generator.standard_normal((rows, factors + 1))
+
+
+@FEW
+@given(SEEDS, st.integers(2, 12), st.integers(2, 8), st.integers(2, 30), SHARES, st.sampled_from(["crossed", "nested"]))
+def test_published_score(seed, rows, columns, runs, variances, design):
+    table = drawn(seed, rows, columns, variances)
+    golden = np.random.default_rng(seed).normal(70, 4, runs)
+    found = importance(table, golden, design=design)
+    expected = oracle.published(table, golden)
+    assert (found.contributed_std, found.mitigated_std, found.golden_std, found.importance) == pytest.approx(
+        expected, **CLOSE
+    )
+
+
+@FEW
+@given(SEEDS, st.integers(2, 14), st.integers(2, 8), SHARES)
+def test_components_of_crossed_and_nested(seed, rows, columns, variances):
+    table = drawn(seed, rows, columns, variances)
+    for estimate, expected in (
+        (crossed_estimate(table), oracle.crossed(table)),
+        (nested_estimate(table), oracle.nested(table)),
+    ):
+        for name in ("main", "interaction", "mitigated", "contributed", "total_index"):
+            if name in expected:
+                assert getattr(estimate.components, name) == pytest.approx(expected[name], **CLOSE)
+        assert estimate.importance == pytest.approx(oracle.of_share(expected["total_index"]), **CLOSE)
+
+
+@FEW
+@given(SEEDS, st.integers(2, 14), st.integers(1, 4))
+def test_components_of_radial(seed, rows, factors):
+    sets = drawn_sets(seed, rows, factors)
+    for place in range(1, factors + 1):
+        found, expected = radial_estimate(sets, place).components, oracle.radial(sets, place)
+        for name in ("mitigated", "contributed", "total_index"):
+            assert getattr(found, name) == pytest.approx(expected[name], **CLOSE)
+        if expected["mitigated"] >= 0:
+            assert found.total == pytest.approx(expected["total"], **CLOSE)
+
+
+def test_crossed_interval():
+    """The jackknife over rows and columns, wherever rows differ for certain and no component is zero."""
+    compared = boundary = 0
+    for seed in range(60):
+        shape = [(6, 4), (12, 5), (5, 8), (20, 10)][seed % 4]
+        table = drawn(
+            seed, *shape, [(0.5, 0.5, 0.0001), (0.5, 0.2, 0.3), (0.8, 0.1, 0.1), (0.1, 0.6, 0.3)][seed // 4 % 4]
+        )
+        m, n = shape
+        parts = oracle.crossed(table)
+        expected = oracle.jackknife(table, oracle.crossed, columns_too=True)
+        found = crossed_estimate(table)
+        if expected is None or not oracle.rows_differ(parts, m, (m - 1) * (n - 1)):
+            boundary += 1
+            assert found.jackknife is None
+            continue
+        compared += 1
+        assert found.interval() == pytest.approx(expected, **CLOSE)
+        assert found.jackknife.degrees == min(m, n) - 1
+        assert found.interval(0.8) == pytest.approx(
+            oracle.jackknife(table, oracle.crossed, columns_too=True, level=0.8), **CLOSE
+        )
+    assert compared >= 30
+    assert boundary >= 3
+
+
+def test_nested_interval():
+    compared = limits = below = 0
+    for seed in range(60):
+        shape = [(6, 4), (12, 2), (5, 8), (20, 10)][seed % 4]
+        table = drawn(seed, *shape, [(0.5, 0.0, 0.5), (0.9, 0.0, 0.1), (0.1, 0.0, 0.9)][seed // 4 % 3])
+        m, n = shape
+        parts = oracle.nested(table)
+        expected = oracle.jackknife(table, oracle.nested, columns_too=False)
+        found = nested_estimate(table)
+        if expected is not None and oracle.rows_differ(parts, m, m * (n - 1)):
+            compared += 1
+            assert found.interval() == pytest.approx(expected, **CLOSE)
+            assert found.jackknife.degrees == m - 1
+            continue
+        assert found.jackknife is None
+        limits += 1
+        below += parts["mitigated"] < 0
+        assert found.interval() == pytest.approx(oracle.one_way_limits(table), rel=1e-6, abs=1e-8)
+    assert compared >= 25
+    assert limits >= 5
+    assert below >= 1
+
+
+def test_radial_interval():
+    """A row is left out of every set at once; where rows do not differ for certain, limits of base and swap alone."""
+    compared = limits = 0
+    for seed in range(40):
+        sets = drawn_sets(seed, 10 + seed, 1 + seed % 4)
+        sets[:, 1:] -= 0.4 * (sets[:, 1:] - sets[:, :1])
+        place = 1 + seed % sets[0, 1:].size
+        m = len(sets)
+        parts = oracle.radial(sets, place)
+        expected = oracle.jackknife(sets, lambda part, place=place: oracle.radial(part, place), columns_too=False)
+        found = radial_estimate(sets, place)
+        if expected is not None and oracle.rows_differ(parts, m, m, tail=JACKKNIFE_TAIL):
+            compared += 1
+            assert found.interval() == pytest.approx(expected, **CLOSE)
+            assert found.jackknife.degrees == m - 1
+            continue
+        limits += 1
+        assert found.jackknife is None
+        assert found.interval() == pytest.approx(oracle.one_way_limits(sets[:, [0, place]]), rel=1e-6, abs=1e-8)
+    assert compared >= 25
+    assert limits >= 3
+
+
+def test_records_hold_the_same_intervals():
+    """What is reported is what was compared above."""
+    table, sets = drawn(3, 12, 6, (0.5, 0.2, 0.3)), drawn_sets(4, 30, 2)
+    for design, estimate in (("crossed", crossed_estimate(table)), ("nested", nested_estimate(table))):
+        record = importance(table, table[0], design=design)
+        assert (record.importance_ci_low, record.importance_ci_high) == estimate.interval()
+        assert record.importance_corrected == estimate.importance
+    record = radial_importance(sets[:, 0], {"a": sets[:, 1], "b": sets[:, 2]})["b"]
+    assert (record.importance_ci_low, record.importance_ci_high) == radial_estimate(sets, 2).interval()
+
+
+@FEW
+@given(SEEDS, st.integers(2, 6), st.integers(1, 12), st.integers(2, 4), st.booleans())
+def test_agreement(seed, runs, examples, classes, unparsed):
+    generator = np.random.default_rng(seed)
+    predictions = generator.integers(-1 if unparsed else 0, classes, (runs, examples))
+    labels = generator.integers(0, classes, examples)
+    con, ccon, per_run, without = oracle.agreement(predictions, labels)
+    found = consistency_matrixwise(predictions, labels)
+    assert (found.consistency, found.correct_consistency) == pytest.approx((con, ccon), **CLOSE)
+    assert found.agreement_on_wrong == pytest.approx(con - ccon, **CLOSE)
+    assert found.per_run == pytest.approx(per_run, **CLOSE)
+    assert found.leave_one_out == pytest.approx(without, nan_ok=True, **CLOSE)
+    counter = VoteCounter(classes)
+    for run in predictions:
+        counter.add("golden", np.arange(examples), labels, run)
+    counted = counter.result("golden")
+    assert (counted.consistency, counted.correct_consistency) == pytest.approx((con, ccon), **CLOSE)
+    if not unparsed:
+        expected = oracle.kappa(predictions, classes)
+        assert found.fleiss_kappa == pytest.approx(expected, nan_ok=True, **CLOSE)
+        assert counted.fleiss_kappa == pytest.approx(expected, nan_ok=True, **CLOSE)
+    if examples > 1:
+        right = predictions == labels
+        assert counted.accuracy_std == pytest.approx(math.sqrt(oracle.var1(right.mean(axis=1))), **CLOSE)
+        population = max(0.0, oracle.population_variance(right))
+        assert counted.accuracy_std_population**2 == pytest.approx(population, **CLOSE)
+
+
+@FEW
+@given(SEEDS, st.integers(2, 6), st.integers(2, 12), st.integers(2, 3))
+def test_variance_without_test_set_noise(seed, runs, examples, classes):
+    generator = np.random.default_rng(seed)
+    predictions = generator.integers(0, classes, (runs, examples))
+    labels = generator.integers(0, classes, examples)
+    right = predictions == labels
+    ccon = oracle.agreement(predictions, labels)[1]
+    found = population_variance(right.mean(axis=1), ccon, examples)
+    assert found == pytest.approx(oracle.population_variance(right), **CLOSE)
+
+
+def test_importance_for_single_predictions():
+    generator = np.random.default_rng(5)
+    labels = generator.integers(0, 3, 30)
+    groups = [
+        np.where(generator.random((4, 30)) < 0.2, generator.integers(0, 3, (4, 30)), base)
+        for base in generator.integers(0, 3, (5, 30))
+    ]
+    golden = generator.integers(0, 3, (8, 30))
+    counter, all_golden = VoteCounter(3), VoteCounter(3)
+    for row, runs in enumerate(groups):
+        for run in runs:
+            counter.add(row, np.arange(30), labels, run)
+    for run in golden:
+        all_golden.add("golden", np.arange(30), labels, run)
+    per_row = [oracle.agreement(runs, labels)[0] for runs in groups]
+    share = (1 - oracle.mean(per_row)) / (1 - oracle.agreement(golden, labels)[0])
+    found = prediction_importance(counter.result("data_order"), all_golden.result("golden"), per_row)
+    assert found.share == pytest.approx(share)
+    assert found.importance == pytest.approx(oracle.of_share(min(1.0, share)))
+
+
+@FEW
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm(p_values):
+    assert holm(p_values) == pytest.approx(oracle.holm(p_values))
+
+
+@FEW
+@given(SEEDS, st.sampled_from([0.02, 0.05, 0.2]))
+def test_rule_of_appendix_b3(seed, epsilon):
+    table = drawn(seed, 25, 4, (0.3, 0.3, 0.4)) / 3
+    golden = np.random.default_rng(seed).standard_normal(100)
+    rows = oracle.rows_of_epsilon(table, golden, epsilon, 3)
+    look = EpsilonRule(epsilon).look(table, golden)
+    assert (look.decision, look.rows) == (("continue", 25) if rows is None else ("stop", rows))
+
+
+@FEW
+@given(SEEDS, st.floats(0.01, 100), st.booleans(), st.floats(-100, 100), SHARES, st.sampled_from(["crossed", "nested"]))
+def test_units_and_origin_do_not_matter(seed, scale, negative, shift, variances, design):
+    """Scores in fractions or percentage points, of a metric or of its complement."""
+    table = drawn(seed, 8, 5, variances) - 70
+    golden = np.random.default_rng(seed).standard_normal(40)
+    factor = -scale if negative else scale
+    before = importance(table, golden, design=design)
+    after = importance(factor * table + shift, factor * golden + shift, design=design)
+    for name in ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high"):
+        assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-5, abs=1e-5, nan_ok=True)
+
+
+def test_small_closed_forms():
+    assert [optimal_columns(share) for share in (0.1, 0.5, 0.9)] == [2, 3, 11]
+    assert oracle.shrinkage(10) == pytest.approx(0.923, abs=5e-4)
+    spread = [
+        importance(row[None, :].repeat(2, 0), [0.0, 1.0]).contributed_std
+        for row in np.random.default_rng(0).standard_normal((3000, 10))
+    ]
+    assert np.mean(spread) == pytest.approx(oracle.shrinkage(10), abs=4 * np.std(spread) / math.sqrt(3000))
+    for table, expected in (([[0, 2], [0, 2]], 1), ([[0, 0], [2, 2]], -1), ([[0, 2], [2, 0]], 1)):
+        golden = [0.0, 2.0]
+        assert importance(table, golden).importance == pytest.approx(expected) == oracle.published(table, golden)[3]

@@ -1,0 +1,143 @@
+"""Simulated investigations with known variances: what is estimated, how often intervals hold it, how often a stop errs.
+
+Variances of all other factors, of the factor's main effect, and of their interaction, which add up to 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlflow_l3d.analysis.aggregate import analyse
+from mlflow_l3d.analysis.intervals import crossed_estimate
+from mlflow_l3d.analysis.nested import nested_estimate
+from mlflow_l3d.analysis.radial import radial_estimate
+from mlflow_l3d.analysis.stopping import IntervalRule
+from mlflow_l3d.plan.designs import CrossedDesign, NestedDesign, RadialDesign
+
+SETTINGS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)]
+NULLS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.5, 0.25, 0.25)]
+FACTORS = ("label_selection", "data_split", "data_order")
+FACTOR = "data_order"
+
+
+def true_importance(variances):
+    return math.sqrt(variances[1] + variances[2]) - math.sqrt(variances[0])
+
+
+def effect(*seeds):
+    """A normal effect that belongs to these seeds."""
+    return np.random.default_rng(seeds).standard_normal()
+
+
+def response(cell, variances):
+    """The score of a cell: a function of its seeds alone."""
+    own = cell.seeds[FACTOR]
+    others = [cell.seeds[name] for name in FACTORS if name != FACTOR]
+    effects = effect(1, *others), effect(2, own), effect(3, own, *others)
+    return float(np.dot(np.sqrt(variances), effects))
+
+
+def investigated(design, root, variances):
+    """Plan, score and analyse one investigation."""
+    if design == "radial":
+        plan = RadialDesign((FACTOR,), FACTORS, 10, root, "context")
+    else:
+        plan = {"crossed": CrossedDesign, "nested": NestedDesign}[design]((FACTOR,), FACTORS, 4, 8, 10, root, "context")
+    rows = [
+        (cell.phase, cell.factor, cell.row, cell.column, cell.index, response(cell, variances)) for cell in plan.cells()
+    ]
+    frame = pd.DataFrame(rows, columns=["phase", "factor", "row", "column", "index", "f1_macro"])
+    return analyse(frame, metric="f1_macro", design=design).importances[FACTOR]
+
+
+@pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
+@pytest.mark.parametrize("variances", SETTINGS)
+def test_components_from_the_plan_to_the_record(variances, design):
+    """Within 4 standard errors of the truth; golden runs have the variance of all factors together."""
+    others, main, interaction = variances
+    found = []
+    for root in range(40):
+        record = investigated(design, root, variances)
+        parts = record.components
+        assert (parts.design, record.cells_missing) == (design, 0)
+        golden = record.golden_std**2 if design == "radial" else record.golden.var(ddof=1)
+        found.append((parts.mitigated, parts.contributed, golden, parts.main, parts.interaction))
+    values = np.array(found)
+    wanted = (others, main + interaction, 1.0, main, interaction)
+    error = values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    known = slice(None) if design == "crossed" else slice(3)
+    assert (np.abs(values.mean(axis=0) - wanted) <= 4 * error + 1e-9)[known].all()
+    assert np.isnan(values[:, 3:]).all() == (design != "crossed")
+
+
+def crossed(generator, rows, columns, variances, draw=np.random.Generator.standard_normal):
+    b, a, ab = np.sqrt(variances)
+    return (
+        b * draw(generator, size=(rows, 1))
+        + a * draw(generator, size=(1, columns))
+        + ab * draw(generator, size=(rows, columns))
+    )
+
+
+def nested(generator, rows, columns, variances):
+    own = math.sqrt(variances[1] + variances[2]) * generator.standard_normal((rows, columns))
+    return math.sqrt(variances[0]) * generator.standard_normal((rows, 1)) + own
+
+
+def radial(generator, rows, variances):
+    """Base, swap of the factor, swap of all others."""
+    b, a, ab = np.sqrt(variances)
+    others, fresh_others, own, fresh_own = generator.standard_normal((4, rows))
+    sums = np.column_stack([b * others + a * own, b * others + a * fresh_own, b * fresh_others + a * own])
+    return sums + ab * generator.standard_normal((rows, 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("design", "least", "most"), [("crossed", 0.92, 1.0), ("nested", 0.92, 0.98), ("radial", 0.92, 0.98)]
+)
+@pytest.mark.parametrize("variances", SETTINGS)
+def test_coverage(variances, design, least, most):
+    generator = np.random.default_rng(8)
+    estimates = {
+        "crossed": lambda: crossed_estimate(crossed(generator, 20, 10, variances)),
+        "nested": lambda: nested_estimate(nested(generator, 20, 10, variances)),
+        "radial": lambda: radial_estimate(radial(generator, 60, variances), 1),
+    }
+    inside, tables = 0, 1500
+    for _ in range(tables):
+        low, high = estimates[design]().interval()
+        inside += low <= true_importance(variances) <= high
+    assert least <= inside / tables <= most
+
+
+def few_decisions(variances, columns, investigations, draw=np.random.Generator.standard_normal):
+    generator = np.random.default_rng(9)
+    wrong = 0
+    for _ in range(investigations):
+        scores = crossed(generator, 320, columns, variances, draw)
+        wrong += IntervalRule(1e-6, alpha=0.05, design="crossed").look(scores).claim != ""
+    return wrong / investigations
+
+
+@pytest.mark.parametrize("columns", [5, 10])
+@pytest.mark.parametrize("variances", NULLS)
+def test_false_decisions_in_the_crossed_design(variances, columns):
+    """Rows share their columns, so that looks err together; alpha holds all the same, with room to spare."""
+    assert few_decisions(variances, columns, 400) <= 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [3, 5, 10, 20])
+@pytest.mark.parametrize("variances", NULLS)
+def test_false_decisions_in_the_crossed_design_where_scores_are_skewed(variances, columns):
+    """Effects with a skewness of 1. Exponential ones (skewness 2) go beyond: 6 % with 3 and 7 % with 20 columns."""
+
+    def draw(generator, size):
+        return (generator.chisquare(8, size=size) - 8) / 4
+
+    assert few_decisions(variances, columns, 1000, draw) <= 0.05
