@@ -1,8 +1,8 @@
 """How long CON and CCON of many runs take, and how much memory, beside the definition over all pairs of runs.
 
 Predictions are drawn: five classes, runs that are right with probability 0.8. Times are medians of the repeats; memory
-is the peak of what the call allocates (tracemalloc, in a call of its own). The loop over pairs compares whole arrays with
-numpy, one pair at a time.
+is the peak of what the call allocates (tracemalloc, in a call of its own). The loop over pairs compares whole arrays
+with numpy, one pair at a time.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def over_pairs(predictions: IntArray, labels: IntArray) -> tuple[float, float]:
     for first in range(runs):
         for second in range(first + 1, runs):
             same = predictions[first] == predictions[second]
-            equal += np.count_nonzero(same)
-            both += np.count_nonzero(same & (predictions[first] == labels))
+            equal += int(np.count_nonzero(same))
+            both += int(np.count_nonzero(same & (predictions[first] == labels)))
     pairs = math.comb(runs, 2) * examples
     return equal / pairs, both / pairs
 

@@ -71,7 +71,7 @@ def write_artifacts(
         stem = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in factor)
         save_png(heatmap.heatmap(record, metric=analysis.metric), folder / f"heatmap-{stem}.png")
         if factor in paths and len(paths[factor]) > 1:
-            save_png(figures.convergence(paths[factor], factor), folder / f"convergence-{stem}.png")
+            save_png(figures.convergence(paths[factor], factor, level=record.level), folder / f"convergence-{stem}.png")
     save_png(figures.golden_distribution(analysis.importances, metric=analysis.metric), folder / "golden.png")
     save_png(figures.importance_bars(analysis), folder / "importance.png")
 

@@ -56,6 +56,7 @@ def evaluate(
     metric: str = "auto",
     design: str = "auto",
     missing: str = "auto",
+    agreement: str = "auto",
     log: bool = True,
 ) -> Evaluation:
     """Recompute importance and consistency of a parent from its children, and write them to it.
@@ -75,6 +76,10 @@ def evaluate(
         and ``crossed`` where not.
     missing
         ``drop`` or ``reml``, as in `main`; ``auto`` is the parent's own, or ``drop``.
+    agreement
+        How predictions are compared: ``auto`` takes whole numbers as class numbers, other numbers as regression, and
+        texts by ``exact_match``; or ``regression``, or a scoring function such as ``rougeL``
+        (:func:`mlflow_l3d.agreement.choice.choose`).
     log
         Whether to write metrics and artifacts to the parent.
 
@@ -88,23 +93,31 @@ def evaluate(
             raise unknown_name(name, value, ("auto", *known))
     with own_settings():
         client = connect()
-        run_id = _latest(client) if parent_run_id == "latest" else parent_run_id
+        run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         recorded = read_investigation(run_id, client, where="" if where == "none" else where)
         planned = planned_by(recorded.parent, design=design, missing=missing)
         cells = planned.within(order(recorded.cells))
         if metric == "auto":
-            metric = _parameter(recorded.parent, "metric") or "f1_macro"
+            metric = own_parameter(recorded.parent, "metric") or "f1_macro"
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             table_file = folder / names.PREDICTIONS
-            scored = score_cells(client, cells, metric=metric, planned=planned, table_file=table_file)
+            scored = score_cells(
+                client, cells, metric=metric, planned=planned, agreement=agreement, table_file=table_file
+            )
             if log:
                 write_scored(client, recorded.parent, cells, scored, folder)
     return Evaluation(run_id, scored.analysis)
 
 
 def score_cells(
-    client: MlflowClient, cells: pd.DataFrame, *, metric: str, planned: Planned, table_file: Path | None = None
+    client: MlflowClient,
+    cells: pd.DataFrame,
+    *,
+    metric: str,
+    planned: Planned,
+    agreement: str = "auto",
+    table_file: Path | None = None,
 ) -> Scored:
     """Score cells that are runs on a tracking server; nothing is written to it.
 
@@ -118,6 +131,8 @@ def score_cells(
         The metric whose spread is investigated.
     planned
         What is known of the plan, see :func:`planned_by`; no cell may lie beyond it.
+    agreement
+        As for :func:`evaluate`.
     table_file
         Where to write all predictions as one table.
     """
@@ -129,6 +144,7 @@ def score_cells(
         _spread(finished.tolist(), tables(frames)),
         metric=metric,
         planned=planned,
+        agreement=agreement,
         table_file=table_file,
     )
 
@@ -145,16 +161,16 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
         )
     own_design = parent.data.tags.get(names.DESIGN, "crossed")
     layout = cast("Layout", own_design if design == "auto" else design)
-    own_missing = _parameter(parent, "missing") if missing == "auto" else missing
+    own_missing = own_parameter(parent, "missing") if missing == "auto" else missing
     return Planned(
         design=layout if layout in LAYOUTS else None,
         rows=_planned(parent, "mitigation_runs"),
         columns=_planned(parent, "investigation_runs"),
         golden_runs=_planned(parent, "golden_runs"),
-        pooled=_parameter(parent, "golden_runs") == "pooled",
+        pooled=own_parameter(parent, "golden_runs") == "pooled",
         missing="reml" if own_missing == "reml" else "drop",
-        mitigated=(_parameter(parent, "mitigation") or "none") != "none",
-        product=_parameter(parent, "joint") == "product",
+        mitigated=(own_parameter(parent, "mitigation") or "none") != "none",
+        product=own_parameter(parent, "joint") == "product",
     )
 
 
@@ -280,7 +296,14 @@ def _spread(finished: Sequence[bool], found: Iterator[pa.Table | None]) -> Itera
         yield next(found) if present else None
 
 
-def _latest(client: MlflowClient) -> str:
+def latest_investigation(client: MlflowClient) -> str:
+    """Return the run id of the current experiment's latest investigation that no other continues.
+
+    Raises
+    ------
+    ParameterError
+        If there is none.
+    """
     experiment_id = parents.current_experiment_id(client)
     condition = f"tags.`{names.ROLE}` = 'investigation'"
     runs = [run for run in search(client, [experiment_id], condition) if names.SUPERSEDED_BY not in run.data.tags]
@@ -291,7 +314,8 @@ def _latest(client: MlflowClient) -> str:
     return str(runs[-1].info.run_id)
 
 
-def _parameter(parent: Run, name: str) -> str | None:
+def own_parameter(parent: Run, name: str) -> str | None:
+    """Return a parameter of a parent of ours as it was resolved, or else as it was typed; None where it has none."""
     params: Mapping[str, Any] = parent.data.params
     value = params.get(f"resolved.{name}", params.get(name))
     return None if value is None else str(value).strip("'\"")
@@ -301,7 +325,7 @@ def _planned(parent: Run, name: str) -> int | None:
     """Return a size of the planned design; None for a stranger, whose parameters may mean something else."""
     if names.INVESTIGATION_KEY not in parent.data.tags:
         return None
-    value = _parameter(parent, name)
+    value = own_parameter(parent, name)
     return int(value) if value and value.isdigit() else None
 
 

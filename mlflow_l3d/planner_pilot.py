@@ -99,7 +99,7 @@ def past_pilot(specification: Specification, past: Past, durations: Iterable[flo
         source = f"mean of {len(others)} cells of the same task, approach and model; other settings differ"
         source = source if others else Pilot().cost_source
     found: dict[str, FactorPilot] = {}
-    parents = [*past.investigations(specification.context_key)[:MOST_PARENTS]]
+    parents = past.investigations(specification.context_key)[:MOST_PARENTS]
     known = {run.info.run_id for run in parents}
     similar = [run for run in similar if run.data.tags.get(names.CONTEXT_KEY) != specification.context_key]
     parents += [run for run in past.parents_of(similar)[:MOST_PARENTS] if run.info.run_id not in known]

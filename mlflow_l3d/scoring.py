@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from mlflow_l3d.agreement.choice import AUTO, choose, scoring_of
+from mlflow_l3d.agreement.of_runs import AgreementOfRuns
 from mlflow_l3d.analysis.aggregate import analyse
 from mlflow_l3d.analysis.frames import layout_of
 from mlflow_l3d.analysis.layouts import Missing
+from mlflow_l3d.analysis.metrics import UNPARSED
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability import Stability
 from mlflow_l3d.analysis.variances import Layout
@@ -109,6 +112,7 @@ def score(
     metric: str,
     planned: Planned | None = None,
     looks: pd.DataFrame | None = None,
+    agreement: str = AUTO,
     table_file: Path | None = None,
 ) -> Scored:
     """Compute importance and consistency.
@@ -127,14 +131,16 @@ def score(
         The plan; by default what `cells` holds.
     looks
         The looks of the stopping rule, if there was one.
+    agreement
+        How predictions are compared, see :func:`mlflow_l3d.agreement.choice.choose`.
     table_file
-        Where to write all predictions as one Parquet table; not written where there are none.
+        Where to write all predictions as one Parquet table; written where they are class numbers.
     """
     plan = planned or Planned()
     counted = None
     if predictions is not None:
         layout = plan.design or layout_of(cells)
-        counted = _count(cells, predictions, layout, table_file)
+        counted = _count(cells, predictions, layout, agreement, table_file)
     analysis = analyse(
         cells,
         metric=metric,
@@ -159,6 +165,7 @@ def score(
             looks=looks,
             prediction_importances=stability.prediction_importances(),
             examples=stability.examples(),
+            regression=stability.regression() if isinstance(stability, AgreementOfRuns) else {},
         ),
         counted.steps,
         counted.agreement(),
@@ -167,9 +174,9 @@ def score(
 
 @dataclass
 class _Counted:
-    """Votes of all cells that have predictions."""
+    """What the predictions of all cells say together."""
 
-    stability: Stability
+    stability: Stability | AgreementOfRuns
     present: list[bool] = field(default_factory=list)
     steps: dict[int, dict[str, float]] = field(default_factory=dict)
 
@@ -180,11 +187,16 @@ class _Counted:
 
 
 def _count(
-    cells: pd.DataFrame, predictions: Iterable[pa.Table | None], layout: Layout, table_file: Path | None
+    cells: pd.DataFrame,
+    predictions: Iterable[pa.Table | None],
+    layout: Layout,
+    agreement: str,
+    table_file: Path | None,
 ) -> _Counted:
-    """Count votes cell by cell, and note how consistency stood after each row of each table."""
+    """Compare predictions cell by cell, and note how consistency stood after each row of each table."""
     factors = [str(name) for name in cells["factor"].dropna().unique()]
     counted = _Counted(Stability(layout, factors))
+    first = True
     with ExitStack() as stack:
         writer = _Writer(table_file, stack)
         last: Any = None
@@ -195,6 +207,12 @@ def _count(
             last = cell
             if table is None:
                 continue
+            if first:
+                choice = choose(agreement, table["label"], table["prediction"])
+                if choice is not None:
+                    counted.stability = AgreementOfRuns(layout, factors, scoring_of(choice))
+            first = False
+            classes = isinstance(counted.stability, Stability)
             counted.stability.add(
                 phase=str(cell.phase),
                 factor=_plain(cell.factor),
@@ -202,13 +220,20 @@ def _count(
                 column=_plain(cell.column),
                 index=_plain(cell.index),
                 example_ids=table["example_id"].to_numpy(),
-                labels=table["label"].to_numpy(),
-                predictions=table["prediction"].to_numpy(),
+                labels=_classes(table, "label") if classes else table["label"],
+                predictions=_classes(table, "prediction") if classes else table["prediction"],
             )
-            writer.add(cell, table)
+            if classes:
+                writer.add(cell, table)
         if last is not None:
             _note(counted, layout, last, several=len(factors) > 1)
     return counted
+
+
+def _classes(table: pa.Table, name: str) -> Any:
+    """Return a column of class numbers; a prediction that is missing names no class."""
+    column = table[name]
+    return column.fill_null(UNPARSED).to_numpy() if name == "prediction" and column.null_count else column.to_numpy()
 
 
 def _note(counted: _Counted, layout: Layout, cell: Any, *, several: bool) -> None:

@@ -213,7 +213,7 @@ class AgreementOfRuns:
 
     def _learn(self, scoring: Scoring, place: int, example: Any, truth: Any) -> None:
         """Keep the truth of an example, which must be the same in all runs."""
-        raw = hashable(truth)
+        raw = truth if isinstance(truth, (str, int, float)) else hashable(truth)
         if place not in self._raw_truths:
             self._truths[place] = truth_form(scoring, truth, example)
             self._raw_truths[place] = raw

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.agreement.base import Scoring, matrix_of_pairs, matrix_with_truth
 from mlflow_l3d.agreement.matching import ExactMatch
+from mlflow_l3d.agreement.structures import Closeness
 from mlflow_l3d.analysis.results import Consistency, FloatArray
 from mlflow_l3d.analysis.run_agreement import Places, RunAgreement
 from mlflow_l3d.analysis.vote_groups import mean
@@ -150,16 +151,21 @@ def combined(groups: Sequence[ScoredGroup], scoring: Scoring, truths: Mapping[in
 
 
 def _pairs(scoring: Scoring, forms: Sequence[Hashable]) -> FloatArray:
-    """Return shape (k, k): how much different predictions agree."""
-    if isinstance(scoring, ExactMatch):
-        # Different predictions are not equal: no need to look.
+    """Return shape (k, k): how much different predictions agree; the commonest kinds without a call for each pair."""
+    if type(scoring) is ExactMatch:
         return np.diag([float(form is not None) for form in forms])
+    if type(scoring) is Closeness:
+        # A missing number is nan, and with it all that it is compared with.
+        numbers = np.array([math.nan if form is None else form for form in forms], dtype=np.float64)
+        distances = np.abs(np.subtract.outer(numbers, numbers)) / scoring._scale
+        close: FloatArray = np.nan_to_num(1 - np.minimum(1.0, distances), nan=0.0)
+        return close
     return matrix_of_pairs(scoring, forms)
 
 
 def _correct(scoring: Scoring, forms: Sequence[Hashable], counts: npt.NDArray[np.intp], truth: Hashable) -> float:
     """Return the sum over pairs of runs of their agreement given the truth, for one example."""
-    if isinstance(scoring, ExactMatch):
+    if type(scoring) is ExactMatch:
         votes = sum(count for form, count in zip(forms, counts.tolist(), strict=True) if form == truth)
         return float(votes * (votes - 1) / 2)
     values = matrix_with_truth(scoring, forms, truth)

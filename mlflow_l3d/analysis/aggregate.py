@@ -133,7 +133,7 @@ def analyse(
         cells_failed=scores.missing,
         design=scores.layout,
         p_holm=_adjusted(importances),
-        ranking=_ranking(importances),
+        ranking=_ranking(importances, level),
         strategies=strategies_of(importances, scores.layout),
     )
 
@@ -150,9 +150,9 @@ def _adjusted(importances: Mapping[str, Importance]) -> dict[str, float]:
     return dict(zip(frame["factor"], frame["p_holm"].astype("float64"), strict=True))
 
 
-def _ranking(importances: Mapping[str, Importance]) -> Ranking | None:
+def _ranking(importances: Mapping[str, Importance], level: float) -> Ranking | None:
     """Return the ranking where there are several factors on the same rows, and one at least can be ranked."""
     records = list(importances.values())
     alike = len({(record.design, len(record.table)) for record in records}) == 1
     known = any(np.isfinite(record.importance_corrected) for record in records)
-    return rank_factors(importances) if len(records) > 1 and alike and known else None
+    return rank_factors(importances, level=level) if len(records) > 1 and alike and known else None

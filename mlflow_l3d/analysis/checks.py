@@ -18,6 +18,8 @@ CLOSURE_LEVEL: Final = 0.0027
 """Two-sided level of the closure check: three standard deviations of a normal variable."""
 COLLAPSE_WARNING: Final = 0.05
 """From this share of collapsed runs on, L3D005 is a warning."""
+LEAST_EQUAL: Final = 5
+"""Scores that two rows or columns must share before L3D010 takes it for more than chance."""
 SHOWN: Final = 8
 """How many rows or columns a message names."""
 
@@ -94,10 +96,12 @@ def golden_checks(golden: FloatArray, *, classes: int | None = None) -> Iterator
 
 
 def factor_checks(record: Importance, *, closure: bool = True) -> Iterator[Check]:
-    """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007; L3D006 only where asked for."""
+    """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007, L3D010; L3D006 only if asked."""
     yield from _verdict(record)
     yield from _missing_cells(record)
     yield from _scores(record)
+    if record.design != "radial":
+        yield from _duplicated(record)
     if closure:
         yield from _closure(record)
     yield from _few_rows(record)
@@ -152,6 +156,40 @@ def _scores(record: Importance) -> Iterator[Check]:
 def points(value: float) -> str:
     """Return a fraction as percentage points with two decimals, as the papers print it."""
     return f"{100 * value:.2f}"
+
+
+def _duplicated(record: Importance) -> Iterator[Check]:
+    """L3D010: rows or columns with equal scores everywhere, as from a seed that was used twice."""
+    table = record.table[np.isfinite(record.table).all(axis=1)]
+    for noun, lines in (("column", table.T), ("row", table)):
+        if min(table.shape) < 2 or lines.shape[1] < LEAST_EQUAL or float(np.ptp(table)) <= _rounding(table.reshape(-1)):
+            continue
+        counts = np.unique(lines, axis=0, return_counts=True)[1]
+        if counts.max(initial=1) < 2:
+            continue
+        same = len(lines) - len(counts)
+        everything = (
+            " All of them are: the factor has no effect at all." if noun == "column" and len(counts) == 1 else ""
+        )
+        message = (
+            f"{_count(same, noun)} of {len(lines)} {_be(same)} equal to another one in every score "
+            f"({_named(noun, _repeated(lines))}).{everything} Either seeds were used twice, or they do not reach the "
+            "training; the interval takes equal ones for independent draws and is too narrow. Compare the seed.* "
+            "parameters of these cells."
+        )
+        yield Check("L3D010", "warning", f"Duplicated {noun}s", message, record.factor)
+
+
+def _repeated(lines: FloatArray) -> list[int]:
+    """Return the numbers of the lines that equal an earlier one."""
+    _, places = np.unique(lines, axis=0, return_inverse=True)
+    seen: set[int] = set()
+    found = []
+    for number, place in enumerate(places.reshape(-1).tolist()):
+        if place in seen:
+            found.append(number)
+        seen.add(place)
+    return found
 
 
 def _verdict(record: Importance) -> Iterator[Check]:

@@ -72,8 +72,9 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
         S_T,k  = tau2_k / sigma2                    s2_R = sigma2 - tau2_k
 
     Jackknife over rows (a row is left out of every set) of logit(S_T,k), degrees of freedom: rows - 1. Base and swap of
-    one factor are a nested table of two columns; where its rows do not differ for certain, or the logit has no value,
-    the limits of that table are used (:func:`mlflow_l3d.analysis.nested.nested_limits`).
+    one factor are a nested table of two columns; where its rows do not differ for certain (F test at the one-sided
+    level :data:`JACKKNIFE_TAIL`), or the logit has no value, the limits of that table are used
+    (:func:`mlflow_l3d.analysis.nested.nested_limits`).
     """
     known = np.isfinite(sets)
     paired = known[:, 0] & known[:, place]

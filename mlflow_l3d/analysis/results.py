@@ -228,6 +228,8 @@ class Analysis:
     examples
         Which examples of the golden runs (radial: of all base runs) are robust and which fragile; None where there are
         no predictions.
+    regression
+        Factor or ``golden`` -> ``consistency_pearson`` and ``consistency_ccc``, where predictions are numbers.
     strategies
         Factor -> result of the baseline strategy, for the designs ``random`` and ``fixed``; else empty.
     looks
@@ -246,6 +248,7 @@ class Analysis:
     prediction_importances: Mapping[str, PredictionImportance] = field(default_factory=dict)
     examples: ExampleVotes | None = None
     strategies: Mapping[str, StrategyResult] = field(default_factory=dict)
+    regression: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     looks: pd.DataFrame | None = None
 
     def metrics(self, *, details: bool = True) -> dict[str, float]:
@@ -266,6 +269,8 @@ class Analysis:
         if golden is not None:
             own = {**golden.metrics(), **(golden.details() if details else {})}
             values.update({f"{name}/golden": value for name, value in own.items()})
+        if details:
+            values.update({f"{name}/golden": value for name, value in self.regression.get("golden", {}).items()})
         if details and self.examples is not None:
             shares = ("robust_share", "fragile_share", "never_right_share")
             values.update(_known({name: float(getattr(self.examples, name)) for name in shares}))
@@ -282,6 +287,7 @@ class Analysis:
             own |= agreement.details()
         if factor in self.prediction_importances:
             own |= self.prediction_importances[factor].metrics()
+        own |= self.regression.get(factor, {})
         if factor in self.strategies:
             result = self.strategies[factor]
             share = result.std / result.golden_std if result.golden_std > 0 else math.nan

@@ -155,7 +155,7 @@ class IntervalRule:
     factors
         How many factors are investigated; each gets its share of alpha.
     design
-        How the cells are laid out. Nested and radial; in the crossed design more rows help only up to a point.
+        How the cells are laid out. In the crossed design more rows narrow the interval only up to a point.
     first_look
         Rows at the first look; look k comes at ``first_look * 2 ** (k - 1)`` rows.
     history
@@ -167,6 +167,10 @@ class IntervalRule:
     so that the claims hold together although one looks repeatedly (Bonferroni over a sequence without end). The
     interval is :meth:`mlflow_l3d.analysis.estimate.Estimate.careful_interval`: with the jackknife alone, rows of two
     columns made false claims in 6 % of investigations at alpha = 5 % and a true importance of 0.
+
+    In simulations at a true importance of 0 the share of false claims is below alpha for normal and slightly skewed
+    effects in all designs. It is not for long-tailed ones: exponential effects make 8 to 12 % with nested and radial
+    tables, 1 to 7 % with crossed ones (`benchmarks/statistics_simulation.py`).
     """
 
     half_width: float

@@ -174,7 +174,7 @@ def ablate_tables(
     lines: list[dict[str, object]] = []
     for repeat, child in enumerate(np.random.SeedSequence(seed).spawn(repeats)):
         seeds = child.spawn(4)
-        by_size = {None: scores}
+        by_size: dict[int | None, Tables] = {None: scores}
         for number, setting in enumerate(settings):
             size = setting.examples
             if size not in by_size and answers is not None:
@@ -217,9 +217,7 @@ def _lines(
     for factor, record in records.items():
         rows, columns = chosen.tables[factor].shape
         numbers = {name: getattr(record, name) for name in NUMBERS}
-        lines.append(
-            {**common, "mitigation_runs": rows, "investigation_runs": columns, "factor": factor, **numbers}
-        )
+        lines.append({**common, "mitigation_runs": rows, "investigation_runs": columns, "factor": factor, **numbers})
     return lines
 
 

@@ -22,6 +22,7 @@ INVESTIGATION_KEY: Final = "l3d.investigation_key"
 SUPERSEDED_BY: Final = "l3d.superseded_by"
 COMPARISON: Final = "l3d.comparison"
 INVESTIGATIONS: Final = "l3d.investigations"
+OF_INVESTIGATION: Final = "l3d.investigation"
 ERROR: Final = "l3d.error"
 GIT_DIRTY: Final = "l3d.git_dirty"
 HEARTBEAT: Final = "l3d.heartbeat"
@@ -52,5 +53,5 @@ _NOT_IN_METRICS: Final = re.compile(r"[^\w./: -]")
 
 
 def metric_name(name: str) -> str:
-    """Return a metric's name as MLflow allows it: what it forbids, such as the plus of joint factors, becomes a dash."""
+    """Return a metric's name as MLflow allows it: what it forbids, as the plus of joint factors, becomes a dash."""
     return _NOT_IN_METRICS.sub("-", name)

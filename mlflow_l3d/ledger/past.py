@@ -57,10 +57,14 @@ class Past:
         return [run for run in runs if all(run.data.params.get(name) == value for name, value in wanted.items())]
 
     def investigations(self, context_key: str) -> list[Run]:
-        """Return the complete parents of a context, newest first."""
+        """Return the complete parents of a context, largest tables first, and of equal ones the newest.
+
+        A large investigation knows more than a small later one.
+        """
         condition = f"tags.`{names.ROLE}` = 'investigation' and tags.`{names.CONTEXT_KEY}` = '{context_key}'"
         found = search(self.client, list(self._experiments()), condition)
-        return [run for run in found if run.data.tags.get(names.STATE) == "complete"][::-1]
+        complete = [run for run in found if run.data.tags.get(names.STATE) == "complete"]
+        return sorted(complete[::-1], key=_size, reverse=True)
 
     def parents_of(self, cells: list[Run]) -> list[Run]:
         """Return the complete parents of some cells, in the order of the cells."""
@@ -96,3 +100,12 @@ class Past:
             token = page.token
             if not token:
                 return
+
+
+def _size(parent: Run) -> int:
+    """Return the cells of one table of a parent, from its parameters."""
+    size = 1
+    for name in ("mitigation_runs", "investigation_runs"):
+        text = parent.data.params.get(f"resolved.{name}", parent.data.params.get(name, ""))
+        size *= int(text) if text.isdigit() else 1
+    return size

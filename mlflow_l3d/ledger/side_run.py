@@ -48,7 +48,9 @@ class SideRun:
 
         self.client.log_artifacts(self.run_id, str(folder))
         end = self.client.get_run(self.run_id).info.start_time
-        self.client.log_batch(self.run_id, metrics=[Metric(names.metric_name(name), value, end, 0) for name, value in metrics.items()])
+        self.client.log_batch(
+            self.run_id, metrics=[Metric(names.metric_name(name), value, end, 0) for name, value in metrics.items()]
+        )
         logged = json.dumps([{"path": name, "type": "table"} for name in tables])
         set_tags(self.client, self.run_id, {**tags, names.LOGGED_ARTIFACTS: logged})
 

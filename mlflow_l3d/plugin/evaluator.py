@@ -43,8 +43,8 @@ class L3DEvaluator(ModelEvaluator):
         run_id
             The active run; start it with the id of the parent.
         evaluator_config
-            ``metric``: the metric whose spread is investigated, ``f1_macro`` by default; ``design`` and ``missing`` as
-            for :func:`mlflow_l3d.evaluation.evaluate`.
+            ``metric``: the metric whose spread is investigated, ``f1_macro`` by default; ``design``, ``missing``
+            and ``agreement`` as for :func:`mlflow_l3d.evaluation.evaluate`.
         model, **kwargs
             Unused.
 
@@ -71,7 +71,14 @@ class L3DEvaluator(ModelEvaluator):
         cells = planned.within(order(dataset.features_data))
         with own_settings(), tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            scored = score_cells(client, cells, metric=metric, planned=planned, table_file=folder / PREDICTIONS)
+            scored = score_cells(
+                client,
+                cells,
+                metric=metric,
+                planned=planned,
+                agreement=settings.get("agreement", "auto"),
+                table_file=folder / PREDICTIONS,
+            )
             write_scored(client, run, cells, scored, folder)
         metrics = scored.analysis.metrics()
         return EvaluationResult(metrics=metrics, artifacts={}, run_id=run_id)  # type: ignore[no-untyped-call]

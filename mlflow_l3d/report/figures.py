@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.results import Analysis, FloatArray, Importance
+from mlflow_l3d.analysis.strategies import IMPORTANT_SHARE
 from mlflow_l3d.report.heatmap import heatmap
 from mlflow_l3d.report.style import (
     BLUE,
@@ -23,7 +24,18 @@ from mlflow_l3d.report.style import (
     settings,
     typical_range,
 )
-from mlflow_l3d.report.words import by_importance, points, shorten, signed
+from mlflow_l3d.report.verdicts import (
+    BASELINES,
+    by_importance,
+    golden_runs,
+    golden_share,
+    golden_word,
+    level_of,
+    percent,
+    points,
+    shorten,
+    signed,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,8 +48,13 @@ _NAME = 24
 
 
 def importance_bars(analysis: Analysis) -> Figure:
-    """Return the factors, most important first: published score as bar, corrected score and interval as whisker."""
+    """Return the factors, most important first: published score as bar, corrected score and interval as whisker.
+
+    Of a baseline strategy: the std of the runs as a share of the golden std, and the half from which on it counts.
+    """
     records = by_importance(analysis)
+    if analysis.design in BASELINES:
+        return _share_bars(analysis.design, records)
     published = _finite([record.importance for record in records])
     corrected = _finite([record.importance_corrected for record in records])
     low = _finite([record.importance_ci_low for record in records])
@@ -50,7 +67,15 @@ def importance_bars(analysis: Analysis) -> Figure:
         axes.barh(at, published, height=0.56, color=LIGHT_BLUE, label="published score")
         axes.hlines(at, low, high, color=ORANGE, linewidth=2.2)
         axes.plot(corrected, at, "o", color=ORANGE, markersize=6)
-        axes.plot([], [], "-o", color=ORANGE, linewidth=2.2, markersize=6, label="corrected score, 95 % interval")
+        axes.plot(
+            [],
+            [],
+            "-o",
+            color=ORANGE,
+            linewidth=2.2,
+            markersize=6,
+            label=f"corrected score, {percent(level_of(records))} interval",
+        )
         for row in at[np.isnan(published)]:
             axes.text(0, row, "  n/a", va="center", color=MUTED, fontsize=9)
         axes.axvline(0, color=INK, linewidth=1)
@@ -65,7 +90,31 @@ def importance_bars(analysis: Analysis) -> Figure:
     return figure
 
 
-def convergence(path: pd.DataFrame, factor: str) -> Figure:
+def _share_bars(design: str, records: Sequence[Importance]) -> Figure:
+    shares = _finite([golden_share(record) for record in records])
+    word = golden_word(records[0]) if records else "golden"
+    at = np.arange(len(records))
+    with settings():
+        figure = new_figure(1.35 + 0.42 * max(len(records), 1))
+        axes = figure.subplots()
+        dress(axes, x=f"std of the runs / {word} std", grid="x")
+        axes.barh(at, shares, height=0.56, color=LIGHT_BLUE, label="std of the runs, as a share")
+        axes.axvline(
+            IMPORTANT_SHARE, color=ORANGE, linewidth=1.6, label=f"important by the {design} strategy from here on"
+        )
+        for row in at[np.isnan(shares)]:
+            axes.text(0, row, "  n/a", va="center", color=MUTED, fontsize=9)
+        names = [shorten(record.factor, _NAME) for record in records]
+        axes.set_yticks(at, labels=names, fontsize=9.5, parse_math=False)
+        axes.set_ylim(len(records) - 0.4, -0.6)
+        axes.set_xlim(0, 1.08 * np.nanmax(np.concatenate([shares, [1.0]])))
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        _legend(figure, axes)
+    return figure
+
+
+def convergence(path: pd.DataFrame, factor: str, *, level: float = 0.95) -> Figure:
     """Return how the importance of a factor settled while rows were added.
 
     Parameters
@@ -75,6 +124,8 @@ def convergence(path: pd.DataFrame, factor: str) -> Figure:
         ``importance_ci_high``; nan where there is none yet.
     factor
         Its name, for the title.
+    level
+        Confidence level of the interval, for the legend.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -89,7 +140,7 @@ def convergence(path: pd.DataFrame, factor: str) -> Figure:
         dress(axes, x="mitigation runs (rows) done", y="importance (no unit)", title=title, grid="y")
         # A line through one point is not drawn.
         mark = "o" if len(rows) < 4 else ""
-        axes.fill_between(rows, low, high, color=ORANGE, alpha=0.16, linewidth=0, label="95 % interval")
+        axes.fill_between(rows, low, high, color=ORANGE, alpha=0.16, linewidth=0, label=f"{percent(level)} interval")
         axes.plot(
             rows, corrected, color=ORANGE, linewidth=1.8, linestyle="--", marker=mark, markersize=4, label="corrected"
         )
@@ -125,7 +176,8 @@ def golden_distribution(importances: Mapping[str, Importance], *, metric: str = 
     """
     golden = next(iter(importances.values())).golden if importances else np.empty(0)
     golden = max((record.golden for record in importances.values()), key=_count, default=golden)
-    groups = [("golden runs", golden, BLUE)]
+    first = next(iter(importances.values()), None)
+    groups = [(golden_runs(first) if first else "golden runs", golden, BLUE)]
     groups += [(name, record.table.ravel(), GREY) for name, record in importances.items()]
     every = np.concatenate([_present(values) for _, values, _ in groups])
     with settings():
@@ -155,7 +207,9 @@ def _histogram(axes: Axes, name: str, scores: FloatArray, edges: FloatArray, col
         axes.plot(inside, np.full(len(inside), -0.1 * top), "|", color=colour, markersize=6, markeredgewidth=0.7)
         if edges[0] <= scores.mean() <= edges[-1]:
             axes.axvline(scores.mean(), color=INK, linewidth=1.2)
-        axes.set_ylim(-0.2 * top, top)
+        # Room for the words about scores that lie outside.
+        room = 1.0 if len(scores) == int(((scores >= edges[0]) & (scores <= edges[-1])).sum()) else 1.45
+        axes.set_ylim(-0.2 * top, room * top)
         _outside(axes, scores, edges)
     axes.set_ylabel(
         label, rotation=0, ha="left", va="center", multialignment="left", color=INK, fontsize=9, parse_math=False
@@ -167,10 +221,10 @@ def _outside(axes: Axes, scores: FloatArray, edges: FloatArray) -> None:
     below, above = scores[scores < edges[0]], scores[scores > edges[-1]]
     if len(below):
         text = f"← {len(below)} below, lowest {below.min():.1f}"
-        axes.text(0.0, 0.9, text, transform=axes.transAxes, va="top", fontsize=8, color=ORANGE)
+        axes.text(0.0, 1.0, text, transform=axes.transAxes, va="top", fontsize=8, color=ORANGE)
     if len(above):
         text = f"{len(above)} above, highest {above.max():.1f} →"
-        axes.text(1.0, 0.9, text, transform=axes.transAxes, va="top", ha="right", fontsize=8, color=ORANGE)
+        axes.text(1.0, 1.0, text, transform=axes.transAxes, va="top", ha="right", fontsize=8, color=ORANGE)
 
 
 def _distinct(scores: FloatArray, edges: FloatArray) -> FloatArray:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlflow_l3d.analysis.results import FloatArray, Importance
+from mlflow_l3d.report.pairs import pair_scatter
 from mlflow_l3d.report.style import (
     ABSENT,
     BLUE,
@@ -20,7 +21,7 @@ from mlflow_l3d.report.style import (
     settings,
     typical_range,
 )
-from mlflow_l3d.report.words import points, shorten
+from mlflow_l3d.report.verdicts import BASELINES, points, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,8 +48,11 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
     -----
     The spread along a row is what the factor contributes, the spread down the column of means is what all other
     factors do (Pecher et al. 2024, section 3). Small tables show numbers, large ones colours, dots and bars. Colours
-    span :func:`mlflow_l3d.report.style.typical_range`; numbers are always the true ones.
+    span :func:`mlflow_l3d.report.style.typical_range`; numbers are always the true ones. Pairs of a radial design are
+    drawn as dots, base against swap, by :func:`mlflow_l3d.report.pairs.pair_scatter`.
     """
+    if importance.design == "radial":
+        return pair_scatter(importance, metric=metric)
     table = np.atleast_2d(np.asarray(importance.table, dtype=np.float64)) * 100
     rows, columns = table.shape
     numbers = rows <= MAX_ROWS_WITH_NUMBERS and columns <= MAX_COLUMNS_WITH_NUMBERS
@@ -63,6 +67,9 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
         low, high = typical_range(table)
         image = _draw(scores, table, "Blues", low, high)
         _ticks(scores, rows, columns, shorten(importance.factor, 40))
+        if importance.design in BASELINES:
+            scores.set_xlabel(f"run of the {importance.design} strategy", color=MUTED, fontsize=9)
+            scores.set_ylabel("")
         _titles(importance, scores, means, stds)
         if numbers:
             _write(scores, table, low, high, 1)
@@ -124,6 +131,10 @@ def _titles(importance: Importance, scores: Axes, means: Axes, stds: Axes) -> No
     rows, columns = np.atleast_2d(importance.table).shape
     title = f"{shorten(importance.factor, 30)}: {rows} x {columns} scores"
     scores.set_title(title, color=INK, fontsize=10, fontweight="bold", loc="left", parse_math=False)
+    if importance.design in BASELINES:
+        means.set_title("mean", color=BLUE, fontsize=8.5)
+        stds.set_title("std", color=ORANGE, fontsize=8.5)
+        return
     means.set_title(f"row mean\nstd {points(importance.mitigated_std)}", color=BLUE, fontsize=8.5)
     stds.set_title(f"row std\nmean {points(importance.contributed_std)}", color=ORANGE, fontsize=8.5)
 

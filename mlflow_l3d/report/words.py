@@ -1,126 +1,55 @@
-"""Numbers and verdicts as people read them, the same in the terminal and in the HTML report."""
+"""The three questions that a result opens with, answered in plain words, the same in the terminal and in HTML."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
-import numpy as np
+from mlflow_l3d.analysis.results import Analysis, Consistency, Importance
+from mlflow_l3d.report.verdicts import (
+    BASELINES,
+    MISSING,
+    Status,
+    Verdict,
+    by_importance,
+    golden_record,
+    golden_runs,
+    golden_scores,
+    golden_share,
+    golden_word,
+    interval,
+    plain,
+    points,
+    shorten,
+    signed,
+    verdict,
+)
 
-from mlflow_l3d.analysis.results import Analysis, Consistency, FloatArray, Importance
+__all__ = [
+    "MISSING",
+    "SINGLE_RUN_LIMIT",
+    "Answer",
+    "Status",
+    "Verdict",
+    "answers",
+    "by_importance",
+    "early_stops",
+    "golden_scores",
+    "interval",
+    "points",
+    "shorten",
+    "signed",
+    "verdict",
+]
 
-MISSING = "n/a"
-"""What stands where there is no number."""
 SINGLE_RUN_LIMIT = 1.96 * math.sqrt(2)
 """Two normal scores of equal mean differ by more than this many standard deviations one time in twenty."""
 
-Status = Literal["important", "important?", "not important", "not important?", "unknown"]
-
-
-def points(value: float, digits: int = 2) -> str:
-    """Return a fraction (0..1) in percentage points, ``n/a`` where it is not finite."""
-    return f"{100 * value + 0.0:.{digits}f}" if math.isfinite(value) else MISSING
-
-
-def signed(value: float) -> str:
-    """Return a number without a unit with its sign and two decimals, ``n/a`` where it is not finite."""
-    return f"{value + 0.0:+.2f}" if math.isfinite(value) else MISSING
-
-
-def shorten(text: str, width: int) -> str:
-    """Return `text` on one line of printable characters, cut to at most `width` of them."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return line if len(line) <= width else line[: width - 3] + "..."
-
-
-def by_importance(analysis: Analysis) -> list[Importance]:
-    """Return the factors, most important first by the published score; those without a score last."""
-    return sorted(
-        analysis.importances.values(),
-        key=lambda record: -record.importance if math.isfinite(record.importance) else math.inf,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What can be said about one factor.
-
-    Attributes
-    ----------
-    status
-        By the published score (above 0 is important); with ``?`` where the interval of the corrected score holds 0,
-        is missing, or lies on the other side of 0.
-    sentence
-        The same in plain words, without the name of the factor.
-    """
-
-    status: Status
-    sentence: str
-
-    @property
-    def yes_or_no(self) -> str:
-        """The published rule alone: ``yes``, ``no`` or ``n/a``."""
-        if self.status == "unknown":
-            return MISSING
-        return "no" if self.status.startswith("not") else "yes"
-
-
-def interval(record: Importance) -> str:
-    """Return the corrected score with its 95 % interval, as in ``-0.42 [-0.90, +0.10]``."""
-    if not math.isfinite(record.importance_corrected):
-        return MISSING
-    low, high = signed(record.importance_ci_low), signed(record.importance_ci_high)
-    bounds = MISSING if MISSING in (low, high) else f"[{low}, {high}]"
-    return f"{signed(record.importance_corrected)} {bounds}"
-
-
-def verdict(record: Importance) -> Verdict:
-    """Return what the published score of a factor says, and how far its interval lets us trust it."""
-    if not math.isfinite(record.importance):
-        return Verdict("unknown", f"no verdict, there is no importance score ({_reason(record)}).")
-    important = record.importance > 0
-    own, others = points(record.contributed_std), points(record.mitigated_std)
-    because = (
-        f"changing it alone moves the score by {own} points (std), changing all other factors by {others}"
-        if MISSING not in (own, others)
-        else "the score is above 0"
-        if important
-        else "the score is not above 0"
-    )
-    word: Status = "important" if important else "not important"
-    low, high = record.importance_ci_low, record.importance_ci_high
-    if not (math.isfinite(low) and math.isfinite(high)):
-        status: Status = "important?" if important else "not important?"
-        trust = "there is no interval, so this may be luck"
-    else:
-        shown = f"95 % interval of the corrected score {signed(low)} to {signed(high)}"
-        if (low > 0 and important) or (high < 0 and not important):
-            status, trust = word, shown
-        else:
-            status = "important?" if important else "not important?"
-            trust = (
-                f"{shown} holds 0: not certain, more mitigation runs would tell"
-                if low <= 0 <= high
-                else f"{shown} says the opposite: the published score is biased by the few runs, trust the interval"
-            )
-    return Verdict(status, f"{word} ({signed(record.importance)}): {because}; {trust}.")
-
-
-def _reason(record: Importance) -> str:
-    if record.rows_used < 2:
-        return f"{record.rows_used} complete rows, at least 2 are needed"
-    if int(np.isfinite(record.golden).sum()) < 2:
-        return "fewer than 2 golden runs have a score"
-    if record.golden_std == 0:
-        return "all golden runs have the same score"
-    return "the standard deviations are missing"
-
-
-def golden_scores(analysis: Analysis) -> FloatArray:
-    """Return the finite golden scores, shape (at most L,); the factors share them, the fullest set counts."""
-    sets = [record.golden[np.isfinite(record.golden)] for record in analysis.importances.values()]
-    return max(sets, key=len, default=np.empty(0))
+_DRAWN = {
+    "golden runs": "the same training repeated with every randomness factor changed",
+    "base and swap runs": "in each set of them every randomness factor changes from run to run",
+    "pooled runs": "the cells of all tables take the place of golden runs and vary less than these would",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,22 +63,43 @@ class Answer:
 
 def answers(analysis: Analysis) -> tuple[Answer, Answer, Answer]:
     """Return the three questions that the report opens with, answered in plain words."""
-    return _luck(analysis), _which(analysis), _stable(analysis)
+    which = _baseline_which if analysis.design in BASELINES else _which
+    return _luck(analysis), which(analysis), _stable(analysis)
+
+
+def early_stops(analysis: Analysis) -> tuple[str, ...]:
+    """Return why an investigation ended when it did; empty where no stopping rule ended it."""
+    looks = analysis.looks
+    if looks is None or not len(looks) or not {"factor", "rows", "decision", "reason"} <= set(looks):
+        return ()
+    last = looks.groupby("factor", sort=False).tail(1)
+    if (last["decision"] != "stop").any() or not set(analysis.importances) <= set(last["factor"]):
+        return ()
+    rows = int(last["rows"].max())
+    if len(last) == 1:
+        return (f"Stopped after {rows} rows: {last['reason'].iloc[0]}.",)
+    final = last.sort_values("rows", kind="stable").iloc[-1]
+    return (
+        f"Stopped after {rows} rows, when the rule of every factor had said stop; the last was that of "
+        f"{final['factor']}: {final['reason']}.",
+    )
 
 
 def _luck(analysis: Analysis) -> Answer:
     question = "How much of the score is luck?"
-    scores = golden_scores(analysis)
-    if len(scores) < 2:
-        return Answer(question, MISSING, (f"{len(scores)} golden runs have a score; at least 2 are needed.",))
-    mean, std = float(scores.mean()), float(scores.std())
+    record, scores = golden_record(analysis), golden_scores(analysis)
+    runs = golden_runs(record) if record is not None else "golden runs"
+    if record is None or len(scores) < 2:
+        return Answer(question, MISSING, (f"{len(scores)} {runs} have a score; at least 2 are needed.",))
+    # The sets of a radial design share their runs; the record's std allows for it.
+    std = record.golden_std if record.design == "radial" else float(scores.std())
     low, high = float(scores.min()), float(scores.max())
     return Answer(
         question,
-        f"{points(mean)} ± {points(std)}",
+        f"{points(float(scores.mean()))} ± {points(std)}",
         (
-            f"{analysis.metric} in percentage points, mean ± standard deviation over {len(scores)} golden runs: the "
-            "same training repeated with every randomness factor changed.",
+            f"{analysis.metric} in percentage points, mean ± standard deviation over {len(scores)} {runs}: "
+            f"{_DRAWN[runs]}.",
             f"The unluckiest run scored {points(low)}, the luckiest {points(high)}: {points(high - low)} points apart.",
             f"Rule of thumb: one run of each of two methods tells them apart only where they differ by more than "
             f"{points(SINGLE_RUN_LIMIT * std, 1)} points.",
@@ -163,40 +113,94 @@ def _which(analysis: Analysis) -> Answer:
     known = [(record, verdict(record)) for record in records if math.isfinite(record.importance)]
     if not known:
         return Answer(question, MISSING, ("No investigated factor has an importance score.",))
-    sure = [record.factor for record, found in known if found.status == "important"]
-    maybe = [record.factor for record, found in known if found.status == "important?"]
-    named = (sure or maybe)[:2] or ["none of them" if len(known) > 1 else f"not {known[0][0].factor}"]
-    more = len(sure or maybe) - len(named)
-    certain_no = [record.factor for record, found in known if found.status == "not important"]
-    open_no = [record.factor for record, found in known if found.status == "not important?"]
-    unsure = not sure and bool(maybe or open_no)
-    short = ", ".join(named) + (f" and {more} more" if more > 0 else "") + (" (unsure)" if unsure else "")
-    parts = (
-        ("Important: ", sure),
-        ("Important by the score, but unsure: ", maybe),
-        ("Not important: ", certain_no),
-        ("Not important by the score, but unsure: ", open_no),
-    )
-    sentences = [head + ", ".join(factors) + "." for head, factors in parts if factors]
+    short, sentences = _sorted_out(known)
     top = known[0][0]
     own, others = points(top.contributed_std), points(top.mitigated_std)
     if MISSING not in (own, others):
         sentences.append(f"{top.factor} alone moves the score by {own} points (std), all other factors by {others}.")
+    sentences += _together(analysis)
     sentences.append("A factor is important where it moves the score more than all other factors together do.")
     return Answer(question, short, tuple(sentences))
+
+
+def _sorted_out(known: list[tuple[Importance, Verdict]]) -> tuple[str, list[str]]:
+    groups: dict[Status, list[str]] = {"important": [], "important?": [], "not important": [], "not important?": []}
+    for record, found in known:
+        if found.status in groups:
+            groups[found.status].append(record.factor)
+    sure, maybe = groups["important"], groups["important?"]
+    named = (sure or maybe)[:2] or ["none of them" if len(known) > 1 else f"not {known[0][0].factor}"]
+    more = len(sure or maybe) - len(named)
+    unsure = not sure and bool(maybe or groups["not important?"])
+    short = ", ".join(named) + (f" and {more} more" if more > 0 else "") + (" (unsure)" if unsure else "")
+    parts = (
+        ("Important: ", sure),
+        ("Important by the score, but unsure: ", maybe),
+        ("Not important: ", groups["not important"]),
+        ("Not important by the score, but unsure: ", groups["not important?"]),
+    )
+    return short, [head + ", ".join(factors) + "." for head, factors in parts if factors]
+
+
+def _together(analysis: Analysis) -> list[str]:
+    """Return what holds for all factors together; nothing for one factor."""
+    known = [name for name, p in analysis.p_holm.items() if math.isfinite(p) and name in analysis.importances]
+    if len(known) < 2:
+        return []
+    certain = [name for name in known if analysis.p_holm[name] <= 1 - analysis.importances[name].level]
+    named = ", ".join(certain) if certain else "none"
+    return [f"All {len(known)} claims taken together (Holm), important for certain: {named}."]
+
+
+def _baseline_which(analysis: Analysis) -> Answer:
+    question = "Which kind of luck is it?"
+    known = [(record, found) for record in by_importance(analysis) if (found := verdict(record)).status != "unknown"]
+    about = (
+        f"The {analysis.design} strategy has no importance score: it calls a factor important where the std of its "
+        "runs is at least half the golden std"
+        + (
+            ", though every factor changes in each of them, so that it cannot single one out."
+            if analysis.design == "random"
+            else ", with all other factors at one configuration, so that another one may give another answer."
+        )
+    )
+    if not known:
+        return Answer(question, MISSING, ("No investigated factor has a result.", about))
+    yes = [record.factor for record, found in known if found.yes_or_no == "yes"]
+    named = yes[:2] or ["none of them" if len(known) > 1 else f"not {known[0][0].factor}"]
+    more = f" and {len(yes) - 2} more" if len(yes) > 2 else ""
+    sentences = [
+        f"{record.factor}: the std of the runs is {points(record.score_std)} points, {plain(golden_share(record))} of "
+        f"the {golden_word(record)} std."
+        for record, _ in known[:3]
+    ]
+    return Answer(question, f"{', '.join(named)}{more} (by the {analysis.design} strategy)", (*sentences, about))
 
 
 def _stable(analysis: Analysis) -> Answer:
     question = "Are single predictions stable?"
     group = analysis.consistencies.get("golden")
-    where = "two golden runs"
+    record = golden_record(analysis)
+    where = f"two {golden_runs(record)}" if record is not None and record.golden_pooled else "two golden runs"
+    if analysis.design == "radial":
+        where = "two base runs"
     if group is None or not math.isfinite(group.consistency):
         found = [one for one in analysis.consistencies.values() if math.isfinite(one.consistency)]
         if not found:
             return Answer(question, MISSING, ("The runs hold no predictions to compare.",))
         group = min(found, key=lambda one: one.consistency)
         where = f"two runs that differ in {group.group} only"
-    return Answer(question, f"{points(group.consistency, 1)} % agree", _stable_sentences(group, where))
+        if analysis.design == "random":
+            where = f"two runs of {group.group}, which differ in every factor,"
+    sentences = _stable_sentences(group, where)
+    votes = analysis.examples
+    if votes is not None and math.isfinite(votes.robust_share):
+        shares = (
+            f"{points(votes.robust_share, 1)} % of the examples are right in every run, "
+            f"{points(votes.never_right_share, 1)} % in none; {points(votes.fragile_share, 1)} % depend on luck."
+        )
+        sentences = (*sentences, shares)
+    return Answer(question, f"{points(group.consistency, 1)} % agree", sentences)
 
 
 def _stable_sentences(group: Consistency, where: str) -> tuple[str, ...]:
@@ -206,7 +210,7 @@ def _stable_sentences(group: Consistency, where: str) -> tuple[str, ...]:
     if math.isfinite(group.correct_consistency):
         sentences.append(
             f"Both are right on {points(group.correct_consistency, 1)} %, and agree on a wrong answer on "
-            f"{points(group.consistency - group.correct_consistency, 1)} %."
+            f"{points(group.agreement_on_wrong, 1)} %."
         )
     changed = 1 - group.consistency
     sentences.append(

@@ -59,6 +59,8 @@ class Plan:
         Reduced sets of configurations.
     stop, half_width, epsilon
         Stopping rule and its number.
+    most_rows
+        Rows that the stopping rule might have gone on to, where it ended the investigation; else 0.
     """
 
     design: Layout
@@ -72,6 +74,7 @@ class Plan:
     stop: str = "none"
     half_width: float = 0.1
     epsilon: float = 0.01
+    most_rows: int = 0
 
     def build(self, factors: Sequence[str], all_factors: Sequence[str], context_key: str) -> Design:
         """Return the design.
@@ -95,7 +98,8 @@ class Plan:
     def cut(self, rows: int) -> Plan:
         """Return the plan of the first `rows` rows, with their share of the golden runs."""
         golden = -(-self.golden_runs * rows // self.mitigation_runs)
-        return replace(self, mitigation_runs=rows, golden_runs=golden)
+        most = self.mitigation_runs if rows < self.mitigation_runs else 0
+        return replace(self, mitigation_runs=rows, golden_runs=golden, most_rows=most)
 
     def identity(self) -> dict[str, object]:
         """Return what tells layouts apart, as JSON types."""
@@ -133,9 +137,12 @@ class Plan:
 
     def stop_words(self) -> str:
         """Return the stopping rule in a few words."""
-        if self.stop == "interval":
-            return f"interval (half-width {self.half_width:g}, or 0 outside)"
-        return "none" if self.stop == "none" else f"epsilon ({self.epsilon:g})"
+        rule = f"half-width {self.half_width:g}, or 0 outside" if self.stop == "interval" else f"{self.epsilon:g}"
+        return (
+            "none"
+            if self.stop == "none"
+            else f"{self.stop} ({rule}), {self.most_rows or self.mitigation_runs} rows at most"
+        )
 
     def _stop(self) -> list[object]:
         if self.stop == "none":

@@ -71,6 +71,9 @@ EVALUATE: Final[Mapping[str, Parameter]] = {
         "auto", "how cells are laid out; auto is the parent's own, or what the phases of the cells say"
     ),
     "missing": Parameter("auto", "drop or reml, as in main; auto is the parent's own, or drop"),
+    "agreement": Parameter(
+        "auto", "how predictions are compared: auto, regression, or a scoring function such as rougeL or squad_f1"
+    ),
 }
 """Parameters of the entry point `evaluate`."""
 

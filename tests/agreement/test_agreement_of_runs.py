@@ -144,9 +144,10 @@ def test_equal_to_brute_force(data, name, design):
 
 @pytest.mark.parametrize("design", ["crossed", "nested", "radial", "random", "fixed"])
 @pytest.mark.parametrize("same_tests", [True, False])
-def test_class_numbers_give_what_votes_give(design, same_tests):
+@pytest.mark.parametrize("lost", [(), (1, 5)])
+def test_class_numbers_give_what_votes_give(design, same_tests, lost):
     rng = np.random.default_rng(3)
-    cells = list(cells_of(design, 4, 3, 5))
+    cells = [cell for at, cell in enumerate(cells_of(design, 4, 3, 5)) if at not in lost]
     truth = {f"x{place}": int(label) for place, label in enumerate(rng.integers(0, 3, size=30))}
     runs = []
     for _ in cells:
@@ -164,7 +165,7 @@ def test_class_numbers_give_what_votes_give(design, same_tests):
             *("unparsed_share", "common_examples"),
         ):
             assert getattr(record, field) == pytest.approx(getattr(theirs[name], field)), (name, field)
-    assert found.agreement_of_runs() == pytest.approx(votes.agreement_of_runs())
+    assert found.agreement_of_runs() == pytest.approx(votes.agreement_of_runs(), nan_ok=True)
     expected = votes.prediction_importances()
     assert (len(expected) == 2) == (design not in ("random", "fixed"))
     assert list(found.prediction_importances()) == list(expected)
@@ -172,6 +173,35 @@ def test_class_numbers_give_what_votes_give(design, same_tests):
         assert record.metrics() == pytest.approx(expected[factor].metrics())
         assert record.interval_over == expected[factor].interval_over
         assert record.rows == expected[factor].rows
+
+
+@pytest.mark.parametrize("design", ["nested", "radial", "random"])
+def test_asking_between_two_runs_changes_nothing(design):
+    rng = np.random.default_rng(7)
+    cells = list(cells_of(design, 2, 2, 3))
+    runs = [dict(enumerate(rng.integers(0, 5, size=6).tolist())) for _ in cells]
+    found = AgreementOfRuns(design, ("order", "split"), scoring("closeness", scale=4))
+    for at in range(len(cells)):
+        fed(found, cells[at : at + 1], runs[at : at + 1], None)
+        fresh = AgreementOfRuns(design, ("order", "split"), scoring("closeness", scale=4))
+        fed(fresh, cells[: at + 1], runs[: at + 1], None)
+        assert found.consistencies().keys() == fresh.consistencies().keys()
+        for name, record in fresh.consistencies().items():
+            assert found.consistencies()[name].metrics() == record.metrics()
+            assert found.consistencies()[name].runs == record.runs
+        assert found.regression() == fresh.regression()
+        assert found.agreement_of_runs() == pytest.approx(fresh.agreement_of_runs(), nan_ok=True)
+
+
+def test_base_runs_alone_are_golden_runs_only():
+    found = AgreementOfRuns("radial", ("order",), scoring("closeness", scale=1))
+    for row in (0, 1):
+        place = {"phase": "base", "factor": None, "row": row, "column": None, "index": None}
+        found.add(**place, example_ids=[1, 2], labels=None, predictions=[0.25, row / 2])
+    assert list(found.consistencies()) == list(found.regression()) == ["golden"]
+    assert found.consistencies()["golden"].consistency == 0.75
+    assert np.isnan(found.agreement_of_runs()).all()
+    assert found.prediction_importances() == {}
 
 
 @pytest.mark.parametrize("name", ["rouge1", "chrf", "squad_exact"])
@@ -407,7 +437,7 @@ def test_choice(name, labels, predictions, expected):
     [
         ("auto", LISTS, LISTS, "agreement=auto: labels are lists, predictions are lists: must be one of token_match"),
         ("auto", LISTS, ["a", "b"], "agreement=auto: .*squad_f1"),
-        ("auto", ["a", "b"], [0, 1], "agreement=auto: labels are texts, predictions are whole numbers, which are never equal"),
+        ("auto", ["a", "b"], [0, 1], "labels are texts, predictions are whole numbers, which are never equal"),
         ("exact_match", LISTS, ["a", "b"], "agreement=exact_match: .*never equal"),
         ("rougel", ["a"], ["a"], "agreement='rougel': .*Did you mean 'rouge"),
         ("closeness", [0.5], [0.5], "agreement=closeness: .*closeness:scale=5"),

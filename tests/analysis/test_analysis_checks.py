@@ -168,3 +168,19 @@ def test_warnings_come_first():
     assert severities == sorted(severities, reverse=True)
     assert {"L3D003", "L3D007"} <= {check.code for check in checks}
     assert all(check.message.endswith(".") and "\n" not in check.message for check in checks)
+
+
+@pytest.mark.parametrize("places", [[0, 0, 1, 2, 3, 4], [0, 0, 0, 0, 0]])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_duplicated_seeds_are_named(places: list[int], axis: int) -> None:
+    generator = np.random.default_rng(0)
+    table = 0.7 + 0.03 * generator.standard_normal((12, 1)) + 0.03 * generator.standard_normal((12, 12))
+    golden = 0.7 + 0.04 * generator.standard_normal(60)
+    record = importance(table.take(places * 2, axis=axis), golden, factor="data_order")
+    noun = ("row", "column")[axis]
+    found = [check for check in all_checks({"data_order": record}, record.golden) if check.code == "L3D010"]
+    assert [check.title for check in found] == [f"Duplicated {noun}s"]
+    repeated = [at for at, place in enumerate(places * 2) if place in (places * 2)[:at]]
+    assert f"{noun}s {', '.join(map(str, repeated[:8]))}" in found[0].message
+    free = importance(table, golden, factor="data_order")
+    assert "L3D010" not in {check.code for check in all_checks({"data_order": free}, free.golden)}

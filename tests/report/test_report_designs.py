@@ -1,0 +1,232 @@
+"""What the report says for every design, from simulated runs; numbers are those of the records."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from simulated_analyses import simulated, with_looks
+
+from mlflow_l3d.analysis.layouts import paths_of
+from mlflow_l3d.report import figures
+from mlflow_l3d.report.html import render
+from mlflow_l3d.report.sections import component_table, fragile_table, further_numbers, look_table, ranking_tables
+from mlflow_l3d.report.terminal import WIDTH, summary
+from mlflow_l3d.report.verdicts import squared_points, verdict
+from mlflow_l3d.report.words import answers, early_stops
+
+DESIGNS = ("crossed", "nested", "radial", "random", "fixed")
+MINUS = "\N{MINUS SIGN}"
+ATTACK = "<script>alert('x')</script>"
+
+
+def page(analysis, **settings: str) -> str:
+    return render(analysis, paths=paths_of(analysis.importances), settings=settings, title="t")
+
+
+def words(text: str) -> str:
+    text = re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text.replace("<wbr>", ""))).replace("\u00a0", " ")
+
+
+@pytest.fixture(scope="module")
+def every():
+    return {design: simulated(design) for design in DESIGNS}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_terminal_fits_and_is_ascii(every, design):
+    text = summary(every[design], title=design)
+    assert text.isascii()
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert not re.search(r"\bnan\b", text)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_page_has_no_nan(every, design):
+    text = words(page(every[design]))
+    assert not re.search(r"\bnan\b|\binf\b|None", text)
+    assert "Single predictions" in text
+
+
+def test_pooled_runs_are_nowhere_called_golden():
+    pooled = simulated("crossed", pooled=True)
+    # The check of pooled runs names golden runs to ask for them.
+    pooled = replace(pooled, checks=())
+    for text in (words(page(pooled)), " ".join(summary(pooled, title="t").split())):
+        assert "pooled runs" in text
+        # The only places left are those that say what the pooled runs stand for.
+        assert "golden" not in re.sub(r"(in|the) place of golden runs", "", text).lower()
+        assert "golden std" not in text
+        assert "two golden runs" not in text
+    assert "over 360 pooled runs" in answers(pooled)[0].sentences[0]
+
+
+def test_level_of_the_records_is_shown():
+    analysis = simulated("crossed", level=0.9)
+    for text in (words(page(analysis)), summary(analysis, title="t")):
+        assert "90 % interval" in text
+    record = next(iter(analysis.importances.values()))
+    assert "90 % interval of the corrected score" in verdict(record).sentence
+    labels = [text.get_text() for text in figures.importance_bars(analysis).legends[0].get_texts()]
+    assert "corrected score, 90 % interval" in labels
+
+
+@pytest.mark.parametrize("design", ["random", "fixed"])
+def test_strategies_have_no_importance(every, design):
+    analysis = every[design]
+    strongest = max(analysis.importances.values(), key=lambda record: record.score_std)
+    share = strongest.score_std / strongest.golden_std
+    which = answers(analysis)[1]
+    assert which.short.startswith(strongest.factor)
+    assert which.short.endswith(f"(by the {design} strategy)")
+    assert f"{100 * strongest.score_std:.2f} points, {share:.2f} of the golden std" in which.sentences[0]
+    for name, record in analysis.importances.items():
+        said = verdict(record)
+        assert said.yes_or_no == ("yes" if analysis.strategies[name].important else "no")
+        assert f"{record.score_std / record.golden_std:.2f} of the golden std" in said.sentence
+    text = page(analysis)
+    assert 'scope="col">importance</th>' not in text
+    assert "Variance components" not in text
+    assert "Importance of every factor" not in text
+    widths = [patch.get_width() for patch in figures.importance_bars(analysis).axes[0].patches]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] == pytest.approx(share)
+
+
+def test_numbers_of_the_further_table_are_those_of_the_records(every):
+    analysis = every["crossed"]
+    table = further_numbers(analysis)
+    assert table is not None
+    letters = analysis.ranking.to_frame().set_index("factor")["group"]
+    for row in table.rows:
+        shown, record = dict(zip(table.head, row, strict=True)), analysis.importances[row[0]]
+        prediction = analysis.prediction_importances[row[0]]
+        assert shown["told apart\n(letters)"] == letters[row[0]]
+        assert shown["p, Holm"] == f"{analysis.p_holm[row[0]]:.3f}".replace("0.000", "<0.001")
+        low, high = 100 * prediction.share_ci_low, 100 * prediction.share_ci_high
+        assert shown["importance for\npredictions"] == (
+            f"{prediction.importance:+.2f}\n{100 * prediction.share:.0f} % ({low:.0f} to {high:.0f})"
+        )
+        assert shown["kappa"] == f"{analysis.consistencies[row[0]].fleiss_kappa:.2f}"
+        assert shown["IQR of cells"] == f"{100 * record.score_iqr:.2f}"
+
+
+@pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
+def test_components_are_squared_points_and_close(every, design):
+    analysis = every[design]
+    table = component_table(analysis)
+    assert table is not None
+    assert ("alone\n(main effect)" in table.head) == (design == "crossed")
+    for row in table.rows:
+        shown, record = dict(zip(table.head, row, strict=True)), analysis.importances[row[0]]
+        parts = record.components
+        assert shown["contributed"] == squared_points(parts.contributed)
+        assert float(shown["total"]) == pytest.approx(1e4 * parts.total, rel=0.01, abs=0.01)
+        if design != "radial":
+            ratio = parts.total / record.golden.var(ddof=1)
+            assert shown["total /\ngolden"] == f"{ratio:.2f}"
+        for name in parts.truncated:
+            assert f"{name} of {row[0]}" in table.note
+
+
+def test_every_pair_stands_in_the_ranking(every):
+    order, pairs = ranking_tables(every["crossed"].ranking)
+    assert [row[0] for row in order.rows] == list(every["crossed"].ranking.factors)
+    assert len(pairs.rows) == 10
+    for row, pair in zip(pairs.rows, every["crossed"].ranking.differences, strict=True):
+        assert row[:3] == (
+            f"{pair.first} {MINUS} {pair.second}",
+            f"{pair.difference:+.2f}",
+            f"{pair.low:+.2f} to {pair.high:+.2f}",
+        )
+    assert ranking_tables(None) == ()
+    alone = replace(every["crossed"], ranking=None)
+    assert "Which factors can be told apart" not in page(alone)
+
+
+def test_fragile_examples_show_ids_and_votes(every):
+    analysis = every["crossed"]
+    table = fragile_table(analysis)
+    assert table is not None
+    assert len(table.rows) == 15
+    worst = analysis.examples.frame.iloc[0]
+    votes = ", ".join(
+        f"{name}: {count}"
+        for count, name in sorted(((c, n) for n, c in enumerate(worst["votes"])), key=lambda pair: (-pair[0], pair[1]))
+    )
+    assert table.rows[0][:4] == (str(worst["example_id"]), str(worst["label"]), votes, str(worst["runs"]))
+    text = page(analysis)
+    widths = [float(width) for width in re.findall(r'style="width: ([\d.]+)%"', text)]
+    votes_of = analysis.examples
+    assert widths == pytest.approx(
+        [100 * votes_of.robust_share, 100 * votes_of.fragile_share, 100 * votes_of.never_right_share], abs=1e-3
+    )
+    assert sum(widths) == pytest.approx(100, abs=1e-2)
+
+
+def test_early_stop_stands_on_top_with_its_reason():
+    analysis = with_looks(simulated("nested", factors=("data_order",)))
+    reason = analysis.looks["reason"].iloc[-1]
+    assert analysis.looks["decision"].iloc[-1] == "stop"
+    assert early_stops(analysis) == (f"Stopped after 6 rows: {reason}.",)
+    text = words(page(analysis, mitigation_runs="320"))
+    assert text.index(f"Stopped after 6 rows: {reason}") < text.index("How much of the score is luck?")
+    assert "Stopped after 6 of at most 12 rows" in summary(analysis, title="t")
+    assert look_table(analysis).rows[-1][-2:] == ("stop", reason)
+    going_on = replace(analysis, looks=analysis.looks.assign(decision="continue"))
+    assert early_stops(going_on) == ()
+    assert "Stopped" not in words(page(going_on))
+
+
+def test_one_factor_that_goes_on_is_no_stop():
+    analysis = with_looks(simulated("nested"))
+    looks = analysis.looks
+    looks.loc[looks["factor"] == "data_split", "decision"] = "continue"
+    assert early_stops(analysis) == ()
+    assert early_stops(replace(analysis, looks=looks.iloc[:0])) == ()
+
+
+def test_many_looks_are_cut_and_counted():
+    analysis = with_looks(simulated("nested", factors=("data_order",)))
+    look = analysis.looks.iloc[-1:]
+    table = look_table(replace(analysis, looks=pd.concat([look] * 40, ignore_index=True)))
+    assert len(table.rows) == 12
+    assert "28 earlier looks are left out" in table.note
+
+
+def test_radial_pairs_are_dots_base_against_swap(every):
+    record = replace(next(iter(every["radial"].importances.values())))
+    record.table[3, 1] = np.nan
+    axes, side = figures.heatmap(record, metric="f1_macro").axes
+    dots = np.concatenate([np.column_stack(line.get_data()) for line in axes.lines[1:]])
+    kept = 100 * record.table[np.isfinite(record.table).all(axis=1)]
+    assert {tuple(dot) for dot in dots.round(9).tolist()} <= {tuple(pair) for pair in kept.round(9).tolist()}
+    assert len(dots) == len(kept) == 11
+    assert "base run" in axes.get_xlabel()
+    assert f"contributed std {100 * record.contributed_std:.2f}" in side.texts[0].get_text()
+    assert "pairs that lack a run: 1" in side.texts[0].get_text()
+
+
+def test_radial_golden_std_is_that_of_the_record(every):
+    record = next(iter(every["radial"].importances.values()))
+    assert answers(every["radial"])[0].short.endswith(f"± {100 * record.golden_std:.2f}")
+    assert "base and swap runs" in answers(every["radial"])[0].sentences[0]
+
+
+def test_texts_of_the_new_sections_are_escaped():
+    names = (ATTACK, "b")
+    analysis = with_looks(simulated("crossed", factors=names))
+    frame = analysis.examples.frame.assign(example_id=ATTACK)
+    looks = analysis.looks.assign(reason=ATTACK)
+    analysis = replace(analysis, examples=replace(analysis.examples, frame=frame), looks=looks)
+    text = page(analysis)
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") > 20
+
+
+def test_old_analyses_have_none_of_the_new_sections(importance, analysis):
+    text = page(analysis([importance("a", rows=4, columns=3)], predictions=False))
+    for heading in ("Which factors can be told apart", "Variance components", "Single predictions", "When to stop"):
+        assert f"<h2>{heading}" not in text
