@@ -77,7 +77,7 @@ def early_stops(analysis: Analysis) -> tuple[str, ...]:
         return ()
     rows = int(last["rows"].max())
     if len(last) == 1:
-        return (f"Stopped after {rows} rows: {last['reason'].iloc[0]}.",)
+        return (f"Stopped by its rule: {last['reason'].iloc[0]}.",)
     final = last.sort_values("rows", kind="stable").iloc[-1]
     return (
         f"Stopped after {rows} rows, when the rule of every factor had said stop; the last was that of "

@@ -170,10 +170,10 @@ def test_early_stop_stands_on_top_with_its_reason():
     analysis = with_looks(simulated("nested", factors=("data_order",)))
     reason = analysis.looks["reason"].iloc[-1]
     assert analysis.looks["decision"].iloc[-1] == "stop"
-    assert early_stops(analysis) == (f"Stopped after 6 rows: {reason}.",)
+    assert early_stops(analysis) == (f"Stopped by its rule: {reason}.",)
     text = words(page(analysis, mitigation_runs="320"))
-    assert text.index(f"Stopped after 6 rows: {reason}") < text.index("How much of the score is luck?")
-    assert "Stopped after 6 of at most 12 rows" in summary(analysis, title="t")
+    assert text.index(f"Stopped by its rule: {reason}") < text.index("How much of the score is luck?")
+    assert "Stopped by its rule: after 6 rows" in summary(analysis, title="t")
     assert look_table(analysis).rows[-1][-2:] == ("stop", reason)
     going_on = replace(analysis, looks=analysis.looks.assign(decision="continue"))
     assert early_stops(going_on) == ()
