@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mlflow_l3d.agreement.choice import AUTO, choose, scoring_of
+from mlflow_l3d.agreement.kinds import class_column
 from mlflow_l3d.agreement.of_runs import AgreementOfRuns
 from mlflow_l3d.analysis.aggregate import analyse
 from mlflow_l3d.analysis.frames import layout_of
 from mlflow_l3d.analysis.layouts import Missing
-from mlflow_l3d.analysis.metrics import UNPARSED
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability import Stability
 from mlflow_l3d.analysis.variances import Layout
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.ledger import names
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ def score(
             prediction_importances=stability.prediction_importances(),
             examples=stability.examples(),
             regression=stability.regression() if isinstance(stability, AgreementOfRuns) else {},
+            agreement=counted.choice,
         ),
         counted.steps,
         counted.agreement(),
@@ -177,6 +179,7 @@ class _Counted:
     """What the predictions of all cells say together."""
 
     stability: Stability | AgreementOfRuns
+    choice: str | None = None
     present: list[bool] = field(default_factory=list)
     steps: dict[int, dict[str, float]] = field(default_factory=dict)
 
@@ -211,29 +214,39 @@ def _count(
                 choice = choose(agreement, table["label"], table["prediction"])
                 if choice is not None:
                     counted.stability = AgreementOfRuns(layout, factors, scoring_of(choice))
+                counted.choice = choice
             first = False
-            classes = isinstance(counted.stability, Stability)
-            counted.stability.add(
-                phase=str(cell.phase),
-                factor=_plain(cell.factor),
-                row=_plain(cell.row),
-                column=_plain(cell.column),
-                index=_plain(cell.index),
-                example_ids=table["example_id"].to_numpy(),
-                labels=_classes(table, "label") if classes else table["label"],
-                predictions=_classes(table, "prediction") if classes else table["prediction"],
-            )
-            if classes:
-                writer.add(cell, table)
+            try:
+                _add(counted.stability, cell, table, writer)
+            except ParameterError as error:
+                fix = f"{error.fix} It is in {_named(cell)}.".strip()
+                raise ParameterError(error.name, error.value, error.allowed, fix) from error
         if last is not None:
             _note(counted, layout, last, several=len(factors) > 1)
     return counted
 
 
-def _classes(table: pa.Table, name: str) -> Any:
-    """Return a column of class numbers; a prediction that is missing names no class."""
-    column = table[name]
-    return column.fill_null(UNPARSED).to_numpy() if name == "prediction" and column.null_count else column.to_numpy()
+def _add(stability: Stability | AgreementOfRuns, cell: Any, table: pa.Table, writer: _Writer) -> None:
+    """Count the predictions of one cell; class numbers are written into the table of all of them, too."""
+    place = {name: _plain(getattr(cell, name)) for name in ("factor", "row", "column", "index")}
+    ids = table["example_id"].to_numpy()
+    if isinstance(stability, AgreementOfRuns):
+        labels, predictions = table["label"], table["prediction"]
+        stability.add(phase=str(cell.phase), **place, example_ids=ids, labels=labels, predictions=predictions)
+        return
+    classes = {what: class_column(table[what], what) for what in ("label", "prediction")}
+    labels, predictions = classes["label"], classes["prediction"]
+    stability.add(phase=str(cell.phase), **place, example_ids=ids, labels=labels, predictions=predictions)
+    writer.add(cell, table["example_id"], classes)
+
+
+def _named(cell: Any) -> str:
+    """Return which cell it is, and which run where there is one."""
+    place = [
+        f"{name} {value}" for name in names.COORDINATES if (value := _plain(getattr(cell, name, None))) is not None
+    ]
+    run_id = _plain(getattr(cell, "run_id", None))
+    return ", ".join([f"the cell of {place[0]}", *place[1:]]) + (f" (run {run_id})" if run_id else "")
 
 
 def _note(counted: _Counted, layout: Layout, cell: Any, *, several: bool) -> None:
@@ -256,14 +269,14 @@ class _Writer:
         self._writer: Any = None
         self._schema: Any = None
 
-    def add(self, cell: Any, table: pa.Table) -> None:
+    def add(self, cell: Any, example_ids: Any, classes: Mapping[str, Any]) -> None:
         if self._path is None:
             return
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         if self._writer is None:
-            ids = table["example_id"].type
+            ids = example_ids.type
             text = pa.dictionary(pa.int32(), pa.string())
             self._schema = pa.schema(
                 [
@@ -273,12 +286,13 @@ class _Writer:
                 ]
             )
             self._writer = self._stack.enter_context(pq.ParquetWriter(self._path, self._schema, compression="zstd"))
-        count = table.num_rows
+        count = len(example_ids)
         arrays = [
             pa.array([_plain(getattr(cell, name, None))] * count, self._schema.field(name).type)
             for name in ("cell_key", *names.COORDINATES)
         ]
-        arrays += [table[name].cast(self._schema.field(name).type) for name in ("example_id", "label", "prediction")]
+        arrays.append(example_ids.cast(self._schema.field("example_id").type))
+        arrays += [pa.array(classes[name], pa.int64()) for name in ("label", "prediction")]
         self._writer.write_table(pa.table(arrays, schema=self._schema))
 
 

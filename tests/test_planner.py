@@ -20,10 +20,11 @@ from mlflow_l3d.analysis.estimate import importance_of_logit
 from mlflow_l3d.analysis.planning import runs_needed
 from mlflow_l3d.analysis.precision import expected_half_width, optimal_columns
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.planner import PLAN_TABLES, Plan, _assemble, plan
-from mlflow_l3d.planner_notes import stop_notes
-from mlflow_l3d.planner_pilot import FactorPilot, Pilot, pilot_parameters, share
-from mlflow_l3d.planner_tables import assumed_variances, cell_table, factor_table
+from mlflow_l3d.planner import Plan, plan
+from mlflow_l3d.planner.entry import PLAN_TABLES, _assemble
+from mlflow_l3d.planner.notes import stop_notes
+from mlflow_l3d.planner.pilot import FactorPilot, Pilot, pilot_parameters, share
+from mlflow_l3d.planner.tables import assumed_variances, cell_table, factor_table
 from mlflow_l3d.report.plan_text import duration
 from mlflow_l3d.specification.investigation import specify
 

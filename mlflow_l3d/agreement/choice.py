@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from mlflow_l3d.agreement.base import Scoring
+from mlflow_l3d.agreement.kinds import NOTHING, NUMBERS, WHOLE, as_list, family, is_missing, kind_of_column
 from mlflow_l3d.agreement.matching import EntityF1, ExactMatch, TokenMatch
 from mlflow_l3d.agreement.names import SCORINGS, TASK_TYPES, scoring
 from mlflow_l3d.agreement.rankings import Ndcg, Overlap, RankBiasedOverlap
@@ -23,7 +23,6 @@ REGRESSION: Final = "regression"
 _EXACT: Final = "exact_match"
 _STRUCTURED: Final = (TokenMatch, EntityF1, SetF1, Attachment, Overlap, RankBiasedOverlap, Ndcg)
 """Scoring functions whose predictions are lists, sets or mappings, and so may be written as JSON."""
-_NUMBERS: Final = ("whole numbers", "numbers")
 _FOR_LISTS: Final = ("sequence_labelling", "structured_prediction", "retrieval", "question_answering")
 
 
@@ -37,7 +36,8 @@ def choose(name: str, labels: Any, predictions: Any) -> str | None:
         ``overlap:k=5`` or ``closeness:scale=5``.
     labels, predictions
         The columns of the first table: a sequence, array, or column of pyarrow. What they hold decides what ``auto``
-        is: whole numbers are class numbers; other numbers are regression; texts are compared by ``exact_match``.
+        is: whole numbers are class numbers (a prediction may be missing, a label may not); other numbers are regression;
+        texts are compared by ``exact_match``.
 
     Returns
     -------
@@ -52,18 +52,19 @@ def choose(name: str, labels: Any, predictions: Any) -> str | None:
         are not of a kind that can be compared.
     """
     own = scoring_of(name) if name not in (AUTO, REGRESSION) else None
-    kinds = {"label": _kind(labels), "prediction": _kind(predictions)}
+    kinds = {"label": kind_of_column(labels), "prediction": kind_of_column(predictions)}
     if isinstance(own, ExactMatch) or name == AUTO:
         _check_kinds(name, kinds)
-        known = [kind for kind in kinds.values() if kind != "none"]
-        if kinds == {"label": "whole numbers", "prediction": "whole numbers"} and not _any_missing(labels, predictions):
+        known = [kind for kind in kinds.values() if kind != NOTHING]
+        labelled = kinds["label"] == WHOLE and not any(map(is_missing, as_list(labels)))
+        if labelled and kinds["prediction"] in (WHOLE, NOTHING):
             return None
         if name == AUTO and "numbers" in known:
             return REGRESSION
         return _EXACT if name == AUTO else name
     numeric = ("prediction",) if name == REGRESSION else ("label", "prediction") if isinstance(own, Closeness) else ()
     for what in numeric:
-        if kinds[what] not in (*_NUMBERS, "none"):
+        if kinds[what] not in (*NUMBERS, NOTHING):
             fix = "Name a scoring function that compares them, such as exact_match."
             raise ParameterError("agreement", name, f"{what}s must be numbers, they are {kinds[what]}", fix)
     return name
@@ -96,21 +97,6 @@ def scoring_of(choice: str) -> Scoring | None:
     except ParameterError as error:
         at_fault = "" if error.name == "options" else f"{error.name} "
         raise ParameterError("agreement", choice, f"{at_fault}{error.allowed}") from error
-
-
-def as_list(values: Any) -> list[Any]:
-    """Return a column of pyarrow, an array or a sequence as a list."""
-    for method in ("to_pylist", "tolist"):
-        if hasattr(values, method):
-            return list(getattr(values, method)())
-    return list(values)
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether a value stands for none: None, nan, or one of pandas' own."""
-    if value is None or (isinstance(value, (float, np.floating)) and math.isnan(value)):
-        return True
-    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def prediction_form(function: Scoring, prediction: Any, example: Any) -> Hashable:
@@ -151,28 +137,10 @@ def _decoded(function: Scoring, value: Any, what: str, example: Any) -> Any:
         raise ParameterError(what, f"a text, of example {example}", allowed) from None
 
 
-def _kind(values: Any) -> str:
-    """Return ``whole numbers``, ``numbers``, ``texts``, ``lists``, ``none`` (nothing known), or several of these."""
-    found = {_kind_of(value) for value in as_list(values) if not is_missing(value)} if values is not None else set()
-    if found == set(_NUMBERS):
-        return "numbers"
-    return " and ".join(sorted(found)) or "none"
-
-
-def _kind_of(value: Any) -> str:
-    if isinstance(value, str):
-        return "texts"
-    if isinstance(value, (int, float, np.number, np.bool_)):
-        return "whole numbers" if float(value).is_integer() else "numbers"
-    if isinstance(value, (list, tuple, set, frozenset, np.ndarray, Mapping)):
-        return "lists"
-    return type(value).__name__
-
-
 def _check_kinds(name: str, kinds: Mapping[str, str]) -> None:
     """Raise where equality says nothing: lists without a scoring function, or a label of another kind."""
     wanted = "lists" in kinds.values() and name == AUTO
-    known = {"numbers" if kind in _NUMBERS else kind for kind in kinds.values() if kind != "none"}
+    known = {family(kind) for kind in kinds.values() if kind != NOTHING}
     if not wanted and len(known) < 2:
         return
     found = ", ".join(f"{what}s are {kind}" for what, kind in kinds.items())
@@ -181,10 +149,6 @@ def _check_kinds(name: str, kinds: Mapping[str, str]) -> None:
         raise ParameterError("agreement", name, f"{found}: must be one of {', '.join(names)}")
     fix = "Write both in the same form, or name a scoring function that compares them."
     raise ParameterError("agreement", name, f"{found}, which are never equal", fix)
-
-
-def _any_missing(*columns: Any) -> bool:
-    return any(is_missing(value) for values in columns for value in as_list(values))
 
 
 def _option(text: str) -> Any:

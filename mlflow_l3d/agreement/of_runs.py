@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlflow_l3d.agreement.base import Scoring, hashable
-from mlflow_l3d.agreement.choice import as_list, is_missing, prediction_form, truth_form
+from mlflow_l3d.agreement.choice import prediction_form, truth_form
+from mlflow_l3d.agreement.kinds import OneKind, as_list, is_missing
+from mlflow_l3d.agreement.matching import ExactMatch
 from mlflow_l3d.agreement.scored_group import ScoredGroup, Sums, combined
 from mlflow_l3d.agreement.structures import Closeness
 from mlflow_l3d.analysis.comparable import GOLDEN, Comparable, Group
@@ -57,6 +59,8 @@ class AgreementOfRuns:
         self._scoring = scoring
         numbers = scoring is None or isinstance(scoring, Closeness)
         self._numbers = NumberStability(design, factors) if numbers else None
+        # Other scoring functions refuse what they cannot compare.
+        self._kinds = OneKind() if isinstance(scoring, ExactMatch) else None
         self._examples = Examples()
         self._raw_truths: dict[int, Hashable] = {}
         self._truths: dict[int, Hashable] = {}
@@ -96,7 +100,7 @@ class AgreementOfRuns:
         ------
         ParameterError
             If the layout has no such place, an id occurs twice, it had another label before, or a prediction is of a
-            kind that the scoring function does not compare.
+            kind that the scoring function does not compare, or another kind than before.
         ValueError
             If lengths differ, or the row is closed.
         """
@@ -106,6 +110,9 @@ class AgreementOfRuns:
         if not ids.shape == (len(truths),) == (len(answers),):
             msg = f"example_ids, labels and predictions differ in number: {ids.shape}, {len(truths)}, {len(answers)}"
             raise ValueError(msg)
+        if self._kinds is not None:
+            for what, values in (("label", truths), ("prediction", answers)):
+                self._kinds.check(what, values)
         if self._numbers is not None:
             read = np.array([not is_missing(answer) for answer in answers], dtype=np.bool_)
             numbers = np.array([_number(each) for each in answers if not is_missing(each)], dtype=np.float64)

@@ -90,7 +90,7 @@ class Closeness(Similarity):
     def __init__(self, scale: float) -> None:
         if not (math.isfinite(scale) and scale > 0):
             raise ParameterError("scale", scale, "must be a positive number")
-        self._scale = float(scale)
+        self.scale = float(scale)
 
     def prepare(self, prediction: Any) -> Hashable:
         """Return the number.
@@ -102,8 +102,9 @@ class Closeness(Similarity):
         """
         if isinstance(prediction, (int, float, np.integer, np.floating)) and math.isfinite(prediction):
             return float(prediction)
-        raise ParameterError("prediction", repr(prediction), "must be a finite number")
+        shown = prediction if isinstance(prediction, (int, float, np.number)) else type(prediction).__name__
+        raise ParameterError("prediction", shown, "must be a finite number")
 
     def similarity(self, answer: Any, reference: Any) -> float:
         """Return 1 for equal numbers, 0 from the scale on."""
-        return 1 - min(1.0, abs(float(answer) - float(reference)) / self._scale)
+        return 1 - min(1.0, abs(float(answer) - float(reference)) / self.scale)

@@ -230,6 +230,9 @@ class Analysis:
         no predictions.
     regression
         Factor or ``golden`` -> ``consistency_pearson`` and ``consistency_ccc``, where predictions are numbers.
+    agreement
+        How predictions were compared: ``regression``, or a scoring function with its options; None for class numbers,
+        and where there are no predictions.
     strategies
         Factor -> result of the baseline strategy, for the designs ``random`` and ``fixed``; else empty.
     looks
@@ -249,6 +252,7 @@ class Analysis:
     examples: ExampleVotes | None = None
     strategies: Mapping[str, StrategyResult] = field(default_factory=dict)
     regression: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    agreement: str | None = None
     looks: pd.DataFrame | None = None
 
     def metrics(self, *, details: bool = True) -> dict[str, float]:

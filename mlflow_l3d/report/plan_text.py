@@ -37,7 +37,7 @@ def plan_text(
     half_width
         Wanted half-width of the interval of the corrected importance.
     cells, factors, designs, guidance
-        Tables of :mod:`mlflow_l3d.planner_tables`; `guidance` only where variances are not known well.
+        Tables of :mod:`mlflow_l3d.planner.tables`; `guidance` only where variances are not known well.
     notes
         Remarks.
 
@@ -101,13 +101,15 @@ def _factors(factors: pd.DataFrame) -> list[str]:
             interval = f"[{row['low']:.2f}, {row['high']:.2f}]"
         name = shorten(str(row["factor"]), _NAME_WIDTH)
         rows.append((name, _number(row["total_index"]), interval, pilot, *_precision(row)))
-    return [*_table(head, rows), *_wrap(_LEGEND)]
+    return [*_table(head, rows), *_wrap(_legend("in the pilot"))]
 
 
-_LEGEND = (
-    "S_T: share of the variance that goes when the factor is fixed, in the pilot. this plan: expected half-width. "
-    "crossed, nested: rows x columns of the smallest table that is expected to be narrow enough; radial: base runs."
-)
+def _legend(source: str) -> str:
+    return (
+        f"S_T ({source}): share of the variance that the factor has a part in, alone or in interactions: what is left "
+        "when all other factors are fixed. this plan: expected half-width. crossed, nested: rows x columns of the "
+        "smallest table that is expected to be narrow enough; radial: base runs."
+    )
 
 
 def _guidance(guidance: pd.DataFrame) -> list[str]:
@@ -121,7 +123,7 @@ def _guidance(guidance: pd.DataFrame) -> list[str]:
         )
         for _, row in guidance.iterrows()
     ]
-    return [*_table(head, rows), *_wrap(_LEGEND.replace(", in the pilot", " (assumed)"))]
+    return [*_table(head, rows), *_wrap(_legend("assumed"))]
 
 
 def _precision(row: pd.Series) -> tuple[str, ...]:
@@ -142,7 +144,9 @@ def _designs(designs: pd.DataFrame) -> list[str]:
     rows = []
     for (_, row), width in zip(designs.iterrows(), widths, strict=True):
         shape = f"{row['rows']} x {row['columns']}"
-        needed = f"{row['cells_needed']:.0f}" if math.isfinite(row["cells_needed"]) else MISSING
+        needed = MISSING if not row["never"] else "never"
+        if math.isfinite(row["cells_needed"]):
+            needed = f"{row['cells_needed']:.0f}" + ("*" if row["never"] else "")
         rows.append(
             (
                 str(row["design"]),
@@ -159,6 +163,8 @@ def _designs(designs: pd.DataFrame) -> list[str]:
         "widest: expected half-width of the factor that is known least. needed: for the wanted half-width of every "
         "factor, without golden runs."
     )
+    if designs["never"].ne("").any():
+        legend += " never, *: of every factor, or some, no table is expected to be narrow enough; see the notes."
     return [*_table(head, rows), *_wrap(legend)]
 
 

@@ -168,7 +168,7 @@ def verdict(record: Importance) -> Verdict:
         else:
             status = "important?" if important else "not important?"
             trust = (
-                f"{shown} holds 0: not certain, more mitigation runs would tell"
+                f"{shown} holds 0: not certain, more runs would tell"
                 if low <= 0 <= high
                 else f"{shown} says the opposite: the published score is biased by the few runs, trust the interval"
             )

@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.precision import MAIN_SHARE, expected_half_width, optim
 from mlflow_l3d.analysis.variances import DESIGNS, Design, VarianceComponents, variance_components
 
 if TYPE_CHECKING:
-    from mlflow_l3d.planner_pilot import FactorPilot
+    from mlflow_l3d.planner.pilot import FactorPilot
     from mlflow_l3d.specification.investigation import Specification
 
 CELL_COLUMNS: Final = ("phase", "factor", "cells", "done", "to_compute")
@@ -137,7 +137,9 @@ def design_table(
     pandas.DataFrame
         One row a design: ``design``, ``rows``, ``columns``, ``golden_runs``, ``cells``, ``hours`` for all cells from
         nothing, ``half_width/<factor>``, and ``cells_needed``, ``hours_needed``: for the wanted half-width of every
-        factor, without golden runs (radial: base runs included). Unknown numbers are nan.
+        factor, without golden runs (radial: base runs included). ``never`` names the factors, separated by commas, for
+        which no table of the design is expected to be narrow enough: the needed cells are those of the others. Unknown
+        numbers are nan.
     """
     plan = specification.plan
     frame = cost_table(
@@ -163,14 +165,32 @@ def design_table(
             )
             for design in frame["design"]
         ]
-    needed = []
-    for design in frame["design"]:
-        cells = factors[f"cells/{design}"]
-        whole = cells.max() * (len(cells) + 1) if design == "radial" else cells.sum()
-        needed.append(math.nan if cells.isna().any() else float(whole))
-    frame["cells_needed"] = needed
+    frame["never"] = [", ".join(never(factors, str(design))) for design in frame["design"]]
+    frame["cells_needed"] = [_cells_needed(factors, str(design)) for design in frame["design"]]
     frame["hours_needed"] = frame["cells_needed"] * seconds / 3600 / workers
     return frame
+
+
+def never(factors: pd.DataFrame, design: str) -> list[str]:
+    """Return the factors whose variances are known and for which no table of a design is narrow enough.
+
+    Parameters
+    ----------
+    factors
+        What :func:`factor_table` returned.
+    design
+        One of the designs.
+    """
+    hopeless = factors["nested_optimum"].notna() & factors[f"cells/{design}"].isna()
+    return [str(name) for name in factors.loc[hopeless, "factor"]]
+
+
+def _cells_needed(factors: pd.DataFrame, design: str) -> float:
+    """Return the cells for all factors that a design can do; nan where there are none, or one is not known."""
+    cells = factors.loc[~factors["factor"].isin(never(factors, design)), f"cells/{design}"]
+    if not len(cells) or cells.isna().any():
+        return math.nan
+    return float(cells.max() * (len(cells) + 1) if design == "radial" else cells.sum())
 
 
 def _precision(specification: Specification, pilot: VarianceComponents | None) -> dict[str, Any]:

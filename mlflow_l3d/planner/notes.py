@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from mlflow_l3d.analysis.planning import runs_needed
+from mlflow_l3d.analysis.planning import MOST_COLUMNS, MOST_ROWS, runs_needed
 from mlflow_l3d.analysis.stopping import FIRST_LOOK
 from mlflow_l3d.analysis.variances import DESIGNS, Design
+from mlflow_l3d.planner.tables import never
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlflow_l3d.planner_pilot import Pilot
+    from mlflow_l3d.planner.pilot import Pilot
     from mlflow_l3d.specification.investigation import Specification
 
 ROUGH: Final = 0.3
 """Relative error of the contributed standard deviation from which a pilot is called small."""
+NEAR_ONE: Final = 0.9
+"""S_T from which a factor is said to leave too little to compare with: as much as 9 times the variance of all others."""
+_LIMITS: Final = {
+    "crossed": f"{MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns",
+    "nested": f"{MOST_ROWS:,} rows",
+    "radial": f"{MOST_ROWS:,} base runs",
+}
 
 
 def planner_notes(
@@ -29,7 +37,7 @@ def planner_notes(
     specification, known
         What is planned, and what is known.
     factors
-        What :func:`mlflow_l3d.planner_tables.factor_table` returned.
+        What :func:`mlflow_l3d.planner.tables.factor_table` returned.
     workers
         Cells that run side by side.
     why
@@ -47,12 +55,7 @@ def planner_notes(
         notes.append(f"design={plan.design} is a baseline strategy: it has no corrected importance and no interval.")
     if plan.stop == "interval":
         notes += stop_notes(specification, known)
-    never = [str(row["factor"]) for row in factors.to_dict("records") if _never(row)]
-    if never and plan.design == "crossed":
-        notes.append(
-            f"No crossed table within the limits is expected to be narrow enough for {', '.join(never)}: "
-            "it needs more columns, and rows do not help. Use design=nested, or a larger half_width."
-        )
+    notes += never_notes(factors, plan.half_width)
     return notes
 
 
@@ -70,8 +73,36 @@ def _rough_notes(factors: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _never(row: dict[Any, Any]) -> bool:
-    return math.isfinite(row["nested_optimum"]) and not math.isfinite(row["cells/crossed"])
+def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
+    """Say for which factors no table is expected to be narrow enough, in which designs, and why.
+
+    Parameters
+    ----------
+    factors
+        What :func:`mlflow_l3d.planner.tables.factor_table` returned.
+    half_width
+        What is wanted.
+    """
+    designs: dict[tuple[str, ...], list[str]] = {}
+    for design in DESIGNS:
+        hopeless = tuple(never(factors, design))
+        if hopeless:
+            designs.setdefault(hopeless, []).append(design)
+    shares = factors.set_index("factor")["total_index"]
+    notes = []
+    for hopeless, where in designs.items():
+        named = ", ".join(f"{factor} (S_T {shares[factor]:.3g})" for factor in hopeless)
+        limits = " or ".join(f"{design} table of up to {_LIMITS[design]}" for design in where)
+        if shares[list(hopeless)].min() > NEAR_ONE:
+            why = "S_T is so near 1 that too little is left of the other factors to compare with"
+        elif where == ["crossed"]:
+            why = "it needs more columns, and rows do not help"
+        else:
+            why = f"a half-width of {half_width:g} is too small"
+        helps = "design=nested, or a larger half_width" if where == ["crossed"] else "a larger half_width"
+        rest = " The cells needed are those of the other factors." if len(hopeless) < len(factors) else ""
+        notes.append(f"No {limits} is expected to be narrow enough for {named}: {why}. Use {helps}.{rest}")
+    return notes
 
 
 def stop_notes(specification: Specification, known: Pilot) -> list[str]:
