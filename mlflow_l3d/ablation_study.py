@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.ablation import METRICS
+from mlflow_l3d.ablation_answers import read_answers
 from mlflow_l3d.analysis.aggregate import tables_of
 from mlflow_l3d.analysis.layouts import Tables
-from mlflow_l3d.analysis.subsets import Answers, IntArray, Place, Setting, ablate_tables, rescored
+from mlflow_l3d.analysis.subsets import METRICS, Answers, Setting, ablate_tables
 from mlflow_l3d.artifacts import write_table
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.evaluation import check_metric, latest_investigation, own_parameter, planned_by
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger.connection import connect, error_line, own_settings, scrub_environment
-from mlflow_l3d.ledger.reader import Recorded, fetch_predictions, read_investigation, read_predictions
+from mlflow_l3d.ledger.reader import Recorded, read_investigation
 from mlflow_l3d.ledger.side_run import side_run
 from mlflow_l3d.report.ablation_text import ablation_figure, ablation_table, ablation_text, spread
 from mlflow_l3d.scoring import Planned, order
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 FRAME_FILE, TABLE_FILE, FIGURE_FILE = "ablation.json", "ablation_table.json", "ablation.png"
 _SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
 _LEAST: Final = {"rows": 3, "columns": 3, "test_sizes": 10}
-_DIFFERENT: Final = 1e-6
-"""Where a recorded metric is further from the one of the recorded predictions, they do not belong together."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +168,7 @@ def _ablate(
     scores = _tables(cells, plan, metric)
     answers, why = None, ""
     if wanted["test_sizes"] != []:
-        answers, why = _answers(client, recorded, cells, scores, metric)
+        answers, why = read_answers(client, recorded.parent.info.run_id, cells, scores, metric)
     if answers is None and wanted["test_sizes"]:
         if metric not in METRICS:
             raise unknown_name("metric", metric, METRICS, "for test_sizes one of")
@@ -238,74 +236,6 @@ def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
             low = 1 if name == "test_sizes" else 2
             raise ParameterError(name, number, f"must be from {low} to {most}, what the investigation has")
     return [number for number in wanted if number < most]
-
-
-def _answers(
-    client: MlflowClient, recorded: Recorded, cells: pd.DataFrame, scores: Tables, metric: str
-) -> tuple[Answers | None, str]:
-    """Return the predictions of the cells, or None and why they cannot be used."""
-    if metric not in METRICS:
-        return None, f"the metric {metric} cannot be computed from predictions"
-    finished = cells[cells["status"].eq("FINISHED") & cells[metric].notna()]
-    every = _of_parent(client, recorded.parent.info.run_id, finished)
-    if every is None:
-        every = [frame for _, frame in read_predictions(client, finished["run_id"].tolist())]
-    if not every or any(frame is None for frame in every):
-        return None, "not every cell has predictions"
-    frames = cast("list[pd.DataFrame]", every)
-    known = np.unique(np.concatenate([frame["example_id"].to_numpy() for frame in frames]))
-    found: dict[Place, tuple[IntArray, IntArray, IntArray]] = {}
-    for cell, frame in zip(finished.to_dict("records"), frames, strict=True):
-        place = _place(cell)
-        ids, labels, predictions = (frame[name].to_numpy() for name in ("example_id", "label", "prediction"))
-        found[place] = np.searchsorted(known, ids).astype(np.int64), labels, predictions
-    answers = Answers(found, len(known))
-    again = rescored(scores, answers, metric, rank=np.arange(len(known)))
-    if not all(np.allclose(a, b, rtol=0, atol=_DIFFERENT, equal_nan=True) for a, b in _pairs(scores, again)):
-        return None, f"the recorded {metric} is not that of the recorded predictions"
-    return answers, ""
-
-
-def _pairs(one: Tables, other: Tables) -> Iterable[tuple[np.ndarray, np.ndarray]]:
-    yield one.golden, other.golden
-    yield one.base, other.base
-    for name, table in one.tables.items():
-        yield table, other.tables[name]
-
-
-def _place(cell: Mapping[object, object]) -> Place:
-    def number(name: str) -> int:
-        value = cell[name]
-        return int(str(value)) if pd.notna(value) else 0  # type: ignore[call-overload]
-
-    if cell["phase"] == "golden":
-        return Place(None, number("index"))
-    if cell["phase"] == "base":
-        return Place(None, number("row"))
-    return Place(str(cell["factor"]), number("row"), number("column"))
-
-
-def _of_parent(client: MlflowClient, run_id: str, cells: pd.DataFrame) -> list[pd.DataFrame | None] | None:
-    """Return the predictions of the cells from the parent's one table; None where it lacks a cell."""
-    with tempfile.TemporaryDirectory() as name:
-        path = fetch_predictions(client, run_id, Path(name))
-        if path is None:
-            return None
-        table = pd.read_parquet(path)
-    keys = list(names.COORDINATES)
-    if not {*keys, "example_id", "label", "prediction"} <= set(table):
-        return None
-    parts = {_key(key): part for key, part in table.groupby(keys, dropna=False, observed=True, sort=False)}
-    wanted = [_key(key) for key in cells[keys].itertuples(index=False, name=None)]
-    return [parts[key] for key in wanted] if all(key in parts for key in wanted) else None
-
-
-def _key(values: Iterable[object]) -> tuple[str, ...]:
-    texts = []
-    for value in values:
-        missing = value is None or value is pd.NA or value != value
-        texts.append("" if missing else str(value if isinstance(value, str) else int(str(value).removesuffix(".0"))))
-    return tuple(texts)
 
 
 def _write(found: Ablation, folder: Path) -> None:

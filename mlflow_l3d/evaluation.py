@@ -6,6 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -138,15 +139,15 @@ def score_cells(
     """
     check_metric(cells, metric)
     finished = cells["status"].eq("FINISHED")
-    frames = read_predictions(client, cells.loc[finished, "run_id"].tolist())
-    return score(
-        cells,
-        _spread(finished.tolist(), tables(frames)),
-        metric=metric,
-        planned=planned,
-        agreement=agreement,
-        table_file=table_file,
-    )
+    with closing(read_predictions(client, cells.loc[finished, "run_id"].tolist())) as frames:
+        return score(
+            cells,
+            _spread(finished.tolist(), tables(frames)),
+            metric=metric,
+            planned=planned,
+            agreement=agreement,
+            table_file=table_file,
+        )
 
 
 def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> Planned:

@@ -305,4 +305,4 @@ def tables(frames: Iterator[tuple[str, pd.DataFrame | None]]) -> Iterator[pa.Tab
     import pyarrow as pa
 
     for _, frame in frames:
-        yield None if frame is None else pa.Table.from_pandas(frame, preserve_index=False)
+        yield None if frame is None else pa.Table.from_pandas(frame, preserve_index=False, nthreads=1)

@@ -15,12 +15,13 @@ from run_helpers import sqlite_place
 
 from mlflow_l3d import cli
 from mlflow_l3d.ablation_study import Ablation, ablate
-from mlflow_l3d.analysis.ablation import ABLATION_COLUMNS, ablation
 from mlflow_l3d.analysis.importance import importance, radial_importance
 from mlflow_l3d.analysis.layouts import Tables
 from mlflow_l3d.analysis.metrics import classification_metrics
-from mlflow_l3d.analysis.subsets import NUMBERS, Answers, Place, Setting, ablate_tables, part
+from mlflow_l3d.analysis.subsets import ABLATION_COLUMNS, NUMBERS, Answers, Place, Setting, ablate_tables, part
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.report.ablation_text import ablation_figure, ablation_table, ablation_text
+from mlflow_l3d.report.style import GRID
 
 RUNS = {"metric": "f1_macro", "investigation_runs": 4, "mitigation_runs": 8, "golden_runs": 12}
 
@@ -47,32 +48,36 @@ def ablated(store: Store, **options: Any) -> Ablation:
 
 
 @pytest.mark.parametrize("design", ["crossed", "nested"])
-def test_the_choices_are_those_of_the_analysis_of_one_table(design: Any) -> None:
+def test_fewer_of_everything_by_hand(design: Any) -> None:
+    """Rows, columns, golden runs and examples are drawn here once more, in plain loops, and every cell rescored."""
     whole = scores(design)
-    cells = [Place("one", row, column) for row in range(8) for column in range(5)]
-    places = [*cells, *(Place(None, index) for index in range(20))]
     generator = np.random.default_rng(5)
-    ids, labels = np.arange(30), generator.integers(0, 2, 30)
-    answers = Answers({place: (ids, labels, generator.integers(0, 2, 30)) for place in places}, 30)
-    frame = pd.concat(
-        pd.DataFrame({"cell": cell, "example_id": ids, "label": labels, "prediction": answers.cells[place][2]})
-        for cell, place in enumerate(places)
-    )
+    labels = generator.integers(0, 2, 30)
+    answers = {Place("one", row, column): generator.integers(0, 2, 30) for row in range(8) for column in range(5)}
+    answers |= {Place(None, index): generator.integers(0, 2, 30) for index in range(20)}
+    ids = np.arange(30)
+    known = Answers({place: (ids, labels, given) for place, given in answers.items()}, 30)
     only = Tables(whole.layout, {"one": whole.tables["one"]}, whole.golden)
-    found = ablate_tables(only, [Setting(3, 4, 9)], seed=7, repeats=4, answers=answers)
-    expected = ablation(
-        only.tables["one"],
-        only.golden,
-        frame,
-        rows=[3],
-        columns=[4],
-        test_sizes=[9],
-        seed=7,
-        repeats=4,
-        factor="one",
-        design=design,
-    )
-    pd.testing.assert_frame_equal(found[list(ABLATION_COLUMNS)], expected, rtol=1e-12)
+    found = ablate_tables(only, [Setting(3, 4, 9)], seed=7, repeats=4, answers=known)
+    assert list(found.columns) == ["setting", *ABLATION_COLUMNS]
+    for repeat, child in enumerate(np.random.SeedSequence(7).spawn(4)):
+        orders = [np.random.default_rng(each) for each in child.spawn(4)]
+        rows, columns = sorted(orders[0].permutation(8)[:3]), sorted(orders[1].permutation(5)[:4])
+        golden = sorted(orders[2].permutation(20)[: 20 * 12 // 40])
+        few = orders[3].permutation(30) < 9
+
+        def score(place: Place, few: np.ndarray = few) -> float:
+            return classification_metrics(labels[few], answers[place][few])["f1_macro"]
+
+        table = [[score(Place("one", int(row), int(column))) for column in columns] for row in rows]
+        record = importance(table, [score(Place(None, int(index))) for index in golden], design=design)
+        lines = found[found["repeat"] == repeat].set_index("factor")
+        assert [lines.loc["one", name] for name in NUMBERS] == pytest.approx(
+            [getattr(record, name) for name in NUMBERS], rel=1e-12, nan_ok=True
+        )
+        assert lines.loc["golden_model", "score_std"] == pytest.approx(record.golden_std, rel=1e-12)
+        assert (lines["golden_runs"] == 6).all()
+        assert lines["share_of_baseline"].tolist() == pytest.approx([12 / 40 * 9 / 30] * 2)
 
 
 def test_a_part_is_the_importance_of_its_rows_and_columns() -> None:
@@ -113,6 +118,31 @@ def test_radial_rows_keep_base_and_swaps_together() -> None:
         line = frame[(frame["factor"] == name) & (frame["setting"] == 1)].iloc[0]
         assert line["importance_corrected"] == record.importance_corrected
         assert line["share_of_baseline"] == pytest.approx(0.6)
+    assert frame["investigation_runs"].isna().all()
+    table = ablation_table(frame)
+    assert [tuple(column)[:3] for column in table.columns] == [("10", "-", "all"), ("6", "-", "all")]
+    assert list(table.loc["one"].index) == list(table.loc["two"].index)
+    text = ablation_text("radial", pd.concat([frame, frame.assign(repeat=1)]))
+    assert "6 base runs, all examples" in text
+
+
+@pytest.mark.parametrize("radial", [False, True])
+def test_the_figure(radial: bool) -> None:
+    base = np.random.default_rng(0).random((2, 10))
+    whole = Tables("radial", {"one": base[1:].T}, np.empty(0), base[0]) if radial else scores()
+    settings = [Setting(), Setting(rows=3), *([] if radial else [Setting(columns=3)])]
+    figure = ablation_figure(ablate_tables(whole, settings, seed=0, repeats=2))
+    figure.canvas.draw()
+    assert len(figure.axes) == len(whole.tables)
+    axes = figure.axes[0]
+    assert axes.get_xlabel() == ("base runs" if radial else "runs (rows x columns)")
+    [legend] = figure.legends
+    assert any("columns" in text.get_text() for text in legend.get_texts()) is not radial
+    # Rows of two numbers of runs; the largest is all there is.
+    assert sorted(np.asarray(axes.lines[0].get_xdata()).tolist()) == ([3, 10] if radial else [15, 40])
+    assert [text.get_text() for text in axes.get_xticklabels()] == (["10", "3"] if radial else ["40", "24", "15"])
+    assert {str(tick.tick1line.get_color()) for tick in axes.xaxis.get_major_ticks()} == {GRID}
+    assert axes.xaxis.get_minor_ticks() == []
 
 
 def test_pooled_cells_are_those_of_the_part() -> None:

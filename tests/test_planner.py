@@ -246,6 +246,51 @@ def test_equal_scores_are_no_pilot() -> None:
     assert table[unknown].isna().all(axis=None)
 
 
+@pytest.mark.parametrize("second", [0.4, 1.0])
+def test_a_factor_that_explains_everything(second: float) -> None:
+    """It needs more base runs than a plan may have; the cells for the other factor are given all the same."""
+    shares = {"data_order": 1.0, "label_selection": second}
+    assumed = {name: FactorPilot(assumed_variances(s, 1.0), 0, 1, "x", same=True) for name, s in shares.items()}
+    given = specify({**SMALL, **TWO, "half_width": 0.1, "executor": "inline"})
+    made = _assemble(given, set(), Pilot(seconds=3.6, factors=assumed), pilot_run_id=None, why="", attached=None)
+    radial = made.designs.set_index("design").loc["radial"]
+    never = [name for name, share_ in shares.items() if share_ == 1]
+    assert radial["never"] == ", ".join(never)
+    others = [runs_needed(0.1, assumed[name].components, "radial").rows for name in shares if name not in never]
+    [line] = [line for line in made.summary().splitlines() if line.startswith("  radial")]
+    if others:
+        assert others[0] is not None
+        assert radial["cells_needed"] == 2 * others[0]
+        assert radial["hours_needed"] == pytest.approx(2 * others[0] / 1000)
+        assert f" {2 * others[0]}* " in line
+    else:
+        assert math.isnan(radial["cells_needed"])
+        assert " never " in line
+    named = ", ".join(f"{name} (S_T 1.00)" for name in never)
+    [note] = [note for note in made.notes if note.startswith("No ")]
+    assert f"radial table of up to 10,000 base runs is expected to be narrow enough for {named}: S_T is so near" in note
+    assert note.endswith("Use design=crossed or a larger half_width.")
+    crossed = made.designs.set_index("design").loc["crossed"]
+    assert crossed["never"] == ""
+    assert crossed["cells_needed"] == made.factors["cells/crossed"].sum()
+    assert json.loads(json.dumps(made.document(), allow_nan=False))["designs"][2]["never"] == radial["never"]
+
+
+def test_a_half_width_that_no_table_reaches() -> None:
+    known = {"data_order": FactorPilot(assumed_variances(0.3, 1.0), 0, 1, "x", same=True)}
+    made = _assemble(
+        specify({**SMALL, "half_width": 0.001}), set(), Pilot(factors=known), pilot_run_id=None, why="", attached=None
+    )
+    [note] = [note for note in made.notes if note.startswith("No ")]
+    assert all(design in note for design in ("crossed", "nested", "radial"))
+    assert note.endswith("data_order (S_T 0.30): half_width=0.001 asks for more. Use a larger half_width.")
+
+
+def test_the_legend_says_what_the_total_index_is(place: Place) -> None:
+    words = " ".join(planned(place).summary().split())
+    assert "S_T (assumed): share of the variance that the factor has a part in, alone or in interactions" in words
+
+
 @pytest.mark.parametrize(("half_width", "words"), [(0.5, "after about 20 rows"), (0.02, "is not expected to stop")])
 def test_stopping_rule(half_width: float, words: str) -> None:
     given = {"design": "nested", "stop": "interval", "half_width": half_width, "investigation_runs": 4}

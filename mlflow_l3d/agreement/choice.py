@@ -36,8 +36,8 @@ def choose(name: str, labels: Any, predictions: Any) -> str | None:
         ``overlap:k=5`` or ``closeness:scale=5``.
     labels, predictions
         The columns of the first table: a sequence, array, or column of pyarrow. What they hold decides what ``auto``
-        is: whole numbers are class numbers (a prediction may be missing, a label may not); other numbers are regression;
-        texts are compared by ``exact_match``.
+        is: whole numbers are class numbers (a prediction may be missing, a label may not); other numbers are
+        regression; texts are compared by ``exact_match``.
 
     Returns
     -------

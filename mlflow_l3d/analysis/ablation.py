@@ -1,43 +1,19 @@
-"""How score and interval change with fewer rows, columns and test examples (Pecher et al. 2024, Appendix C)."""
+"""How the score of one factor changes with fewer rows, columns and examples (Pecher et al. 2024, Appendix C)."""
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.estimate import LEVEL
-from mlflow_l3d.analysis.importance import importance
-from mlflow_l3d.analysis.metrics import classification_metrics
-from mlflow_l3d.analysis.results import FloatArray
-from mlflow_l3d.analysis.strategies import GOLDEN_ROW
+from mlflow_l3d.analysis.layouts import Tables
+from mlflow_l3d.analysis.subsets import ABLATION_COLUMNS, METRICS, Answers, Place, Setting, ablate_tables
 from mlflow_l3d.analysis.tables import as_golden, as_table
 from mlflow_l3d.errors import ParameterError, unknown_name
-
-METRICS: Final = ("f1_macro", "accuracy", "matthews_corrcoef")
-"""What can be computed anew from predictions."""
-ABLATION_COLUMNS: Final = (
-    "mitigation_runs",
-    "investigation_runs",
-    "test_examples",
-    "repeat",
-    "factor",
-    "score_mean",
-    "score_std",
-    "contributed_std",
-    "mitigated_std",
-    "importance",
-    "importance_corrected",
-    "importance_ci_low",
-    "importance_ci_high",
-    "golden_runs",
-    "share_of_baseline",
-)
 
 
 def ablation(
@@ -104,55 +80,22 @@ def ablation(
     if repeats < 1:
         raise ParameterError("repeats", repeats, "must be at least 1")
     sizes = [size for size in test_sizes if size is not None]
-    frame = None if not sizes else _checked(predictions, metric, scores.size + len(golden_scores))
-    full = math.nan if frame is None else float(frame.groupby("cell").size().max())
-    if frame is not None:
-        _check_sizes(sizes, frame)
-    lines: list[dict[str, object]] = []
-    for repeat, child in enumerate(np.random.SeedSequence(seed).spawn(repeats)):
-        generators = [np.random.default_rng(each) for each in child.spawn(4)]
-        order_rows, order_columns = generators[0].permutation(total_rows), generators[1].permutation(total_columns)
-        order_golden = generators[2].permutation(len(golden_scores))
-        ranked = None if frame is None else _ranked(frame, generators[3])
-        for size in test_sizes:
-            cells, golden_cells = scores, golden_scores
-            if size is not None and ranked is not None:
-                cells, golden_cells = _rescored(ranked, size, metric, scores, golden_scores)
-            for row_count, column_count in itertools.product(row_numbers, column_numbers):
-                chosen_rows = np.sort(order_rows[:row_count])
-                chosen_columns = np.sort(order_columns[:column_count])
-                share = row_count * column_count / scores.size
-                chosen_golden = golden_cells[np.sort(order_golden[: _golden_count(len(golden_scores), share)])]
-                part = cells[np.ix_(chosen_rows, chosen_columns)]
-                share_of_examples = 1.0 if size is None else size / full
-                setting = (row_count, column_count, pd.NA if size is None else size, repeat)
-                found = importance(part, chosen_golden, factor=factor, design=design, level=level)
-                known = chosen_golden[np.isfinite(chosen_golden)]
-                mean = float(known.mean()) if len(known) else math.nan
-                nans = (math.nan,) * 6
-                tail = (len(chosen_golden), share * share_of_examples)
-                lines.append(_line(*setting, GOLDEN_ROW, mean, found.golden_std, *nans, *tail))
-                numbers = (
-                    found.score_mean,
-                    found.score_std,
-                    found.contributed_std,
-                    found.mitigated_std,
-                    found.importance,
-                    found.importance_corrected,
-                    found.importance_ci_low,
-                    found.importance_ci_high,
-                )
-                lines.append(_line(*setting, factor, *numbers, *tail))
-    return pd.DataFrame(lines, columns=list(ABLATION_COLUMNS)).astype({"test_examples": "Int64"})
-
-
-def _line(*values: object) -> dict[str, object]:
-    return dict(zip(ABLATION_COLUMNS, values, strict=True))
-
-
-def _golden_count(total: int, share: float) -> int:
-    """Return the golden runs that go with a share of the table: in proportion, two at least where there are two."""
-    return min(total, max(2, math.ceil(total * share - 1e-9)))
+    answers = None
+    if sizes:
+        frame = _checked(predictions, metric, scores.size + len(golden_scores))
+        answers = _answers(frame, factor, scores.shape)
+        _check_sizes(sizes, answers)
+    settings = [Setting(m, n, size) for size in test_sizes for m in row_numbers for n in column_numbers]
+    found = ablate_tables(
+        Tables(design, {factor: scores}, golden_scores),
+        settings,
+        seed=seed,
+        repeats=repeats,
+        answers=answers,
+        metric=metric,
+        level=level,
+    )
+    return found[list(ABLATION_COLUMNS)]
 
 
 def _numbers(name: str, wanted: Sequence[int] | None, total: int) -> list[int]:
@@ -182,28 +125,20 @@ def _checked(predictions: pd.DataFrame | None, metric: str, cells: int) -> pd.Da
     return frame
 
 
-def _check_sizes(sizes: Sequence[int], frame: pd.DataFrame) -> None:
-    least = int(frame.groupby("cell").size().min())
+def _check_sizes(sizes: Sequence[int], answers: Answers) -> None:
     for size in sizes:
-        if not 1 <= size <= least:
-            raise ParameterError("test_sizes", size, f"must be from 1 to {least}, the examples of the smallest cell")
+        if not 1 <= size <= answers.least:
+            allowed = f"must be from 1 to {answers.least}, the examples of the smallest cell"
+            raise ParameterError("test_sizes", size, allowed)
 
 
-def _ranked(frame: pd.DataFrame, generator: np.random.Generator) -> pd.DataFrame:
-    """Return the predictions cell by cell, examples in one random order, with their place in the cell."""
-    ids = np.sort(frame["example_id"].unique())
-    rank = pd.Series(generator.permutation(len(ids)), index=ids)
-    ordered = frame.assign(rank=frame["example_id"].map(rank)).sort_values(["cell", "rank"], ignore_index=True)
-    return ordered.assign(place=ordered.groupby("cell").cumcount())
-
-
-def _rescored(
-    ranked: pd.DataFrame, size: int, metric: str, scores: FloatArray, golden: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return table and golden scores on the first `size` examples of each cell; nan where there are no predictions."""
-    flat = np.full(scores.size + len(golden), math.nan)
-    chosen = ranked[ranked["place"] < size]
-    for cell, part in chosen.groupby("cell"):
-        metrics = classification_metrics(part["label"].to_numpy(), part["prediction"].to_numpy())
-        flat[int(str(cell))] = metrics[metric]
-    return flat[: scores.size].reshape(scores.shape), flat[scores.size :]
+def _answers(frame: pd.DataFrame, factor: str, shape: tuple[int, ...]) -> Answers:
+    """Return the predictions by the place of the cell; examples are numbered in the order of their ids."""
+    known, numbers = np.unique(frame["example_id"].to_numpy(), return_inverse=True)
+    found = {}
+    for name, part in frame.assign(number=numbers).groupby("cell"):
+        cell = int(str(name))
+        inside = cell < shape[0] * shape[1]
+        place = Place(factor, *divmod(cell, shape[1])) if inside else Place(None, cell - shape[0] * shape[1])
+        found[place] = part["number"].to_numpy(), part["label"].to_numpy(), part["prediction"].to_numpy()
+    return Answers(found, len(known))

@@ -1,7 +1,6 @@
 """Parts of a finished investigation: fewer rows, columns and test examples (Pecher et al. 2024, Appendix C).
 
-:mod:`mlflow_l3d.analysis.ablation` does the same for the arrays of one factor; here it is done for all factors of one
-investigation, of every design, by the choices that the same seed makes there.
+For all factors of an investigation of any design; :mod:`mlflow_l3d.analysis.ablation` is the way in with plain arrays.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.ablation import ABLATION_COLUMNS
 from mlflow_l3d.analysis.estimate import LEVEL
 from mlflow_l3d.analysis.layouts import Missing, Tables, importances_of
 from mlflow_l3d.analysis.metrics import classification_metrics
@@ -23,6 +21,8 @@ from mlflow_l3d.analysis.results import FloatArray, Importance
 from mlflow_l3d.analysis.strategies import GOLDEN_ROW
 
 IntArray = npt.NDArray[np.int64]
+METRICS: Final = ("f1_macro", "accuracy", "matthews_corrcoef")
+"""What can be computed anew from predictions."""
 NUMBERS: Final = (
     "score_mean",
     "score_std",
@@ -34,6 +34,16 @@ NUMBERS: Final = (
     "importance_ci_high",
 )
 """What is computed for every setting and factor; the golden model has the first two."""
+ABLATION_COLUMNS: Final = (
+    "mitigation_runs",
+    "investigation_runs",
+    "test_examples",
+    "repeat",
+    "factor",
+    *NUMBERS,
+    "golden_runs",
+    "share_of_baseline",
+)
 
 
 class Setting(NamedTuple):
@@ -88,7 +98,7 @@ def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None 
     answers
         Predictions; a cell without any becomes nan.
     metric
-        One of :data:`mlflow_l3d.analysis.ablation.METRICS`.
+        One of :data:`METRICS`.
     size
         Examples of each cell; None means all.
     rank
@@ -167,9 +177,10 @@ def ablate_tables(
     Returns
     -------
     pandas.DataFrame
-        Columns :data:`mlflow_l3d.analysis.ablation.ABLATION_COLUMNS`, before them ``setting``, the place in `settings`;
-        for every setting and repeat a row ``golden_model`` and one a factor. `score_mean` and `score_std` of
-        ``golden_model`` are those of the golden runs. A setting without a number is the same in every repeat.
+        Columns :data:`ABLATION_COLUMNS`, before them ``setting``, the place in `settings`; for every setting and repeat
+        a row ``golden_model`` and one a factor. `score_mean` and `score_std` of ``golden_model`` are those of the
+        golden runs. ``test_examples`` is missing for all, ``investigation_runs`` in the radial design, which has no
+        columns. A setting without a number is the same in every repeat.
     """
     lines: list[dict[str, object]] = []
     for repeat, child in enumerate(np.random.SeedSequence(seed).spawn(repeats)):
@@ -186,7 +197,7 @@ def ablate_tables(
             records = importances_of(chosen, missing=missing, level=level)
             lines += _lines(chosen, records, number, repeat, size, share)
     frame = pd.DataFrame(lines, columns=["setting", *ABLATION_COLUMNS])
-    return frame.astype({"test_examples": "Int64"})
+    return frame.astype({"test_examples": "Int64", "investigation_runs": "Int64"})
 
 
 def _lines(
@@ -202,23 +213,25 @@ def _lines(
         "golden_runs": len(golden),
         "share_of_baseline": share,
     }
-    rows, columns = chosen.tables[first.factor].shape
     mean = float(known.mean()) if len(known) else math.nan
     lines: list[dict[str, object]] = [
         {
             **common,
-            "mitigation_runs": rows,
-            "investigation_runs": columns,
+            **_shape(chosen, first.factor),
             "factor": GOLDEN_ROW,
             "score_mean": mean,
             "score_std": first.golden_std,
         }
     ]
     for factor, record in records.items():
-        rows, columns = chosen.tables[factor].shape
         numbers = {name: getattr(record, name) for name in NUMBERS}
-        lines.append({**common, "mitigation_runs": rows, "investigation_runs": columns, "factor": factor, **numbers})
+        lines.append({**common, **_shape(chosen, factor), "factor": factor, **numbers})
     return lines
+
+
+def _shape(chosen: Tables, factor: str) -> dict[str, object]:
+    rows, columns = chosen.tables[factor].shape
+    return {"mitigation_runs": rows, "investigation_runs": pd.NA if chosen.layout == "radial" else columns}
 
 
 def _chosen(total: int, count: int | None, seed: np.random.SeedSequence) -> IntArray:

@@ -142,7 +142,8 @@ def attaching_tags(run: Run, title: str) -> dict[str, str]:
 
 def run_title(specification: Specification) -> str:
     """Return the name of the parent as people read it."""
-    return f"{specification.approach.name} {specification.task.name}: {factor_words(specification)}"
+    design = "" if specification.plan.design == "crossed" else f" ({specification.plan.design})"
+    return f"{specification.approach.name} {specification.task.name}: {factor_words(specification)}{design}"
 
 
 def factor_words(specification: Specification) -> str:

@@ -63,8 +63,8 @@ class Past:
         """
         condition = f"tags.`{names.ROLE}` = 'investigation' and tags.`{names.CONTEXT_KEY}` = '{context_key}'"
         found = search(self.client, list(self._experiments()), condition)
-        complete = [run for run in found if run.data.tags.get(names.STATE) == "complete"]
-        return sorted(reversed(complete), key=lambda run: -_size(run))
+        newest_first = [run for run in found if run.data.tags.get(names.STATE) == "complete"][::-1]
+        return sorted(newest_first, key=lambda run: -_size(run))
 
     def parents_of(self, cells: list[Run]) -> list[Run]:
         """Return the complete parents of some cells, in the order of the cells."""

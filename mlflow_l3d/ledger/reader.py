@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,8 +172,12 @@ def _runs_by_id(client: MlflowClient, run_ids: Sequence[str]) -> list[Run]:
         return [run for run in pool.map(get, run_ids) if run is not None]
 
 
-def read_predictions(client: MlflowClient, run_ids: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame | None]]:
+def read_predictions(
+    client: MlflowClient, run_ids: Sequence[str]
+) -> Generator[tuple[str, pd.DataFrame | None], None, None]:
     """Yield (run id, table of predictions) in the order of `run_ids`; None where a run has no such artifact.
+
+    It has a folder and threads of its own, so close it where it may not be read to its end.
 
     Raises
     ------

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROUGH: Final = 0.3
 """Relative error of the contributed standard deviation from which a pilot is called small."""
 NEAR_ONE: Final = 0.9
-"""S_T from which a factor is said to leave too little to compare with: as much as 9 times the variance of all others."""
+"""S_T from which a factor is said to leave too little to compare with: 9 times the variance of all others."""
 _LIMITS: Final = {
     "crossed": f"{MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns",
     "nested": f"{MOST_ROWS:,} rows",
@@ -83,25 +83,25 @@ def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
     half_width
         What is wanted.
     """
-    designs: dict[tuple[str, ...], list[str]] = {}
-    for design in DESIGNS:
-        hopeless = tuple(never(factors, design))
-        if hopeless:
-            designs.setdefault(hopeless, []).append(design)
+    alike: dict[tuple[tuple[str, ...], bool], list[str]] = {}
     shares = factors.set_index("factor")["total_index"]
+    for factor, share in shares.items():
+        where = tuple(design for design in DESIGNS if factor in never(factors, design))
+        if where:
+            alike.setdefault((where, float(share) > NEAR_ONE), []).append(str(factor))
     notes = []
-    for hopeless, where in designs.items():
-        named = ", ".join(f"{factor} (S_T {shares[factor]:.3g})" for factor in hopeless)
-        limits = " or ".join(f"{design} table of up to {_LIMITS[design]}" for design in where)
-        if shares[list(hopeless)].min() > NEAR_ONE:
+    for (where, near), hopeless in alike.items():
+        named = ", ".join(f"{factor} (S_T {shares[factor]:.2f})" for factor in hopeless)
+        limits = " and no ".join(f"{design} table of up to {_LIMITS[design]}" for design in where)
+        if near:
             why = "S_T is so near 1 that too little is left of the other factors to compare with"
-        elif where == ["crossed"]:
+        elif where == ("crossed",):
             why = "it needs more columns, and rows do not help"
         else:
-            why = f"a half-width of {half_width:g} is too small"
-        helps = "design=nested, or a larger half_width" if where == ["crossed"] else "a larger half_width"
-        rest = " The cells needed are those of the other factors." if len(hopeless) < len(factors) else ""
-        notes.append(f"No {limits} is expected to be narrow enough for {named}: {why}. Use {helps}.{rest}")
+            why = f"half_width={half_width:g} asks for more"
+        others = [f"design={design}" for design in DESIGNS if design not in where]
+        helps = " or ".join([*others[:1], "a larger half_width"])
+        notes.append(f"No {limits} is expected to be narrow enough for {named}: {why}. Use {helps}.")
     return notes
 
 

@@ -46,9 +46,9 @@ def spread(frame: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a setting, factor and number: ``setting``, ``mitigation_runs``, ``investigation_runs``,
-        ``test_examples`` (missing: all), ``share_of_baseline``, ``factor``, ``number``, ``mean``, ``low`` and ``high``
-        (5 and 95 % quantile), ``repeats`` (choices in which the number is defined).
+        One row a setting, factor and number: ``setting``, ``mitigation_runs``, ``investigation_runs`` (missing in the
+        radial design), ``test_examples`` (missing: all), ``share_of_baseline``, ``factor``, ``number``, ``mean``,
+        ``low`` and ``high`` (5 and 95 % quantile), ``repeats`` (choices in which the number is defined).
     """
     lines = []
     for key, part in frame.groupby(_KEYS, dropna=False, sort=False):
@@ -61,7 +61,7 @@ def spread(frame: pd.DataFrame) -> pd.DataFrame:
             low, high = np.percentile(known, [5, 95]) if len(known) else (math.nan, math.nan)
             lines.append((*key, name, mean, float(low), float(high), len(known)))
     result = pd.DataFrame(lines, columns=[*_KEYS, "number", "mean", "low", "high", "repeats"])
-    return result.astype({"test_examples": "Int64"})
+    return result.astype({"test_examples": "Int64", "investigation_runs": "Int64"})
 
 
 def ablation_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -79,7 +79,8 @@ def ablation_table(frame: pd.DataFrame) -> pd.DataFrame:
         first = part.iloc[0]
         size = "all" if pd.isna(first["test_examples"]) else str(first["test_examples"])
         share = f"{100 * first['share_of_baseline']:.3g}%"
-        heads.append((str(first["mitigation_runs"]), str(first["investigation_runs"]), size, share))
+        columns_of = "-" if pd.isna(first["investigation_runs"]) else str(first["investigation_runs"])
+        heads.append((str(first["mitigation_runs"]), columns_of, size, share))
         index = pd.MultiIndex.from_frame(part[["factor", "number"]].replace({"number": _WORDS}))
         texts = [_text(name, mean) for name, mean in zip(part["number"], part["mean"], strict=True)]
         columns[len(heads) - 1] = pd.Series(texts, index=index)
@@ -131,7 +132,8 @@ def _ranges(frame: pd.DataFrame, repeats: int) -> list[str]:
         lines.append(shorten(f"importance of {factor}: mean and 5-95 % range over the choices", WIDTH))
         for row in part.to_dict("records"):
             size = "all" if pd.isna(row["test_examples"]) else str(row["test_examples"])
-            setting = f"  {row['mitigation_runs']} x {row['investigation_runs']}, {size} examples"
+            runs = "base runs" if pd.isna(row["investigation_runs"]) else f"x {row['investigation_runs']}"
+            setting = f"  {row['mitigation_runs']} {runs}, {size} examples"
             text = f"{signed(row['mean'])}  [{signed(row['low'])}, {signed(row['high'])}]"
             lines.append(setting.ljust(_NAME + 12) + text)
         lines.append("")
@@ -141,8 +143,11 @@ def _ranges(frame: pd.DataFrame, repeats: int) -> list[str]:
 def ablation_figure(frame: pd.DataFrame) -> Figure:
     """Return importance and corrected interval of every factor against the number of runs, one panel a factor."""
     means = spread(frame)
+    radial = bool(means["investigation_runs"].isna().all())
+    means = means.assign(investigation_runs=means["investigation_runs"].fillna(1).astype(int))
     full = means[means["setting"] == means["setting"].min()].iloc[0]
     means = means[means["test_examples"].isna()]
+    runs, fewer = ("base runs", "base runs") if radial else ("runs (rows x columns)", "rows")
     factors = [name for name in means["factor"].unique() if name != GOLDEN_ROW]
     with settings():
         figure = new_figure(0.6 + 2.3 * len(factors))
@@ -152,15 +157,26 @@ def ablation_figure(frame: pd.DataFrame) -> Figure:
             base = own[own["setting"] == full["setting"]].iloc[0]
             by_rows = own[own["investigation_runs"] == base["investigation_runs"]]
             by_columns = own[own["mitigation_runs"] == base["mitigation_runs"]]
-            dress(axes, x="runs (rows x columns)", y="importance", title=shorten(str(factor), 60), grid="y")
-            _line(axes, by_rows, BLUE, "published score, fewer rows")
-            _line(axes, by_columns, GREY, "published score, fewer columns")
-            _interval(axes, by_rows)
+            dress(axes, x=runs, y="importance", title=shorten(str(factor), 60), grid="y")
+            _line(axes, by_rows, BLUE, f"published score, fewer {fewer}")
+            if not radial:
+                _line(axes, by_columns, GREY, "published score, fewer columns")
+            _interval(axes, by_rows, f"corrected, fewer {fewer}, 95 % interval")
             axes.axhline(0, color=INK, linewidth=1)
             axes.set_xscale("log")
-            if place == 0:
-                axes.legend(fontsize=7.5, frameon=False)
+            axes.set_xticks(ticks := _ticks(own["mitigation_runs"] * own["investigation_runs"]), map(str, ticks))
+            axes.set_xticks([], minor=True)
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=3, fontsize=8, frameon=False)
     return figure
+
+
+def _ticks(runs: pd.Series) -> list[int]:
+    """Return the numbers of runs, largest first, without those that are too close to a larger one for a label."""
+    kept: list[int] = []
+    for number in sorted({int(each) for each in runs}, reverse=True):
+        if not kept or kept[-1] / number > 1.15:
+            kept.append(number)
+    return kept
 
 
 def _line(axes: Axes, part: pd.DataFrame, colour: str, label: str) -> None:
@@ -170,13 +186,11 @@ def _line(axes: Axes, part: pd.DataFrame, colour: str, label: str) -> None:
     axes.fill_between(runs, own["low"].to_numpy(), own["high"].to_numpy(), color=colour, alpha=0.15, linewidth=0)
 
 
-def _interval(axes: Axes, part: pd.DataFrame) -> None:
+def _interval(axes: Axes, part: pd.DataFrame, label: str) -> None:
     own = part.pivot(index=["mitigation_runs", "investigation_runs"], columns="number", values="mean").reset_index()
     runs = (own["mitigation_runs"] * own["investigation_runs"]).to_numpy(dtype=float)
     axes.vlines(runs, own["importance_ci_low"], own["importance_ci_high"], color=ORANGE, linewidth=1.6)
-    axes.plot(
-        runs, own["importance_corrected"], "s", color=ORANGE, markersize=4, label="corrected, fewer rows, 95 % interval"
-    )
+    axes.plot(runs, own["importance_corrected"], "s", color=ORANGE, markersize=4, label=label)
 
 
 def _text(name: str, value: float) -> str:

@@ -23,6 +23,7 @@ from mlflow_l3d.report.verdicts import (
     golden_share,
     golden_word,
     interval,
+    is_graded,
     level_of,
     percent,
     plain,
@@ -91,6 +92,8 @@ def render(
             ranking=sections.ranking_tables(analysis.ranking),
             components=sections.component_table(analysis),
             agreement=sections.agreement_table(analysis),
+            compared=analysis.agreement,
+            graded=is_graded(analysis),
             shares=[
                 (kind, name, points(share, 1), f"{100 * share:.3f}") for kind, name, share in sections.shares(analysis)
             ],

@@ -164,7 +164,7 @@ def _designs(designs: pd.DataFrame) -> list[str]:
         "factor, without golden runs."
     )
     if designs["never"].ne("").any():
-        legend += " never, *: of every factor, or some, no table is expected to be narrow enough; see the notes."
+        legend += " never: no table is expected to be narrow enough, see the notes; *: for the other factors alone."
     return [*_table(head, rows), *_wrap(legend)]
 
 

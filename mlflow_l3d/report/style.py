@@ -85,7 +85,8 @@ def dress(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: str = 
     if title:
         axes.set_title(title, color=INK, fontsize=10, fontweight="bold", loc="left", parse_math=False)
     axes.set_facecolor("none")
-    axes.tick_params(colors=GRID, labelcolor=INK, labelsize=8.5, length=3)
+    axes.tick_params(which="both", colors=GRID, labelcolor=INK, labelsize=8.5, length=3)
+    axes.tick_params(which="minor", length=2)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(GRID)

@@ -16,6 +16,7 @@ from mlflow_l3d.report.verdicts import (
     golden_runs,
     golden_share,
     interval,
+    is_graded,
     level_of,
     percent,
     plain,
@@ -35,21 +36,22 @@ _GROUPS = (("", 1), ("", 1), ("corrected score", 1), ("std (pp)", 3), ("score (p
 _LEGEND = (
     "importance = (contr - mitig) / {gold}, important if above 0. pp: percentage points of {metric}. std within a row "
     "(contr: the factor alone), of the row means (mitig: all other factors), of the {runs} ({gold}: every factor). "
-    "CON, CCON: pairs of runs that agree on an example, that agree and are right. miss: cells without a score."
+    "CON, CCON: {meaning}. miss: cells without a score."
 )
 _RADIAL_LEGEND = (
     "importance = (contr - mitig) / gold, important if above 0. pp: percentage points of {metric}. std (estimated "
     "without bias) of the factor alone (contr), of all other factors (mitig), of every factor (gold), from base and "
-    "swap runs. CON, CCON: pairs of runs that agree on an example, that agree and are right. miss: cells without "
-    "a score."
+    "swap runs. CON, CCON: {meaning}. miss: cells without a score."
 )
 _BASELINE_COLUMNS = ("factor", "important", "std", "gold", "std/gold", "mean", "CON", "CCON", "miss")
 _BASELINE_LEGEND = (
     "The {design} strategy has no importance score: important where the std of the runs is at least half that of the "
-    "{runs} (gold). Std and mean in percentage points of {metric}. CON, CCON: % of pairs of runs that agree on an "
-    "example, that agree and are right. miss: runs without a score."
+    "{runs} (gold). Std and mean in percentage points of {metric}. CON, CCON: % of {meaning}. miss: runs without a "
+    "score."
 )
-_MORE_COLUMNS = ("factor", "apart", "p Holm", "IQR", "predictions (share)", "kappa")
+_ALIKE = "pairs of runs that agree on an example, that agree and are right"
+_GRADED = "{}, mean over pairs of runs and examples, between two runs, and against the truth"
+_MORE_COLUMNS = ("factor", "apart", "p Holm", "IQR", "predictions (share)", "kappa", "Pearson", "CCC")
 _MORE_LEGEND = {
     "apart": "apart: factors that share a letter cannot be told apart.",
     "p Holm": "p Holm: p-value of 'not important', adjusted for the number of factors.",
@@ -57,6 +59,8 @@ _MORE_LEGEND = {
     "predictions (share)": "predictions: importance for single predictions, and the share of their variance that the "
     "factor alone brings about, with its 95 % interval.",
     "kappa": "kappa: agreement beyond chance.",
+    "Pearson": "Pearson: correlation of the numbers that two runs predict, blind to shift and scale.",
+    "CCC": "CCC: Lin's concordance of these, 1 only for equal predictions.",
 }
 
 
@@ -104,7 +108,10 @@ def _legend(analysis: Analysis) -> str:
     runs = golden_runs(record) if record else "golden runs"
     kind = {"radial": _RADIAL_LEGEND, "random": _BASELINE_LEGEND, "fixed": _BASELINE_LEGEND}
     legend = kind.get(analysis.design, _LEGEND)
-    return legend.format(metric=shorten(analysis.metric, 40), runs=runs, design=analysis.design, gold=_gold(analysis))
+    meaning = _GRADED.format(shorten(str(analysis.agreement), 40)) if is_graded(analysis) else _ALIKE
+    return legend.format(
+        metric=shorten(analysis.metric, 40), runs=runs, design=analysis.design, gold=_gold(analysis), meaning=meaning
+    )
 
 
 def _gold(analysis: Analysis) -> str:
@@ -156,6 +163,7 @@ def _more(analysis: Analysis) -> list[str]:
     rows = []
     for record in by_importance(analysis):
         agreement = analysis.consistencies.get(record.factor)
+        numbers = analysis.regression.get(record.factor, {})
         score, share = prediction_pair(analysis.prediction_importances.get(record.factor))
         rows.append(
             (
@@ -165,9 +173,11 @@ def _more(analysis: Analysis) -> list[str]:
                 points(record.score_iqr),
                 f"{score} {share}".strip(),
                 plain(agreement.fleiss_kappa) if agreement else MISSING,
+                plain(numbers.get("consistency_pearson", math.nan)),
+                plain(numbers.get("consistency_ccc", math.nan)),
             )
         )
-    kept = [at for at in range(1, 6) if any(row[at] != MISSING for row in rows)]
+    kept = [at for at in range(1, len(_MORE_COLUMNS)) if any(row[at] != MISSING for row in rows)]
     if not kept:
         return []
     columns = tuple(_MORE_COLUMNS[at] for at in (0, *kept))

@@ -204,3 +204,8 @@ def _no_golden(record: Importance) -> str:
     if int(np.isfinite(record.golden).sum()) < 2:
         return f"fewer than 2 {golden_runs(record)} have a score"
     return f"all {golden_runs(record)} have the same score" if record.golden_std == 0 else ""
+
+
+def is_graded(analysis: Analysis) -> bool:
+    """Return whether predictions may agree in part, so that CON is a mean and CCON says how good they are."""
+    return analysis.agreement not in (None, "exact_match", "regression")

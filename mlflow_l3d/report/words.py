@@ -18,6 +18,7 @@ from mlflow_l3d.report.verdicts import (
     golden_share,
     golden_word,
     interval,
+    is_graded,
     plain,
     points,
     shorten,
@@ -180,19 +181,16 @@ def _baseline_which(analysis: Analysis) -> Answer:
 def _stable(analysis: Analysis) -> Answer:
     question = "Are single predictions stable?"
     group = analysis.consistencies.get("golden")
-    record = golden_record(analysis)
-    where = f"two {golden_runs(record)}" if record is not None and record.golden_pooled else "two golden runs"
-    if analysis.design == "radial":
-        where = "two base runs"
+    where = _compared(analysis)
     if group is None or not math.isfinite(group.consistency):
         found = [one for one in analysis.consistencies.values() if math.isfinite(one.consistency)]
         if not found:
-            return Answer(question, MISSING, ("The runs hold no predictions to compare.",))
+            return _stable_numbers(question, analysis)
         group = min(found, key=lambda one: one.consistency)
-        where = f"two runs that differ in {group.group} only"
-        if analysis.design == "random":
-            where = f"two runs of {group.group}, which differ in every factor,"
-    sentences = _stable_sentences(group, where)
+        where = _compared_within(analysis, group.group)
+    sentences = _stable_sentences(analysis, group, where)
+    if analysis.regression:
+        sentences += _stable_numbers(question, analysis).sentences
     votes = analysis.examples
     if votes is not None and math.isfinite(votes.robust_share):
         shares = (
@@ -200,10 +198,55 @@ def _stable(analysis: Analysis) -> Answer:
             f"{points(votes.never_right_share, 1)} % in none; {points(votes.fragile_share, 1)} % depend on luck."
         )
         sentences = (*sentences, shares)
-    return Answer(question, f"{points(group.consistency, 1)} % agree", sentences)
+    short = "mean agreement" if is_graded(analysis) else "agree"
+    return Answer(question, f"{points(group.consistency, 1)} % {short}", sentences)
 
 
-def _stable_sentences(group: Consistency, where: str) -> tuple[str, ...]:
+def _compared(analysis: Analysis) -> str:
+    """Return which runs are compared where every factor changes."""
+    if analysis.design == "radial":
+        return "two base runs"
+    record = golden_record(analysis)
+    return f"two {golden_runs(record)}" if record is not None and record.golden_pooled else "two golden runs"
+
+
+def _compared_within(analysis: Analysis, factor: str) -> str:
+    """Return which runs are compared in the table of a factor."""
+    if analysis.design == "random":
+        return f"two runs of {factor}, which differ in every factor,"
+    return f"two runs that differ in {factor} only"
+
+
+def _stable_numbers(question: str, analysis: Analysis) -> Answer:
+    """Return the answer for predicted numbers, from the golden runs or else from the factor that agrees least."""
+    known = {name: metrics for name, metrics in analysis.regression.items() if metrics}
+    if not known:
+        none = (
+            "hold no predictions to compare"
+            if not analysis.regression
+            else "predict too few different numbers to correlate"
+        )
+        return Answer(question, MISSING, (f"The runs {none}.",))
+    values = {
+        name: [one.get(f"consistency_{kind}", math.nan) for kind in ("pearson", "ccc")] for name, one in known.items()
+    }
+    least = min(known, key=lambda name: min(known[name].values()))
+    pearson, ccc = values.get("golden", values[least])
+    where = _compared(analysis) if "golden" in known else _compared_within(analysis, least)
+    short = f"Pearson's correlation {plain(pearson)}" if math.isfinite(pearson) else f"concordance {plain(ccc)}"
+    return Answer(
+        question,
+        short,
+        (
+            f"Of the numbers that {where} predict, mean over pairs: Pearson's correlation {plain(pearson)} (blind to "
+            f"shift and scale), Lin's concordance {plain(ccc)} (1 only for equal predictions).",
+        ),
+    )
+
+
+def _stable_sentences(analysis: Analysis, group: Consistency, where: str) -> tuple[str, ...]:
+    if is_graded(analysis):
+        return _graded_sentences(analysis, group, where)
     sentences = [
         f"Mean share of test examples on which {where} give the same prediction (consistency, over {group.runs} runs)."
     ]
@@ -219,5 +262,19 @@ def _stable_sentences(group: Consistency, where: str) -> tuple[str, ...]:
         else f"Training again changes {points(changed, 1)} % of the predictions."
     )
     if group.unparsed_share > 0:
-        sentences.append(f"{points(group.unparsed_share, 1)} % of the predictions name no class.")
+        what = "name no class" if analysis.agreement is None else "could not be read"
+        sentences.append(f"{points(group.unparsed_share, 1)} % of the predictions {what}.")
+    return tuple(sentences)
+
+
+def _graded_sentences(analysis: Analysis, group: Consistency, where: str) -> tuple[str, ...]:
+    """Return what a scoring function says that also knows answers that agree in part."""
+    sentences = [
+        f"Mean {analysis.agreement} of the predictions of {where} for one test example (consistency, over "
+        f"{group.runs} runs); 100 % is full agreement."
+    ]
+    if math.isfinite(group.correct_consistency):
+        sentences.append(f"Against the truth: {points(group.correct_consistency, 1)} % (correct consistency).")
+    if group.unparsed_share > 0:
+        sentences.append(f"{points(group.unparsed_share, 1)} % of the predictions could not be read.")
     return tuple(sentences)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from mlflow_l3d.report import figures
-from mlflow_l3d.report.style import to_svg, typical_range
+from mlflow_l3d.report.style import GRID, dress, new_figure, to_svg, typical_range
 
 
 def texts(axes) -> list[str]:
@@ -192,3 +192,15 @@ def test_neither_import_nor_drawing_loads_pyplot():
     )
     done = subprocess.run([sys.executable, "-c", code, "/dev/null"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_all_ticks_are_quiet():
+    figure = new_figure(2.0)
+    axes = figure.add_subplot()
+    dress(axes)
+    axes.plot([3, 300], [0, 1])
+    axes.set_xscale("log")
+    figure.canvas.draw()
+    ticks = [axes.xaxis.get_major_ticks(), axes.xaxis.get_minor_ticks(), axes.yaxis.get_major_ticks()]
+    assert all(ticks)
+    assert {tick.tick1line.get_color() for each in ticks for tick in each} == {GRID}
