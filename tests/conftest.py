@@ -37,6 +37,10 @@ MLFLOW_STATE = (
 )
 """MLflow reads these, and writes them into this process when its fluent functions are called."""
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts jobs in the background so, and what we start would inherit it: the tests of Ctrl-C would wait forever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Set the environment before anything is imported: some libraries read it only then."""
