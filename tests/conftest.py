@@ -38,7 +38,7 @@ MLFLOW_STATE = (
 """MLflow reads these, and writes them into this process when its fluent functions are called."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts jobs in the background so, and what we start would inherit it: the tests of Ctrl-C would wait forever.
+    # A shell starts background jobs so, and what we start inherits it: the tests of Ctrl-C would wait in vain.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
