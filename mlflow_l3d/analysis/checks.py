@@ -31,6 +31,7 @@ def all_checks(
     classes: int | None = None,
     mitigated: bool = False,
     product: bool = False,
+    reml: bool = False,
 ) -> tuple[Check, ...]:
     """Return every check that fires, warnings first, else by number and factor.
 
@@ -46,6 +47,8 @@ def all_checks(
         Whether a mitigation strategy holds in the tables: golden runs then vary more, and L3D006 has nothing to say.
     product
         Whether the columns of joint factors are the product of their configurations.
+    reml
+        Whether restricted maximum likelihood was asked for where cells are missing.
     """
     found: list[Check] = []
     records = list(importances.values())
@@ -57,7 +60,7 @@ def all_checks(
         if record.design in ("random", "fixed"):
             found.extend(strategy_checks(record, classes=classes))
         else:
-            found.extend(factor_checks(record, closure=not (mitigated or record.golden_pooled)))
+            found.extend(factor_checks(record, closure=not (mitigated or record.golden_pooled), reml=reml))
     if product:
         found.append(_product())
     return tuple(sorted(found, key=lambda check: (check.severity != "warning", check.code)))
@@ -95,10 +98,10 @@ def golden_checks(golden: FloatArray, *, classes: int | None = None) -> Iterator
         yield from _collapsed(known, classes, "golden runs", None)
 
 
-def factor_checks(record: Importance, *, closure: bool = True) -> Iterator[Check]:
+def factor_checks(record: Importance, *, closure: bool = True, reml: bool = False) -> Iterator[Check]:
     """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007, L3D010; L3D006 only if asked."""
     yield from _verdict(record)
-    yield from _missing_cells(record)
+    yield from _missing_cells(record, reml=reml)
     yield from _scores(record)
     if record.design != "radial":
         yield from _duplicated(record)
@@ -219,7 +222,7 @@ def _verdict(record: Importance) -> Iterator[Check]:
         yield Check("L3D001", "warning", "Published and corrected score disagree", message, record.factor)
 
 
-def _missing_cells(record: Importance) -> Iterator[Check]:
+def _missing_cells(record: Importance, *, reml: bool) -> Iterator[Check]:
     """L3D002: cells without a score, and the rows that were left out for them."""
     if not record.cells_missing:
         return
@@ -236,6 +239,8 @@ def _missing_cells(record: Importance) -> Iterator[Check]:
             message += "It has no interval here (a component is zero, or the table is small or very large). "
     else:
         message = f"{head} {rows} importance and intervals. "
+        if reml and record.design == "crossed":
+            message += "Restricted maximum likelihood gave no estimate from what is left. "
     empty = np.flatnonzero(missing.all(axis=0)).tolist()
     if empty and len(empty) < record.table.shape[1]:
         message += f"No row has a score in {_named('column', empty)}, so no row is complete: mend that first. "

@@ -16,6 +16,7 @@ from mlflow_l3d.analysis.reml import reml_estimate
 from mlflow_l3d.analysis.results import FloatArray, Importance
 from mlflow_l3d.analysis.strategies import StrategyResult, fixed_strategy, random_strategy
 from mlflow_l3d.analysis.variances import Layout
+from mlflow_l3d.errors import L3DError
 
 Missing = Literal["drop", "reml"]
 GOLDEN_OF_ITS_OWN: Final = ("radial",)
@@ -145,7 +146,10 @@ def _without_importance(record: Importance, layout: Layout) -> Importance:
 
 
 def _with_reml(record: Importance) -> Importance:
-    estimate = reml_estimate(record.table)
+    try:
+        estimate = reml_estimate(record.table)
+    except L3DError:  # the likelihood has no clear maximum: L3D002 says that complete rows were taken
+        return record
     if estimate is None:
         return record
     low, high = estimate.interval(record.level)

@@ -112,3 +112,31 @@ def test_bad_input():
         reml_components(pd.DataFrame({"row": [0], "column": [0]}))
     with pytest.raises(ParameterError, match="missing"):
         components_of(np.eye(3), missing="ignore")
+
+
+def test_where_reml_finds_nothing_complete_rows_are_taken_and_the_check_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from mlflow_l3d.analysis import layouts
+    from mlflow_l3d.analysis.checks import all_checks
+    from mlflow_l3d.errors import L3DError
+
+    def fails(_table: object) -> None:
+        msg = "missing=reml: the likelihood has no clear maximum."
+        raise L3DError(msg)
+
+    generator = np.random.default_rng(0)
+    table = generator.standard_normal((8, 5)) + generator.standard_normal((8, 1))
+    table[2, 3] = np.nan
+    scores = layouts.Tables("crossed", {"f": table}, generator.standard_normal(40))
+    found = layouts.importances_of(scores, missing="reml")
+    assert found["f"].components is not None
+    assert found["f"].components.method == "reml"
+    assert found["f"].importance_ci_low < found["f"].importance_corrected < found["f"].importance_ci_high
+    monkeypatch.setattr(layouts, "reml_estimate", fails)
+    fallen = layouts.importances_of(scores, missing="reml")
+    dropped = layouts.importances_of(scores, missing="drop")
+    assert fallen["f"].metrics() == dropped["f"].metrics()
+    text = next(check.message for check in all_checks(fallen, scores.golden, reml=True) if check.code == "L3D002")
+    assert "Restricted maximum likelihood gave no estimate" in text
+    assert "row 2 of 8 is left out" in text
