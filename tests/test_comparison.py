@@ -26,6 +26,12 @@ def place(tmp_path: Path, migrated_store: Path) -> Place:
     return sqlite_place(migrated_store, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Comparison]:
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("comparison"))
+    return place, compare(place)
+
+
 def compare(place: Place, **parameters: Any) -> Comparison:
     given = {
         "approach": "synthetic",
@@ -40,8 +46,8 @@ def compare(place: Place, **parameters: Any) -> Comparison:
         return compare_strategies(**given)
 
 
-def test_the_table_of_the_paper(place: Place) -> None:
-    found = compare(place)
+def test_the_table_of_the_paper(shared: tuple[Place, Comparison]) -> None:
+    _, found = shared
     table = found.table()
     assert list(table.columns) == ["random", "fixed", "interactions"]
     assert list(table.index) == ["golden_model", "data_split", "data_order"]
@@ -64,15 +70,15 @@ def test_the_table_of_the_paper(place: Place) -> None:
     assert not table.loc["data_split", "fixed"].endswith("(*)")
 
 
-def test_golden_runs_and_the_first_row_are_trained_once(place: Place) -> None:
-    found = compare(place)
+def test_golden_runs_and_the_first_row_are_trained_once(shared: tuple[Place, Comparison]) -> None:
+    _, found = shared
     computed = {name: each.computed for name, each in found.investigations.items()}
     # 2 factors x 12 runs each; 12 golden runs once; row 0 of the crossed tables (3 columns) is that of `fixed`.
     assert computed == {"random": 36, "fixed": 24, "crossed": 24 - 2 * 3}
 
 
-def test_the_run_of_the_comparison(place: Place) -> None:
-    found = compare(place)
+def test_the_run_of_the_comparison(shared: tuple[Place, Comparison]) -> None:
+    place, found = shared
     run = place.client.get_run(found.run_id)
     assert run.info.status == "FINISHED"
     assert run.data.tags["l3d.role"] == "comparison"
@@ -93,8 +99,8 @@ def test_the_run_of_the_comparison(place: Place) -> None:
     assert "| data_order |" in run.data.tags["mlflow.note.content"]
 
 
-def test_summary_fits_a_terminal(place: Place) -> None:
-    text = compare(place).summary()
+def test_summary_fits_a_terminal(shared: tuple[Place, Comparison]) -> None:
+    text = shared[1].summary()
     assert all(len(line) <= 100 for line in text.splitlines())
     assert text.isascii()
     assert "golden model" in text

@@ -166,7 +166,7 @@ def test_stop_by_interval(place: Place) -> None:
         design="nested",
         factor="data_order",
         stop="interval",
-        half_width=0.4,
+        half_width=0.6,
         investigation_runs=2,
         mitigation_runs="auto",
     )
