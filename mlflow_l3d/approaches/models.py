@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from mlflow_l3d.errors import ParameterError
 
@@ -16,9 +16,10 @@ Kind = Literal["folder", "package", "hub"]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(@[\w./-]+)?")
 _HASHED = re.compile(
-    r"(config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|model\.safetensors\.index)\.json"
-    r"|.*\.safetensors|vocab\.txt|merges\.txt|.*\.model"
+    r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template"
+    r"|model\.safetensors\.index)\.json|.*\.safetensors|vocab\.txt|merges\.txt|.*\.model|chat_template\.jinja"
 )
+_GGUF_ONLY: Final = ("holds GGUF weights, which approach=icl alone reads", "Use a model with safetensors weights.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ def resolve(reference: str) -> ModelReference:
         folder = package_folder(reference)
         return ModelReference(str(folder), folder_revision(folder), "package")
     path = Path(reference).expanduser()
+    if find_gguf(reference) is not None:
+        raise ParameterError("model", reference, *_GGUF_ONLY)
     if path.is_dir():
         check_folder(path, reference)
         return ModelReference(str(path.absolute()), folder_revision(path), "folder")
@@ -90,9 +93,44 @@ def package_folder(reference: str) -> Path:
     for folder in folders:
         if any(folder.glob("*.safetensors")):
             return folder.resolve()
+    if find_gguf(reference) is not None:
+        raise ParameterError("model", reference, *_GGUF_ONLY)
     if folders:
         check_folder(folders[0], reference)
     raise ParameterError("model", reference, "the package carries no model (no config.json among its files)")
+
+
+def find_gguf(reference: str) -> Path | None:
+    """Return the GGUF file that a reference leads to; None where it leads to something else, or to nothing.
+
+    Parameters
+    ----------
+    reference
+        A ``*.gguf`` file; a folder, or ``package:NAME``, that holds one and no safetensors weights.
+
+    Raises
+    ------
+    ParameterError
+        If there are several, and nothing says which.
+    """
+    if reference.startswith("package:"):
+        try:
+            found = distribution(reference.removeprefix("package:"))
+        except (PackageNotFoundError, ValueError):
+            return None
+        files = [Path(str(found.locate_file(file))) for file in found.files or ()]
+    else:
+        path = Path(reference).expanduser()
+        if path.is_file() and path.suffix == ".gguf":
+            return path.absolute()
+        files = sorted(path.absolute().iterdir()) if path.is_dir() else []
+    if any(file.suffix == ".safetensors" for file in files):
+        return None
+    weights = sorted(file for file in files if file.suffix == ".gguf")
+    if len(weights) > 1:
+        names = ", ".join(file.name for file in weights)
+        raise ParameterError("model", reference, f"holds several GGUF files ({names})", "Name one of the files.")
+    return weights[0] if weights else None
 
 
 def check_folder(folder: Path, reference: str) -> None:
@@ -118,9 +156,14 @@ def folder_revision(folder: Path) -> str:
     """
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.iterdir() if path.is_file() and _HASHED.fullmatch(path.name)):
-        state = file.stat()
-        digest.update(f"{file.name}\0{_file_hash(str(file.absolute()), state.st_size, state.st_mtime_ns)}\0".encode())
+        digest.update(f"{file.name}\0{file_hash(file)}\0".encode())
     return digest.hexdigest()[:40]
+
+
+def file_hash(file: Path) -> str:
+    """Return the SHA-256 hash of a file's content; it is read again only if its size or its time of change differs."""
+    state = file.stat()
+    return _file_hash(str(file.absolute()), state.st_size, state.st_mtime_ns)
 
 
 @cache

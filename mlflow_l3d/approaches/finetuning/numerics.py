@@ -7,12 +7,12 @@ from importlib.metadata import PackageNotFoundError, version
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 
 
-def minor_version(package: str) -> str:
+def minor_version(package: str, approach: str = "finetuning") -> str:
     """Return ``major.minor`` of an installed package, or raise with the pip command that installs it."""
     try:
         return ".".join(version(package).split("+")[0].split(".")[:2])
     except PackageNotFoundError:
-        msg = f"approach=finetuning needs {package}. Run: pip install 'mlflow-l3d[models]'"
+        msg = f"approach={approach} needs {package}. Run: pip install 'mlflow-l3d[models]'"
         raise L3DError(msg) from None
 
 

@@ -1,0 +1,59 @@
+"""From scores or generated text to predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.plan.factors import stream
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def probabilities(scores: FloatArray) -> FloatArray:
+    """Return class probabilities, shape (n, C), from log-likelihoods of the class words: a softmax over classes."""
+    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares: FloatArray = shifted / shifted.sum(axis=1, keepdims=True)
+    return shares
+
+
+def calibrated(scores: FloatArray, empty: FloatArray) -> FloatArray:
+    """Return scores without the leaning of the prompt itself (Zhao et al. 2021, contextual calibration).
+
+    Parameters
+    ----------
+    scores
+        Shape (n, C): log-likelihoods.
+    empty
+        Shape (k, C): those of inputs without content, in the same prompt.
+
+    Returns
+    -------
+    ndarray
+        Shape (n, C): log of the class probabilities over the mean probabilities of the empty inputs.
+    """
+    leaning = probabilities(empty).mean(axis=0)
+    tiny = np.finfo(np.float64).tiny
+    corrected: FloatArray = np.log(np.maximum(probabilities(scores), tiny)) - np.log(np.maximum(leaning, tiny))
+    return corrected
+
+
+def chosen(scores: FloatArray, temperature: float, seed: int) -> npt.NDArray[np.int64]:
+    """Return the place of the chosen class for every example, shape (n,).
+
+    Parameters
+    ----------
+    scores
+        Shape (n, C).
+    temperature
+        0 takes the highest score, the first of equals; above, classes are drawn from softmax(scores / temperature).
+    seed
+        That of ``model_randomness``; one number is drawn for each example.
+    """
+    if temperature == 0:
+        best: npt.NDArray[np.int64] = scores.argmax(axis=1).astype(np.int64)
+        return best
+    shares = probabilities(scores / temperature).cumsum(axis=1)
+    draws = stream(seed, "answers").random(len(scores))
+    places: npt.NDArray[np.int64] = (draws[:, np.newaxis] >= shares).sum(axis=1).astype(np.int64)
+    return np.minimum(places, scores.shape[1] - 1)

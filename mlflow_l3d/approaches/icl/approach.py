@@ -1,0 +1,78 @@
+"""The approach `icl`, as the platform sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
+from mlflow_l3d.approaches.finetuning.numerics import device_class, minor_version
+from mlflow_l3d.approaches.icl import recipe as recipes
+from mlflow_l3d.tasks.base import Task
+
+
+class InContextLearning:
+    """In-context learning with a language model; see :class:`mlflow_l3d.approaches.base.Approach` for the contract.
+
+    Labelled examples stand in the prompt, nothing is trained (Pecher et al. 2024, sections 4 and D).
+    """
+
+    name: str = "icl"
+    version: str = "1"
+    factors: tuple[str, ...] = ("label_selection", "data_split", "data_order", "sample_choice", "model_randomness")
+    hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
+    metrics: tuple[str, ...] = ("unparsed_share", "prompt_tokens")
+    default_model: str = "smollm2-135m-instruct"
+    default_task: str = "rotten_tomatoes"
+
+    def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
+        """Check the hyperparameters together; see :meth:`recipes.Recipe.of`."""
+        recipes.Recipe.of(hyperparameters)
+        return dict(hyperparameters)
+
+    def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
+        """Return the factors without an effect: no examples to choose or order, greedy answers."""
+        inactive: dict[str, str] = {}
+        if hyperparameters["shots"] == 0:
+            reason = "shots is 0, so that no example stands in the prompt; set hyperparameter shots, e.g. to 2"
+            inactive |= {"data_order": reason, "sample_choice": reason}
+        elif hyperparameters["selection"] == "similarity":
+            inactive["sample_choice"] = "selection=similarity chooses the examples; set hyperparameter selection=random"
+        if hyperparameters["temperature"] == 0:
+            inactive["model_randomness"] = (
+                "temperature is 0, so that the best answer is taken; set hyperparameter temperature, e.g. to 1"
+            )
+        return inactive
+
+    def model_revision(self, model: str) -> str:
+        """Return what identifies the weights; see :func:`mlflow_l3d.approaches.icl.models.revision`."""
+        from mlflow_l3d.approaches.icl.models import revision
+
+        return revision(model)
+
+    def numerics(self, device: str) -> Mapping[str, str]:
+        """Return the device class, the versions (major.minor) of torch and transformers, and the threads."""
+        return {
+            "device": device_class(device),
+            "threads": "1",
+            "torch": minor_version("torch", "icl"),
+            "transformers": minor_version("transformers", "icl"),
+        }
+
+    def prepare(
+        self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
+    ) -> Session:
+        """Load the model and return a session.
+
+        Raises
+        ------
+        ParameterError
+            If model, device, format or class words do not fit.
+        """
+        from mlflow_l3d.approaches.icl.session import PromptSession
+
+        recipe = recipes.Recipe.of(hyperparameters)
+        device_class(device)
+        for package in ("torch", "transformers"):
+            minor_version(package, "icl")
+        return PromptSession(task, recipe, model, device, cache)

@@ -1,0 +1,103 @@
+"""GGUF files: read once, kept as safetensors in the cache, so that a session starts in a second."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from filelock import FileLock
+
+from mlflow_l3d.approaches.models import file_hash
+from mlflow_l3d.errors import L3DError, ParameterError
+
+CONVERTER: Final = "1"
+
+
+def gguf_revision(file: Path) -> str:
+    """Return what identifies the converted model: a hash of the file and of the converter's version (40 digits).
+
+    The tensors and the tokenizer are read by `transformers`, so its minor version is part of the converter's.
+
+    Raises
+    ------
+    L3DError
+        If `transformers` is not installed.
+    """
+    try:
+        reader = ".".join(version("transformers").split(".")[:2])
+    except PackageNotFoundError:
+        raise L3DError("approach=icl needs transformers. Run: pip install 'mlflow-l3d[models]'") from None
+    return hashlib.sha256(f"{file_hash(file)}\0{CONVERTER}\0{reader}".encode()).hexdigest()[:40]
+
+
+def converted(file: Path, cache: Path) -> Path:
+    """Return the folder with the safetensors form of a GGUF file, converting it where that was not done before.
+
+    Any number of processes may ask at once: one converts, the others wait for it. The folder appears as a whole or
+    not at all. Weights are kept in float32, in which every quantised value of GGUF has an exact place.
+
+    Parameters
+    ----------
+    file
+        The GGUF file.
+    cache
+        The folder becomes ``cache/models/<revision>``.
+
+    Raises
+    ------
+    ParameterError
+        If the package `gguf` is missing, or `transformers` cannot read the file.
+    """
+    folder = cache / "models" / gguf_revision(file)
+    if folder.is_dir():
+        return folder
+    if find_spec("gguf") is None:
+        raise ParameterError("model", file.name, "a GGUF file needs the package gguf", "Run: pip install gguf")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_name(f"{folder.name}.lock")):
+        if folder.is_dir():
+            return folder
+        # Whoever wrote here died: the lock is ours.
+        for stale in folder.parent.glob(f".{folder.name}-*"):
+            shutil.rmtree(stale, ignore_errors=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            convert(file, made)
+            made.chmod(0o755)
+            made.rename(folder)
+        except Exception as error:  # the tokenizers library raises nothing narrower
+            reason = str(error).strip().split("\n", 1)[0].replace(str(file), file.name).replace(str(made), "the cache")
+            raise ParameterError("model", file.name, f"the GGUF file cannot be converted ({reason})") from error
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    return folder
+
+
+def convert(file: Path, folder: Path) -> None:
+    """Write model, configuration and tokenizer of a GGUF file into an existing folder.
+
+    `transformers` shows its progress bar: some 20 seconds for 135 million parameters.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+
+    from mlflow_l3d.approaches.finetuning.pretrained import quiet
+
+    with quiet():
+        where: dict[str, Any] = {"gguf_file": file.name}
+        source = str(file.parent)
+        config: Any = AutoConfig.from_pretrained(source, **where)
+        kind: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        model = kind.from_pretrained(source, dtype=torch.float32, **where)
+        # The values are plain numbers now; what is left of the quantisation would be read as "quantised" again.
+        if hasattr(model.config, "quantization_config"):
+            del model.config.quantization_config
+        model.hf_quantizer = None
+        model.is_quantized = False
+        model.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(source, **where).save_pretrained(folder)

@@ -1,0 +1,184 @@
+"""Language models that answer prompts: any causal or encoder-decoder model of `transformers`.
+
+Safetensors only, no code that comes with a model, evaluation mode, no gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from mlflow_l3d.approaches.icl.encoding import (
+    answer_ids,
+    check_length,
+    decode,
+    prompt_ids,
+    prompts_ids,
+    stop_ids,
+)
+from mlflow_l3d.approaches.icl.gguf import converted, gguf_revision
+from mlflow_l3d.approaches.icl.loading import (
+    check_generative,
+    config_and_tokenizer,
+    dtype_on,
+    need_bitsandbytes,
+    readable,
+    weights,
+)
+from mlflow_l3d.approaches.icl.presets import PRESETS, close_preset, default_quantisation, target
+from mlflow_l3d.approaches.models import ModelReference, find_gguf, resolve
+from mlflow_l3d.errors import ParameterError, unknown_name
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "PRESETS",
+    "LoadedModel",
+    "answer_ids",
+    "check_length",
+    "decode",
+    "load_model",
+    "prompt_ids",
+    "prompts_ids",
+    "revision",
+    "stop_ids",
+]
+
+_POSITIONS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
+_NO_LIMIT: Final = {"causal": 2048, "seq2seq": 512}
+_FAR: Final = 10**7
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedModel:
+    """A model and its tokenizer, ready to answer.
+
+    Attributes
+    ----------
+    model
+        A `transformers` model in evaluation mode on `device`, no parameter of which asks for gradients.
+    tokenizer
+        Its tokenizer; it has a padding token.
+    kind
+        ``causal``, or ``seq2seq`` (encoder-decoder).
+    device, dtype
+        Where it computes, and in what: float32 on the CPU; on CUDA what the model's configuration says; bfloat16 where
+        the weights are 4-bit.
+    context
+        Tokens that fit: of prompt and answer together for a causal model, of the prompt for an encoder-decoder.
+    chat
+        Whether the tokenizer has a chat template.
+    name
+        The reference without private folders, for messages.
+    context_source
+        Where `context` comes from, for messages.
+    """
+
+    model: Any
+    tokenizer: Any
+    kind: Literal["causal", "seq2seq"]
+    device: torch.device
+    dtype: torch.dtype
+    context: int
+    chat: bool
+    name: str = ""
+    context_source: str = ""
+
+
+def revision(reference: str) -> str:
+    """Return what identifies the weights behind a reference: a commit, or a hash of the files.
+
+    For a GGUF file it is a hash of the file and of the converter's version. The name of a preset whose weights are
+    quantised adds ``+4bit``, so that it never counts as the same model as the bare hub id.
+
+    Raises
+    ------
+    ParameterError
+        If the reference leads to no model.
+    """
+    file = find_gguf(target(reference))
+    found = _resolve(reference).revision if file is None else gguf_revision(file)
+    quantised = default_quantisation(reference)
+    return found if quantised == "none" else f"{found}+{quantised}"
+
+
+def load_model(
+    reference: str,
+    device: str | torch.device,
+    *,
+    quantise: Literal["auto", "none", "4bit"] = "auto",
+    cache: Path,
+) -> LoadedModel:
+    """Load a model and its tokenizer.
+
+    Parameters
+    ----------
+    reference
+        A preset of :data:`PRESETS`, a hub id, a folder, a GGUF file, or ``package:NAME``.
+    device
+        ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+    quantise
+        ``4bit``: NF4 with double quantisation, computed in bfloat16 (Pecher et al. 2024, section 4); ``auto``: what
+        the preset says, ``none`` for any other reference.
+    cache
+        GGUF files are converted into ``cache/models``, once; several processes may do so at once.
+
+    Raises
+    ------
+    ParameterError
+        If the reference leads to no model, the model does not generate text, or a package is missing.
+    """
+    import torch
+
+    if quantise not in {"auto", "none", "4bit"}:
+        raise unknown_name("hyperparameters.quantise", quantise, ("auto", "none", "4bit"))
+    bits = default_quantisation(reference) if quantise == "auto" else quantise
+    if bits == "4bit":
+        need_bitsandbytes()
+    file = find_gguf(target(reference))
+    if file is None:
+        found = _resolve(reference)
+        name = found.path_or_id if found.kind == "hub" else Path(found.path_or_id).name
+    else:
+        found, name = ModelReference(str(converted(file, cache)), gguf_revision(file), "folder"), file.name
+    name = reference if reference in PRESETS or reference.startswith("package:") else name
+    where = torch.device(device)
+    with readable(found, name):
+        config, tokenizer = config_and_tokenizer(found)
+        kind: Literal["causal", "seq2seq"] = "seq2seq" if config.is_encoder_decoder else "causal"
+        check_generative(config, kind, name)
+        dtype = torch.bfloat16 if bits == "4bit" else dtype_on(config, where)
+        model = weights(found, kind, name, where, dtype, quantised=bits == "4bit")
+    if tokenizer.eos_token_id is None:
+        raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    context, source = context_length(config, tokenizer, kind)
+    return LoadedModel(
+        model, tokenizer, kind, where, dtype, context, bool(tokenizer.chat_template), name=name, context_source=source
+    )
+
+
+def context_length(config: Any, tokenizer: Any, kind: str) -> tuple[int, str]:
+    """Return how many tokens fit into the model, and where that number comes from."""
+    text_config = config.get_text_config()
+    for field in _POSITIONS:
+        value = getattr(text_config, field, None)
+        if isinstance(value, int) and 0 < value < _FAR:
+            return value, f"{field} of its configuration"
+    if 0 < tokenizer.model_max_length < _FAR:
+        return int(tokenizer.model_max_length), "model_max_length of its tokenizer"
+    return _NO_LIMIT[kind], "neither its configuration nor its tokenizer states one; this is what such models saw"
+
+
+def _resolve(reference: str) -> ModelReference:
+    """Find the model; a name that leads nowhere but is close to a preset gets a hint."""
+    try:
+        return resolve(target(reference))
+    except ParameterError as error:
+        close = close_preset(reference)
+        if not close or close == reference:
+            raise
+        raise ParameterError(error.name, error.value, error.allowed, f"Did you mean {close!r}?") from None

@@ -1,0 +1,208 @@
+"""Prompting cell after cell with one loaded model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.approaches.failures import one_by_one
+from mlflow_l3d.approaches.finetuning.training import one_thread
+from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities
+from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
+from mlflow_l3d.approaches.icl.selection import nearest_shots, random_shots, shot_order
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.prompts.custom import custom_format
+from mlflow_l3d.prompts.formats import format_for
+from mlflow_l3d.prompts.layout import PromptFormat
+from mlflow_l3d.tasks.base import IntArray, Task
+
+if TYPE_CHECKING:
+    from mlflow_l3d.approaches.icl.models import LoadedModel
+
+EMPTY_INPUTS: Final = ("N/A", "[MASK]", "")
+"""Inputs without content (Zhao et al. 2021, section 5)."""
+
+
+class PromptSession:
+    """Answer the test examples of cell after cell; see :class:`mlflow_l3d.approaches.base.Session`.
+
+    Parameters
+    ----------
+    task, recipe
+        What is asked, and how.
+    model, device, cache
+        As for :meth:`mlflow_l3d.approaches.base.Approach.prepare`.
+
+    Raises
+    ------
+    ParameterError
+        If the format, the class words or the model do not fit.
+    """
+
+    def __init__(self, task: Task, recipe: Recipe, model: str, device: str, cache: Path) -> None:
+        from mlflow_l3d.approaches.icl.models import load_model
+
+        self.task, self.recipe = task, recipe
+        self.classes = chosen_classes(recipe.classes, task.class_names)
+        self.format = prompt_format(task, recipe, self.classes)
+        self.loaded: LoadedModel = load_model(model, device, quantise=recipe.quantise, cache=cache)
+        self.chat = _chat(recipe.chat, self.loaded)
+        self.engine = _engine(self.loaded, recipe.batch_size)
+        self.features = _features(task, recipe, device, cache) if recipe.selection == "similarity" else None
+
+    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        """Answer the cells one by one, in their order, with one thread each."""
+        return one_by_one(cells, self._outcome)
+
+    def close(self) -> None:
+        """Release the model."""
+        self.__dict__.clear()
+
+    def _outcome(self, cell: Cell) -> Outcome:
+        import torch
+
+        split = self.task.split(cell.seeds)
+        train, test = (self._of_classes(part) for part in (split.train, split.test))
+        prompts, empty = self._prompts(cell, train, test)
+        with one_thread(), torch.inference_mode():
+            places, scores, metrics = self._answers(cell, prompts, empty)
+        numbers = np.array([*self.classes, -1], dtype=np.int64)
+        return Outcome(
+            key=cell.key,
+            example_ids=self.task.example_ids[test],
+            labels=self.task.labels[test],
+            predictions=numbers[places],
+            scores=scores,
+            metrics=metrics,
+        )
+
+    def _of_classes(self, positions: IntArray) -> IntArray:
+        return positions[np.isin(self.task.labels[positions], self.classes)]
+
+    def _prompts(self, cell: Cell, train: IntArray, test: IntArray) -> tuple[list[str], list[str]]:
+        """Return the prompt of each test example, and those of the empty inputs where they are needed."""
+        recipe, labels = self.recipe, self.task.labels
+        order = shot_order(cell.seeds["data_order"], recipe.shots * len(self.classes))
+        if self.features is None:
+            drawn = random_shots(cell.seeds["sample_choice"], train, labels, self.classes, recipe.shots)
+            shots = self._shots(drawn[order])
+            prompts = [self.format.render(shots, self._texts(at)) for at in test.tolist()]
+            blank = [self.format.render(shots, (text,) * len(self.task.texts)) for text in EMPTY_INPUTS]
+            return prompts, blank if recipe.calibration == "contextual" else []
+        nearest = nearest_shots(self.features, train, labels, self.classes, recipe.shots, test)
+        rows = zip(test.tolist(), nearest, strict=True)
+        return [self.format.render(self._shots(own[order]), self._texts(at)) for at, own in rows], []
+
+    def _shots(self, positions: IntArray) -> list[tuple[tuple[str, ...], int]]:
+        place = {number: at for at, number in enumerate(self.classes)}
+        return [(self._texts(at), place[int(self.task.labels[at])]) for at in positions.tolist()]
+
+    def _texts(self, position: int) -> tuple[str, ...]:
+        return tuple(column[position] for column in self.task.texts)
+
+    def _answers(
+        self, cell: Cell, prompts: Sequence[str], empty: Sequence[str]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None, dict[str, float]]:
+        """Return the place of the answer among the classes (-1 for none), scores where there are any, and metrics."""
+        from mlflow_l3d.approaches.icl.encoding import (
+            answer_ids,
+            check_length,
+            decode,
+            prompts_ids,
+            stop_ids,
+        )
+
+        loaded, recipe = self.loaded, self.recipe
+        tokens = prompts_ids(loaded, [*prompts, *empty], self.chat)
+        metrics = {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[: len(prompts)]]))}
+        if recipe.decision == "generate":
+            check_length(tokens, [], loaded, new_tokens=recipe.max_new_tokens)
+            written = self.engine.generate(tokens, recipe.max_new_tokens, stop_ids(loaded))
+            places = np.array([self.format.parse(decode(loaded, ids)) for ids in written], dtype=np.int64)
+            return places, None, metrics | {"unparsed_share": float((places < 0).mean())}
+        before = self.format.shot.rpartition("}")[2] or ":"
+        answers = [answer_ids(loaded, answer, self.chat, before=before) for answer in self.format.answers]
+        check_length(tokens, answers, loaded)
+        scores = self.engine.score(tokens, answers)
+        own, blank = scores[: len(prompts)], scores[len(prompts) :]
+        if len(blank):
+            own = calibrated(own, blank)
+        places = chosen(own, recipe.temperature, cell.seeds.get("model_randomness", 0))
+        wide = np.zeros((len(own), len(self.task.class_names)), dtype=np.float32)
+        wide[:, list(self.classes)] = probabilities(own)
+        return places, wide, metrics
+
+
+def chosen_classes(text: str, class_names: Sequence[str]) -> tuple[int, ...]:
+    """Return the numbers of the classes that ``classes`` names, in label order.
+
+    Raises
+    ------
+    ParameterError
+        If one is unknown or named twice, or there are fewer than two.
+    """
+    if text == "all":
+        return tuple(range(len(class_names)))
+    numbers = []
+    for part in (piece.strip() for piece in text.split("+")):
+        if part in class_names:
+            numbers.append(list(class_names).index(part))
+        elif part.isdigit() and int(part) < len(class_names):
+            numbers.append(int(part))
+        else:
+            known = ", ".join(f"{at} {name}" for at, name in enumerate(class_names))
+            raise ParameterError("hyperparameters.classes", text, f"{part!r} is none of the classes {known}")
+    if len(set(numbers)) < len(numbers) or len(numbers) < 2:
+        raise ParameterError("hyperparameters.classes", text, "must name two different classes at least, each once")
+    return tuple(sorted(numbers))
+
+
+def prompt_format(task: Task, recipe: Recipe, classes: Sequence[int]) -> PromptFormat:
+    """Return the format of the prompts.
+
+    Raises
+    ------
+    ParameterError
+        If template or class words do not fit the task.
+    """
+    class_names = [task.class_names[number] for number in classes]
+    columns = len(task.texts)
+    if recipe.prompt_format == "custom":
+        instruction = "" if recipe.instruction == AUTO else recipe.instruction
+        return custom_format(
+            recipe.template, recipe.verbaliser, columns, class_names=class_names, instruction=instruction
+        )
+    words = "" if recipe.verbaliser == AUTO else recipe.verbaliser
+    return format_for(task.name, recipe.prompt_format, class_names, columns=columns, verbaliser=words)
+
+
+def _chat(wanted: str, loaded: LoadedModel) -> bool:
+    if wanted == "true" and not loaded.chat:
+        allowed = f"the tokenizer of {loaded.name} has no chat template"
+        raise ParameterError("hyperparameters.chat", wanted, allowed, "Use chat=false.")
+    return loaded.chat if wanted == AUTO else wanted == "true"
+
+
+def _engine(loaded: LoadedModel, batch_size: int) -> Any:
+    from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine
+
+    kind = CausalEngine if loaded.kind == "causal" else Seq2SeqEngine
+    return kind(loaded.model, loaded.tokenizer.pad_token_id, batch_size=batch_size or None)
+
+
+def _features(task: Task, recipe: Recipe, device: str, cache: Path) -> npt.NDArray[np.float32]:
+    from mlflow_l3d.approaches import models
+    from mlflow_l3d.approaches.base import resolve_hyperparameters
+    from mlflow_l3d.approaches.finetuning import Finetuning
+    from mlflow_l3d.approaches.finetuning import recipe as recipes
+    from mlflow_l3d.approaches.finetuning.features import load_or_encode
+
+    finetuning = Finetuning()
+    own = recipes.Recipe.of(finetuning.complete(resolve_hyperparameters(finetuning, {})))
+    found = models.resolve(recipe.selection_encoder)
+    return load_or_encode(task.texts, found, own, device=device, cache=cache)

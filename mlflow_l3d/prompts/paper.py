@@ -1,0 +1,148 @@
+"""Prompt formats and class words as published: Pecher et al. (2024), Table 4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+SENTENCE: Final = "{text}"
+PAIR: Final = "Sentence 1: {text_1}; Sentence 2: {text_2}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """The four formats of one data set.
+
+    Attributes
+    ----------
+    instruction
+        Format A, up to the options.
+    label
+        Format A: what stands before the input.
+    asked
+        What stands between input and answer in formats B, C and D.
+    user
+        Whether ``User:`` stands before the input in format D.
+    sentence
+        How the text columns of one example are put together.
+    """
+
+    instruction: str
+    label: str
+    asked: tuple[str, str, str]
+    user: bool = False
+    sentence: str = SENTENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One data set of the paper: its wording and its class words.
+
+    Attributes
+    ----------
+    wording
+        The four formats.
+    classes
+        Word of each class, in the order in which format A numbers them -> names that data sets give this class (in
+        lower case, letters and digits only), the word itself left out.
+    other
+        Format -> words that stand there in place of the usual ones, in the same order.
+    numbered
+        Whether class numbers of the public data set follow the order of `classes`.
+    """
+
+    wording: Wording
+    classes: Mapping[str, tuple[str, ...]]
+    other: Mapping[str, tuple[str, ...]]
+    numbered: bool = True
+
+
+SENTIMENT: Final = Wording("Determine sentiment of the sentence", "Sentence", ("Sentiment?", "Sentiment is", "It was"))
+TOPIC: Final = Wording(
+    "Determine topic of the sentence", "Sentence", ("Topic?", "Topic is", "This is about"), user=True
+)
+
+TABLES: Final[Mapping[str, Table]] = {
+    "sst2": Table(SENTIMENT, {"Negative": ("neg",), "Positive": ("pos",)}, {"D": ("terrible", "great")}),
+    "cola": Table(
+        Wording(
+            "Determine grammatical acceptability of the sentence",
+            "Sentence",
+            ("Grammatically acceptable?", "Grammar problems?", "It is"),
+        ),
+        {"No": ("unacceptable", "notacceptable"), "Yes": ("acceptable",)},
+        {"C": ("Yes", "No"), "D": ("not acceptable", "acceptable")},
+    ),
+    "mrpc": Table(
+        Wording(
+            "Determine whether the sentence pair is semantically equivalent",
+            "Sentence Pair",
+            ("Semantically equivalent sentences?", "Semantically different sentences?", "Sentences are"),
+            sentence=PAIR,
+        ),
+        {"No": ("notequivalent", "notparaphrase"), "Yes": ("equivalent", "paraphrase")},
+        {"C": ("Yes", "No"), "D": ("not equivalent", "equivalent")},
+    ),
+    "ag_news": Table(
+        TOPIC,
+        {
+            "World": (),
+            "Sports": ("sport",),
+            "Business": (),
+            "Science and Technology": ("scitech", "sciencetechnology"),
+        },
+        {},
+    ),
+    "trec": Table(
+        TOPIC,
+        {
+            "Expression": ("abbr", "abbreviation"),
+            "Entity": ("enty",),
+            "Description": ("desc",),
+            "Human": ("hum",),
+            "Location": ("loc",),
+            "Number": ("num", "numeric"),
+        },
+        {},
+    ),
+    "snips": Table(
+        Wording("Determine intent of the sentence", "Sentence", ("Intent?", "Intent is", "User requested"), user=True),
+        {
+            "Playlist": ("addtoplaylist",),
+            "Weather": ("getweather",),
+            "Event": ("searchscreeningevent",),
+            # Spelt like this in the paper and in the authors' code.
+            "Musing": ("playmusic", "music"),
+            "Creative Work": ("searchcreativework",),
+            "Rate Book": (),
+            "Book Restaurant": (),
+        },
+        {},
+        numbered=False,
+    ),
+    "dbpedia": Table(
+        TOPIC,
+        {
+            "Company": (),
+            "Educational Institution": (),
+            "Artist": (),
+            "Athlete": (),
+            "Office Holder": (),
+            "Transportation": ("meanoftransportation",),
+            "Building": (),
+            "Natural Place": (),
+            "Village": (),
+            "Animal": (),
+            "Plant": (),
+            "Album": (),
+            "Film": (),
+            "Written Work": (),
+        },
+        {},
+    ),
+}
+"""Name of a task -> its table."""
+
+ALIASES: Final[Mapping[str, str]] = {"agnews": "ag_news", "dbpedia14": "dbpedia", "trecqc": "trec", "sst": "sst2"}
+"""Other names of these data sets (lower case, letters and digits only)."""

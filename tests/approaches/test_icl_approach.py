@@ -1,0 +1,228 @@
+"""The approach `icl` on a tiny random model: contract, factors, choices, and mistakes in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from finetuning_helpers import handmade_task
+from icl_tiny_models import CHAT, byte_tokenizer, llama, save
+
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.icl import InContextLearning
+from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities
+from mlflow_l3d.approaches.icl.selection import nearest_shots, random_shots, shot_order
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.testing.approaches import check_approach
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    tiny = llama(max_position_embeddings=4096, initializer_range=0.4)
+    return str(save(tmp_path_factory.mktemp("tiny"), tiny, byte_tokenizer(chat=CHAT)))
+
+
+def task(**settings: Any) -> Task:
+    return handmade_task(80, **{"num_labelled": 20, "test_size": 12, **settings})
+
+
+def cell(**configurations: int) -> Cell:
+    places = {factor: configurations.get(factor, 0) for factor in InContextLearning.factors}
+    seeds = {factor: configuration_seed(7, factor, number) for factor, number in places.items()}
+    return Cell("golden", None, None, None, 0, places, seeds, f"{sorted(places.items())}")
+
+
+def outcome(model: str, cache: Path, one: Cell | None = None, data: Task | None = None, **given: Any) -> Outcome:
+    approach = InContextLearning()
+    hyperparameters = approach.complete(resolve_hyperparameters(approach, {"shots": 1, "chat": "false", **given}))
+    session = approach.prepare(data or task(), hyperparameters, model=model, device="cpu", cache=cache)
+    (found,) = session.run([one or cell()])
+    session.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"temperature": 2.0},
+        {"shots": 0},
+    ],
+    ids=["score", "zero-shot"],
+)
+def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path, given: dict[str, Any]) -> None:
+    settings = {"shots": 1, "chat": "false", "verbaliser": "a;b", **given}
+    check_approach(InContextLearning(), task(), hyperparameters=settings, model=model, cache=tmp_path, configurations=3)
+
+
+def test_scores_are_those_of_the_model(model: str, tmp_path: Path) -> None:
+    import torch
+
+    from mlflow_l3d.approaches.icl.encoding import answer_ids, prompts_ids
+    from mlflow_l3d.approaches.icl.models import load_model
+
+    data = task()
+    found = outcome(model, tmp_path, data=data)
+    assert found.error is None
+    assert found.scores is not None
+    np.testing.assert_allclose(found.scores.sum(axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(found.predictions, found.scores.argmax(axis=1))
+    one, split = cell(), data.split(cell().seeds)
+    drawn = random_shots(one.seeds["sample_choice"], split.train, data.labels, (0, 1), 1)
+    drawn = drawn[shot_order(one.seeds["data_order"], 2)]
+    approach = InContextLearning()
+    settings = approach.complete(resolve_hyperparameters(approach, {"shots": 1, "chat": "false"}))
+    session = approach.prepare(data, settings, model=model, device="cpu", cache=tmp_path)
+    shots = [((data.texts[0][at],), int(data.labels[at])) for at in drawn.tolist()]
+    loaded = load_model(model, "cpu", cache=tmp_path)
+    for place, at in enumerate(split.test.tolist()[:3]):
+        text = session.format.render(shots, (data.texts[0][at],))  # type: ignore[attr-defined]
+        ids = prompts_ids(loaded, [text], False)[0]
+        totals = []
+        for answer in session.format.answers:  # type: ignore[attr-defined]
+            more = answer_ids(loaded, answer, False, before="Answer:")
+            with torch.inference_mode():
+                logits = loaded.model(torch.tensor([ids + more])).logits[0].log_softmax(-1)
+            totals.append(sum(float(logits[len(ids) - 1 + at, token]) for at, token in enumerate(more)))
+        expected = probabilities(np.array([totals]))
+        np.testing.assert_allclose(found.scores[place], expected[0], atol=1e-4)
+
+
+def test_generated_answers_are_those_of_the_model(model: str, tmp_path: Path) -> None:
+    import torch
+
+    from mlflow_l3d.approaches.icl.encoding import decode, prompts_ids
+
+    data, one = task(), cell()
+    given = {"shots": 1, "chat": "false", "decision": "generate", "max_new_tokens": 6, "verbaliser": "good;bad"}
+    approach = InContextLearning()
+    session: Any = approach.prepare(
+        data, resolve_hyperparameters(approach, given), model=model, device="cpu", cache=tmp_path
+    )
+    split = data.split(one.seeds)
+    prompts, _ = session._prompts(one, split.train, split.test)
+    expected = []
+    for ids in prompts_ids(session.loaded, prompts, False):
+        with torch.inference_mode():
+            written = session.loaded.model.generate(
+                torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), max_new_tokens=6, do_sample=False
+            )
+        expected.append(session.format.parse(decode(session.loaded, written[0, len(ids) :].tolist())))
+    (found,) = session.run([one])
+    assert found.error is None
+    assert found.scores is None
+    np.testing.assert_array_equal(found.predictions, expected)
+    assert found.metrics["unparsed_share"] == np.mean(np.array(expected) < 0)
+
+
+def test_one_factor_moves_what_it_feeds_and_nothing_else() -> None:
+    data = task(num_labelled=40)
+    split = data.split(cell().seeds)
+    base = random_shots(3, split.train, data.labels, (0, 1), 4)
+    assert set(data.labels[base[:4]]) == {0}
+    assert set(data.labels[base[4:]]) == {1}
+    assert set(base) <= set(split.train)
+    np.testing.assert_array_equal(random_shots(3, split.train, data.labels, (0, 1), 2), [*base[:2], *base[4:6]])
+    np.testing.assert_array_equal(random_shots(3, split.train, data.labels, (1,), 4), base[4:])
+    assert any((random_shots(seed, split.train, data.labels, (0, 1), 4) != base).any() for seed in range(4, 8))
+    assert sorted(shot_order(0, 8)) == list(range(8))
+    assert any((shot_order(seed, 8) != shot_order(0, 8)).any() for seed in range(1, 4))
+    with pytest.raises(ParameterError, match=r"^hyperparameters\.shots=30: class 0 has 16 labelled examples"):
+        random_shots(3, split.train, data.labels, (0, 1), 30)
+
+
+def test_nearest_examples_are_the_nearest_of_each_class() -> None:
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((30, 5)).astype(np.float32)
+    labels = np.arange(30, dtype=np.int64) % 3
+    candidates, test = np.arange(20, dtype=np.int64), np.arange(20, 30, dtype=np.int64)
+    found = nearest_shots(features, candidates, labels, (0, 2), 2, test)
+    assert found.shape == (10, 4)
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    for row, at in zip(found, test, strict=True):
+        for place, number in enumerate((0, 2)):
+            own = [other for other in candidates if labels[other] == number]
+            best = sorted(own, key=lambda other: -float(unit[at] @ unit[other]))[:2]
+            assert list(row[2 * place : 2 * place + 2]) == best
+
+
+def test_similarity_needs_no_sample_choice(model: str, tmp_path: Path) -> None:
+    found = outcome(model, tmp_path, selection="similarity")
+    other = outcome(model, tmp_path, cell(sample_choice=5), selection="similarity")
+    assert found.error is None
+    np.testing.assert_array_equal(found.scores, other.scores)
+    settings = resolve_hyperparameters(InContextLearning(), {"selection": "similarity"})
+    assert "sample_choice" in InContextLearning().inactive_factors(settings)
+
+
+def test_classes_are_a_systematic_choice(model: str, tmp_path: Path) -> None:
+    data = task()
+    labels = np.arange(80, dtype=np.int64) % 4
+    four = Task("four", data.texts, labels, ("w", "x", "y", "z"), data.example_ids, data.settings, "four")
+    found = outcome(model, tmp_path, data=four, classes="1+z")
+    assert found.error is None
+    assert found.labels is not None
+    assert found.predictions is not None
+    assert set(found.labels) == {1, 3}
+    assert set(found.predictions) <= {1, 3}
+    assert found.scores is not None
+    assert found.scores.shape == (len(found.labels), 4)
+    assert not found.scores[:, [0, 2]].any()
+
+
+def test_contextual_calibration() -> None:
+    scores = np.log(np.array([[0.8, 0.2], [0.4, 0.6]]))
+    empty = np.log(np.array([[0.9, 0.1], [0.7, 0.3]]))
+    expected = np.array([[0.8 / 0.8, 0.2 / 0.2], [0.4 / 0.8, 0.6 / 0.2]])
+    np.testing.assert_allclose(np.exp(calibrated(scores, empty)), expected)
+
+
+def test_temperature_draws_with_the_shares() -> None:
+    scores = np.tile(np.log([0.2, 0.5, 0.3]), (20_000, 1))
+    drawn = np.bincount(chosen(scores, 1.0, 5), minlength=3) / 20_000
+    np.testing.assert_allclose(drawn, [0.2, 0.5, 0.3], atol=0.015)
+    np.testing.assert_array_equal(chosen(scores, 1.0, 5), chosen(scores, 1.0, 5))
+    assert (chosen(scores, 1.0, 6) != chosen(scores, 1.0, 5)).any()
+    assert set(chosen(scores, 0.0, 5)) == {1}
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"classes": "bad+worse"}, "hyperparameters.classes=bad+worse: 'worse' is none of the classes 0 good, 1 bad"),
+        ({"classes": "1"}, "hyperparameters.classes=1: must name two different classes at least"),
+        ({"template": "x"}, "hyperparameters.template=x: is for prompt_format=custom only"),
+        ({"prompt_format": "custom"}, "hyperparameters.template=auto: must be given for prompt_format=custom"),
+        ({"prompt_format": "custom", "template": "Text: {txt}", "verbaliser": "a;b"}, "hyperparameters.template="),
+        ({"verbaliser": "same;same"}, "hyperparameters.verbaliser="),
+        ({"decision": "generate", "temperature": 1}, "hyperparameters.temperature=1.0: needs decision=score"),
+        ({"decision": "generate", "calibration": "contextual"}, "hyperparameters.calibration=contextual: needs deci"),
+        ({"selection": "similarity", "shots": 0}, "hyperparameters.selection=similarity: has nothing to select"),
+    ],
+)
+def test_mistakes(model: str, tmp_path: Path, given: dict[str, Any], line: str) -> None:
+    with pytest.raises(L3DError) as caught:
+        outcome(model, tmp_path, **given)
+    assert str(caught.value).startswith(line)
+    assert "\n" not in str(caught.value)
+
+
+def test_too_many_shots_and_too_long_prompts_are_named(model: str, tmp_path: Path) -> None:
+    few = outcome(model, tmp_path, shots=50)
+    assert few.error is not None
+    assert few.error.startswith("hyperparameters.shots=50: class 0 has 8 labelled examples")
+    short = str(save(tmp_path / "short", llama(), byte_tokenizer()))
+    long = outcome(short, tmp_path, shots=2)
+    assert long.error is not None
+    assert "more than the 64 of the context" in long.error
+
+
+def test_a_chat_needs_a_template(tmp_path: Path) -> None:
+    plain = str(save(tmp_path / "plain", llama(max_position_embeddings=4096), byte_tokenizer()))
+    with pytest.raises(ParameterError, match=r"^hyperparameters\.chat=true: the tokenizer of .* has no chat template"):
+        outcome(plain, tmp_path, chat="true")
+    assert outcome(plain, tmp_path, chat="auto").error is None

@@ -1,0 +1,553 @@
+"""The engine of in-context learning against plain forward passes and the models' own `generate`, example by example."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine  # noqa: E402
+from mlflow_l3d.approaches.icl.engine.batches import Batches, is_out_of_memory  # noqa: E402
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row  # noqa: E402
+from mlflow_l3d.approaches.icl.engine.support import honours_mask, layer_window  # noqa: E402
+from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix  # noqa: E402
+
+# Float32: what batches, padding and masks may change in a log-probability.
+TOLERANCE = 1e-4
+VOCABULARY = 60
+PAD = 0
+WINDOW = 8
+SMALL = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    # Larger weights than a fresh model has: differences between texts, not rounding, decide.
+    "initializer_range": 0.3,
+}
+
+
+def _gpt2(**more: Any) -> Any:
+    return transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.3, **more
+    )
+
+
+HALVES = {"layers": 2, "attention_heads": 4, "ffn_dim": 64}
+CAUSAL = {
+    "llama": lambda: transformers.LlamaConfig(**SMALL),
+    "llama_eager": lambda: transformers.LlamaConfig(**SMALL, attn_implementation="eager"),
+    "gpt2": _gpt2,
+    "qwen2": lambda: transformers.Qwen2Config(**SMALL),
+    "qwen2_mixed_windows": lambda: transformers.Qwen2Config(
+        **SMALL, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1
+    ),
+    "mistral_wide_window": lambda: transformers.MistralConfig(**SMALL, sliding_window=128),
+    "mistral_narrow_window": lambda: transformers.MistralConfig(**SMALL, sliding_window=WINDOW),
+    "opt": lambda: transformers.OPTConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        ffn_dim=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        word_embed_proj_dim=32,
+        max_position_embeddings=256,
+        init_std=0.3,
+    ),
+    "gemma2_wide_window": lambda: transformers.Gemma2Config(**SMALL, head_dim=8, sliding_window=128),
+    "gemma2_narrow_window": lambda: transformers.Gemma2Config(**SMALL, head_dim=8, sliding_window=WINDOW),
+    "mixtral": lambda: transformers.MixtralConfig(**SMALL, num_local_experts=2),
+    "gpt_neo": lambda: transformers.GPTNeoConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        num_layers=2,
+        num_heads=4,
+        attention_types=[[["global", "local"], 1]],
+        window_size=WINDOW,
+        max_position_embeddings=256,
+        initializer_range=0.3,
+    ),
+    "bloom": lambda: transformers.BloomConfig(
+        vocab_size=VOCABULARY, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.3
+    ),
+    "mamba": lambda: transformers.MambaConfig(
+        vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=4, initializer_range=0.3
+    ),
+}
+# Those that run packed at the lengths of these tests, and those that must not.
+PACKED = [
+    "llama",
+    "llama_eager",
+    "gpt2",
+    "qwen2",
+    "mistral_wide_window",
+    "mistral_narrow_window",
+    "opt",
+    "gemma2_wide_window",
+    "mixtral",
+]
+FALLBACK = ["qwen2_mixed_windows", "gemma2_narrow_window", "gpt_neo", "bloom", "mamba"]
+
+ANSWERS = [[5], [6, 7], [6, 7, 8], [6], [9, 10, 11, 12], [9, 10, 13], [5]]
+
+
+@cache
+def causal(name: str) -> Any:
+    torch.manual_seed(3)
+    config = CAUSAL[name]()
+    config.bos_token_id = config.eos_token_id = None
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model.generation_config.eos_token_id = None
+    model.generation_config.bos_token_id = None
+    return model
+
+
+@cache
+def t5(gated: bool = False) -> Any:
+    torch.manual_seed(4)
+    config = transformers.T5Config(
+        vocab_size=VOCABULARY,
+        d_model=32,
+        d_kv=8,
+        d_ff=64,
+        num_layers=2,
+        num_heads=4,
+        decoder_start_token_id=0,
+        feed_forward_proj="gated-gelu" if gated else "relu",
+        tie_word_embeddings=not gated,
+        initializer_factor=1.0,
+    )
+    return transformers.T5ForConditionalGeneration(config).eval()
+
+
+def prompts_of(lengths: list[int], shared: int, seed: int = 0) -> list[list[int]]:
+    generator = np.random.default_rng(seed)
+    prefix = generator.integers(1, VOCABULARY, shared).tolist()
+    return [prefix + generator.integers(1, VOCABULARY, length).tolist() for length in lengths]
+
+
+@torch.inference_mode()
+def plain_scores(model: Any, prompts: list[list[int]], answers: list[list[int]]) -> np.ndarray:
+    """One forward pass a prompt and answer, nothing shared, nothing padded."""
+    scores = np.zeros((len(prompts), len(answers)))
+    for row, prompt in enumerate(prompts):
+        for column, answer in enumerate(answers):
+            logits = model(input_ids=torch.tensor([prompt + answer])).logits[0].double().log_softmax(-1)
+            scores[row, column] = sum(
+                float(logits[len(prompt) - 1 + place, token]) for place, token in enumerate(answer)
+            )
+    return scores
+
+
+@torch.inference_mode()
+def plain_scores_t5(model: Any, prompts: list[list[int]], answers: list[list[int]]) -> np.ndarray:
+    scores = np.zeros((len(prompts), len(answers)))
+    for row, prompt in enumerate(prompts):
+        for column, answer in enumerate(answers):
+            output = model(input_ids=torch.tensor([prompt]), decoder_input_ids=torch.tensor([[0, *answer]]))
+            logits = output.logits[0].double().log_softmax(-1)
+            scores[row, column] = sum(float(logits[place, token]) for place, token in enumerate(answer))
+    return scores
+
+
+def plain_generate(model: Any, prompt: list[int], new: int, stop: set[int]) -> list[int]:
+    ids = torch.tensor([prompt])
+    options = {"eos_token_id": sorted(stop)} if stop else {}
+    output = model.generate(
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=new, pad_token_id=PAD, **options
+    )[0].tolist()
+    tokens = output[1:] if model.config.is_encoder_decoder else output[len(prompt) :]
+    return tokens[: next((place for place, token in enumerate(tokens) if token in stop), len(tokens))]
+
+
+def agree(found: np.ndarray, expected: np.ndarray) -> None:
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, atol=TOLERANCE, rtol=0)
+    assert (found.argmax(axis=1) == expected.argmax(axis=1)).all()
+
+
+# The trie
+
+
+def test_trie_shares_beginnings_and_needs_no_node_for_single_tokens() -> None:
+    trie = build_trie(ANSWERS)
+    assert trie.tokens.tolist() == [6, 7, 9, 10, 11]
+    assert trie.parents.tolist() == [-1, 0, -1, 2, 3]
+    assert trie.depths.tolist() == [1, 2, 1, 2, 3]
+    assert trie.steps[2] == ((-1, 6), (0, 7), (1, 8))
+    assert trie.paths == ((0, 1), (2, 3, 4))
+    assert trie.ancestors[4].tolist() == [False, False, True, True, True]
+    assert build_trie([[1], [2]]).paths == ((),)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), min_size=1, max_size=14))
+def test_trie_reads_every_token_of_every_answer(answers: list[list[int]]) -> None:
+    trie = build_trie(answers)
+    assert [[token for _, token in steps] for steps in trie.steps] == answers
+    # Unit log-probabilities add up to the lengths.
+    ones = np.ones((2, len(trie.reads[0])))
+    assert trie.total(ones).tolist() == [[len(answer) for answer in answers]] * 2
+    # A node's own way to the prompt spells what was read before it.
+    for answer, steps in zip(answers, trie.steps, strict=True):
+        for place, (node, _) in enumerate(steps):
+            way = [] if node < 0 else trie.tokens[np.flatnonzero(trie.ancestors[node])].tolist()
+            assert way == answer[:place]
+    assert {node for path in trie.paths for node in path} == set(range(len(trie.tokens)))
+
+
+@pytest.mark.parametrize("answers", [[], [[1], []]])
+def test_answers_need_tokens(answers: list[list[int]]) -> None:
+    with pytest.raises(ValueError, match="at least one token"):
+        build_trie(answers)
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=6).map(tuple), min_size=1, max_size=5))
+def test_common_prefix_is_the_longest_that_leaves_a_token(prompts: list[tuple[int, ...]]) -> None:
+    length = common_prefix(prompts)
+    assert len({prompt[:length] for prompt in prompts}) == 1
+    assert all(len(prompt) > length for prompt in prompts)
+    longer = length + 1
+    assert len({prompt[:longer] for prompt in prompts}) > 1 or min(map(len, prompts)) <= longer
+
+
+# Which models run packed
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_trial_accepts_models_that_take_a_mask(name: str) -> None:
+    assert honours_mask(causal(name))
+
+
+@pytest.mark.parametrize("name", ["bloom", "mamba"])
+def test_trial_finds_models_that_do_not(name: str) -> None:
+    assert not honours_mask(causal(name))
+
+
+def test_windows_of_the_configuration() -> None:
+    assert layer_window(causal("llama").config, 10**6) == (True, None)
+    assert layer_window(causal("mistral_narrow_window").config, WINDOW) == (True, None)
+    assert layer_window(causal("mistral_narrow_window").config, WINDOW + 1) == (True, WINDOW)
+    assert layer_window(causal("qwen2").config, 10**6) == (True, None)
+    assert layer_window(causal("qwen2_mixed_windows").config, WINDOW) == (True, None)
+    assert layer_window(causal("qwen2_mixed_windows").config, WINDOW + 1)[0] is False
+
+
+def test_a_model_in_half_precision_runs_packed() -> None:
+    torch.manual_seed(3)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL)).to(torch.bfloat16).eval()
+    assert honours_mask(model)
+
+
+def test_masks_of_truth_values_for_quantised_models() -> None:
+    packed = PackedModel(causal("llama"), None)
+    packed.additive = False
+    texts, trie = [(3, 4), (5, 6, 7)], build_trie(ANSWERS)
+    found, _ = packed.rest(packed.prefix([1, 2], 8), texts, trie)
+    packed.additive = True
+    expected, _ = packed.rest(packed.prefix([1, 2], 8), texts, trie)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+# Scores of causal models
+
+
+@pytest.mark.parametrize("name", PACKED + FALLBACK)
+def test_scores_equal_plain_forward_passes(name: str) -> None:
+    model = causal(name)
+    prompts = prompts_of([1, 7, 3, 7, 12, 2], shared=9)
+    agree(CausalEngine(model, PAD).score(prompts, ANSWERS), plain_scores(model, prompts, ANSWERS))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 20), min_size=1, max_size=6),
+    shared=st.integers(0, 25),
+    tokens=st.integers(1, 80),
+    answers=st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=14),
+    name=st.sampled_from(["llama", "gpt2", "mistral_narrow_window"]),
+)
+def test_scores_for_any_lengths(
+    lengths: list[int], shared: int, tokens: int, answers: list[list[int]], name: str
+) -> None:
+    model = causal(name)
+    prompts = prompts_of(lengths, shared, seed=shared)
+    engine = CausalEngine(model, PAD, batch_tokens=tokens)
+    expected = plain_scores(model, prompts, answers)
+    np.testing.assert_allclose(engine.score(prompts, answers), expected, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bloom"])
+@pytest.mark.parametrize(
+    "prompts",
+    [[[7]], [[7, 8, 9]], [[7], [7]], [[7, 8]] * 3, [[1, 2, 3], [4, 5, 6]], [[1, 2], [1, 2, 3], [1]]],
+    ids=["one token", "one prompt", "equal, one token", "equal", "nothing shared", "one begins with another"],
+)
+def test_awkward_prompts(name: str, prompts: list[list[int]]) -> None:
+    model = causal(name)
+    engine = CausalEngine(model, PAD)
+    agree(engine.score(prompts, ANSWERS), plain_scores(model, prompts, ANSWERS))
+    assert engine.generate(prompts, 3, ()) == [plain_generate(model, prompt, 3, set()) for prompt in prompts]
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_batch_sizes_do_not_change_scores(name: str) -> None:
+    prompts = prompts_of([3, 9, 4, 4, 11, 1, 6], shared=30)
+    expected = CausalEngine(causal(name), PAD).score(prompts, ANSWERS)
+    for tokens, size in [(1, None), (20, None), (4096, 1), (4096, 2), (31, 3)]:
+        engine = CausalEngine(causal(name), PAD, batch_tokens=tokens, batch_size=size)
+        agree(engine.score(prompts, ANSWERS), expected)
+
+
+def test_the_kept_prefix_changes_nothing() -> None:
+    first, second = prompts_of([2, 5], shared=12), prompts_of([4, 1, 3], shared=12)
+    assert first[0][:12] == second[0][:12]
+    engine = CausalEngine(causal("llama"), PAD)
+    engine.score(first, ANSWERS)
+    engine.generate(prompts_of([3, 4], shared=5, seed=9), 4, ())
+    engine.score(first, ANSWERS)
+    fresh = CausalEngine(causal("llama"), PAD)
+    assert (engine.score(second, ANSWERS) == fresh.score(second, ANSWERS)).all()
+    assert engine.generate(second, 4, ()) == fresh.generate(second, 4, ())
+
+
+def test_the_prefix_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = prompts_of([4, 5, 6, 7], shared=40)
+    engine = CausalEngine(causal("llama"), PAD, batch_size=2)
+    engine.score(prompts[:1], [[1]])
+    run: list[int] = []
+    original = PackedModel.extend
+
+    def counted(self: PackedModel, row: Any, tokens: Any, *arguments: Any) -> Any:
+        run.append(len(tokens))
+        return original(self, row, tokens, *arguments)
+
+    monkeypatch.setattr(PackedModel, "extend", counted)
+    engine.score(prompts, [[1, 2], [3]])
+    engine.score(prompts, [[1, 2], [3]])
+    # The prefix, then batches of two prompts with one inner node each; then batches only.
+    assert run == [40, 4 + 5 + 2, 6 + 7 + 2, 4 + 5 + 2, 6 + 7 + 2]
+
+
+def test_scores_are_log_probabilities() -> None:
+    scores = CausalEngine(causal("llama"), PAD).score([[1, 2, 3]], [[token] for token in range(VOCABULARY)])
+    assert np.exp(scores).sum() == pytest.approx(1, abs=1e-6)
+    pairs = CausalEngine(causal("llama"), PAD).score([[1, 2, 3]], [[4, token] for token in range(VOCABULARY)])
+    assert np.exp(pairs).sum() == pytest.approx(np.exp(scores[0, 4]), abs=1e-6)
+
+
+# Generation of causal models
+
+
+@pytest.mark.parametrize("name", PACKED + FALLBACK)
+def test_generation_equals_the_models_own(name: str) -> None:
+    model = causal(name)
+    prompts = prompts_of([1, 7, 3, 7, 12, 2], shared=9)
+    free = [plain_generate(model, prompt, 8, set()) for prompt in prompts]
+    # Stop tokens that occur, early for some texts and never for others.
+    stop = {free[0][1], free[2][3]}
+    stopped = [plain_generate(model, prompt, 8, stop) for prompt in prompts]
+    assert len({len(tokens) for tokens in stopped}) > 1
+    engine = CausalEngine(model, PAD)
+    assert engine.generate(prompts, 8, ()) == free
+    assert engine.generate(prompts, 8, stop) == stopped
+    assert CausalEngine(model, PAD, batch_tokens=10, batch_size=2).generate(prompts, 8, stop) == stopped
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 20), min_size=1, max_size=5),
+    shared=st.integers(0, 25),
+    new=st.integers(1, 10),
+    stop=st.sets(st.integers(0, VOCABULARY - 1), max_size=12),
+)
+def test_generation_for_any_lengths(lengths: list[int], shared: int, new: int, stop: set[int]) -> None:
+    model = causal("llama")
+    prompts = prompts_of(lengths, shared, seed=new)
+    expected = [plain_generate(model, prompt, new, stop) for prompt in prompts]
+    assert CausalEngine(model, PAD, batch_tokens=40).generate(prompts, new, stop) == expected
+
+
+# Encoder-decoder models
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_encoder_decoder_equals_plain(gated: bool) -> None:
+    model = t5(gated)
+    prompts = prompts_of([1, 7, 3, 7, 12, 2], shared=9)
+    expected = plain_scores_t5(model, prompts, ANSWERS)
+    for tokens, size in [(4096, None), (1, None), (30, 2)]:
+        engine = Seq2SeqEngine(model, PAD, batch_tokens=tokens, batch_size=size)
+        agree(engine.score(prompts, ANSWERS), expected)
+    stop = {1}
+    free = [plain_generate(model, prompt, 8, stop) for prompt in prompts]
+    assert Seq2SeqEngine(model, PAD).generate(prompts, 8, stop) == free
+    stop = {1, free[0][1]}
+    stopped = [plain_generate(model, prompt, 8, stop) for prompt in prompts]
+    assert Seq2SeqEngine(model, PAD, batch_size=4).generate(prompts, 8, stop) == stopped
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=5),
+    answers=st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=14),
+)
+def test_encoder_decoder_for_any_lengths(lengths: list[int], answers: list[list[int]]) -> None:
+    prompts = prompts_of(lengths, 0)
+    found = Seq2SeqEngine(t5(), PAD, batch_tokens=60).score(prompts, answers)
+    np.testing.assert_allclose(found, plain_scores_t5(t5(), prompts, answers), atol=TOLERANCE, rtol=0)
+
+
+def test_an_encoder_decoder_with_absolute_positions() -> None:
+    torch.manual_seed(5)
+    sizes = {f"{part}_{what}": size for part in ("encoder", "decoder") for what, size in HALVES.items()}
+    config = transformers.BartConfig(
+        vocab_size=VOCABULARY,
+        d_model=32,
+        max_position_embeddings=128,
+        init_std=0.3,
+        decoder_start_token_id=0,
+        forced_bos_token_id=None,
+        forced_eos_token_id=None,
+        **sizes,
+    )
+    model = transformers.BartForConditionalGeneration(config).eval()
+    prompts = prompts_of([1, 7, 3, 12], shared=4)
+    engine = Seq2SeqEngine(model, 1)
+    agree(engine.score(prompts, ANSWERS), plain_scores_t5(model, prompts, ANSWERS))
+    assert engine.generate(prompts, 6, {2}) == [plain_generate(model, prompt, 6, {2}) for prompt in prompts]
+
+
+# Memory
+
+
+class Spent:
+    """Fails like a device without memory when a call has more than `limit` prompt tokens."""
+
+    def __init__(self, limit: int, error: Exception) -> None:
+        self.limit = limit
+        self.error = error
+        self.failed = 0
+
+    def __call__(self, module: Any, arguments: Any, keywords: dict[str, Any]) -> None:
+        ids = keywords.get("input_ids")
+        if ids is not None and ids.numel() > self.limit:
+            self.failed += 1
+            raise self.error
+
+
+ERRORS = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: not enough memory: you tried to allocate"),
+    RuntimeError("MPS backend out of memory"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error)[:12])
+@pytest.mark.parametrize("kind", ["packed", "fallback", "t5"])
+def test_batches_halve_when_memory_is_spent_and_stay_small(kind: str, error: Exception) -> None:
+    prompts = prompts_of([6] * 9, shared=3)
+    if kind == "t5":
+        engine, model = Seq2SeqEngine(t5(), PAD), t5().get_encoder()
+    else:
+        model = causal("llama" if kind == "packed" else "bloom")
+        engine = CausalEngine(model, PAD)
+    expected, texts = engine.score(prompts, [[1], [2]]), engine.generate(prompts, 3, ())
+    spent = Spent(20, error)
+    handle = model.register_forward_pre_hook(spent, with_kwargs=True)
+    try:
+        agree(engine.score(prompts, [[1], [2]]), expected)
+        assert 0 < spent.failed <= 3
+        small, failed = engine.batches.size, spent.failed
+        assert small in {1, 2, 4}
+        agree(engine.score(prompts, [[1], [2]]), expected)
+        assert engine.generate(prompts, 3, ()) == texts
+        assert (engine.batches.size, spent.failed) == (small, failed)
+    finally:
+        handle.remove()
+
+
+def test_a_prefix_that_does_not_fit_is_run_in_smaller_pieces() -> None:
+    prompts = prompts_of([2, 3], shared=100)
+    engine = CausalEngine(causal("llama"), PAD)
+    expected = engine.score(prompts, ANSWERS)
+    engine.score([[1]], ANSWERS)
+    handle = causal("llama").register_forward_pre_hook(Spent(40, ERRORS[0]), with_kwargs=True)
+    try:
+        agree(engine.score(prompts, ANSWERS), expected)
+    finally:
+        handle.remove()
+    assert engine.batches.tokens == 32
+
+
+def test_one_prompt_that_does_not_fit_is_an_error() -> None:
+    engine = CausalEngine(causal("llama"), PAD)
+    engine.score([[1]], [[2]])
+    handle = causal("llama").register_forward_pre_hook(Spent(0, ERRORS[0]), with_kwargs=True)
+    try:
+        with pytest.raises(torch.OutOfMemoryError):
+            engine.score([[1], [2]], [[2]])
+    finally:
+        handle.remove()
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
+    calls = []
+
+    def work(batch: Any) -> None:
+        calls.append(list(batch))
+        raise RuntimeError("shapes do not match")
+
+    with pytest.raises(RuntimeError, match="shapes"):
+        Batches(10).run(range(4), [1] * 4, work)
+    assert calls == [[0, 1, 2, 3]]
+    assert is_out_of_memory(MemoryError())
+
+
+@given(
+    st.lists(st.integers(1, 30), max_size=20),
+    st.integers(1, 40),
+    st.none() | st.integers(1, 5),
+)
+def test_batches_keep_order_and_bounds(costs: list[int], tokens: int, size: int | None) -> None:
+    made: list[list[int]] = []
+    Batches(tokens, size).run(range(len(costs)), costs, lambda batch: made.append(list(batch)))
+    assert [item for batch in made for item in batch] == list(range(len(costs)))
+    for batch in made:
+        assert len(batch) == 1 or sum(costs[item] for item in batch) <= tokens
+        assert size is None or len(batch) <= size
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("kind", ["causal", "seq2seq"])
+def test_bad_input(kind: str) -> None:
+    engine: Any = CausalEngine(causal("llama"), PAD) if kind == "causal" else Seq2SeqEngine(t5(), PAD)
+    assert engine.score([], [[1], [2]]).shape == (0, 2)
+    assert engine.generate([], 3, ()) == []
+    with pytest.raises(ValueError, match="prompt 1 has no tokens"):
+        engine.score([[1], []], [[1]])
+    with pytest.raises(ValueError, match="at least one token"):
+        engine.score([[1]], [[1], []])
+    with pytest.raises(ValueError, match="max_new_tokens=0"):
+        engine.generate([[1]], 0, ())
+
+
+@pytest.mark.parametrize("bounds", [{"batch_tokens": -1}, {"batch_size": 0}])
+def test_bad_bounds(bounds: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        CausalEngine(causal("llama"), PAD, **bounds)
+
+
+def test_an_empty_row_has_no_keys() -> None:
+    assert len(empty_row().owners) == 0
