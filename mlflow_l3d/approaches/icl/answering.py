@@ -56,4 +56,5 @@ def chosen(scores: FloatArray, temperature: float, seed: int) -> npt.NDArray[np.
     shares = probabilities(scores / temperature).cumsum(axis=1)
     draws = stream(seed, "answers").random(len(scores))
     places: npt.NDArray[np.int64] = (draws[:, np.newaxis] >= shares).sum(axis=1).astype(np.int64)
-    return np.minimum(places, scores.shape[1] - 1)
+    last: npt.NDArray[np.int64] = np.minimum(places, scores.shape[1] - 1)
+    return last
