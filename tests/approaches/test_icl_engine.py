@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine  # noqa: E402
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, reading  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.batches import Batches, is_out_of_memory  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.support import honours_mask, layer_window  # noqa: E402
@@ -343,6 +343,16 @@ def test_scores_are_log_probabilities() -> None:
     assert np.exp(scores).sum() == pytest.approx(1, abs=1e-6)
     pairs = CausalEngine(causal("llama"), PAD).score([[1, 2, 3]], [[4, token] for token in range(VOCABULARY)])
     assert np.exp(pairs).sum() == pytest.approx(np.exp(scores[0, 4]), abs=1e-6)
+
+
+def test_reading_in_slices_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = torch.randn(5, 3, 11, generator=torch.Generator().manual_seed(0))
+    nodes, tokens = np.array([0, 2, 2]), np.array([1, 10, 0])
+    expected = logits.double().log_softmax(-1)[:, nodes, tokens].numpy()
+    whole = reading.read_steps(logits, nodes, tokens)
+    monkeypatch.setattr(reading, "_SLICE", 70)
+    assert (reading.read_steps(logits, nodes, tokens) == whole).all()
+    np.testing.assert_allclose(whole, expected, atol=1e-5, rtol=0)
 
 
 # Generation of causal models
