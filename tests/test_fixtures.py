@@ -68,7 +68,9 @@ def test_server_answers_and_stops_and_comes_back_with_what_it_held(make_mlflow_s
     assert workers
     server.stop(signal.SIGKILL)
     assert not server.healthy()
-    assert not [w for w in workers if w.is_running() and w.status() != psutil.STATUS_ZOMBIE]
+    # A signal is sent at once and takes effect a little later.
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert not [worker for worker in alive if worker.status() != psutil.STATUS_ZOMBIE]
     server.start()
     assert client.get_run(run.info.run_id).info.run_id == run.info.run_id
     assert [entry.path for entry in client.list_artifacts(run.info.run_id)] == ["a.txt"]
