@@ -1,6 +1,7 @@
 """Numbers about tables of scores and predictions: pure numpy and pandas, without torch and MLflow.
 
-The entry points are :func:`mlflow_l3d.analysis.aggregate.analyse` (a frame of cells),
+The entry points are :func:`mlflow_l3d.analysis.aggregate.analyse` (a frame of cells of any design, through
+:mod:`mlflow_l3d.analysis.layouts`), :class:`mlflow_l3d.analysis.stability.Stability` (predictions of all cells),
 :func:`mlflow_l3d.analysis.importance.importance` (one table), :class:`mlflow_l3d.analysis.consistency.VoteCounter`
 (predictions, run by run) and :func:`mlflow_l3d.analysis.metrics.classification_metrics` (predictions of one run).
 

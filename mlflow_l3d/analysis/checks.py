@@ -58,7 +58,7 @@ def all_checks(
         found.extend(golden_checks(golden, classes=classes))
     for record in records:
         if record.design in ("random", "fixed"):
-            found.extend(strategy_checks(record, classes=classes))
+            found.extend(_baseline_checks(record))
         else:
             found.extend(factor_checks(record, closure=not (mitigated or record.golden_pooled), reml=reml))
     if product:
@@ -110,7 +110,7 @@ def factor_checks(record: Importance, *, closure: bool = True, reml: bool = Fals
     yield from _few_rows(record)
 
 
-def strategy_checks(record: Importance, *, classes: int | None = None) -> Iterator[Check]:  # noqa: ARG001
+def _baseline_checks(record: Importance) -> Iterator[Check]:
     """Yield the checks of one factor under a baseline strategy: L3D002, L3D004, L3D005."""
     if record.cells_missing:
         message = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,9 +48,9 @@ class SideRun:
         from mlflow.entities import Metric
 
         self.client.log_artifacts(self.run_id, str(folder))
-        end = self.client.get_run(self.run_id).info.start_time
+        now = int(time.time() * 1000)
         self.client.log_batch(
-            self.run_id, metrics=[Metric(names.metric_name(name), value, end, 0) for name, value in metrics.items()]
+            self.run_id, metrics=[Metric(names.metric_name(name), value, now, 0) for name, value in metrics.items()]
         )
         logged = json.dumps([{"path": name, "type": "table"} for name in tables])
         set_tags(self.client, self.run_id, {**tags, names.LOGGED_ARTIFACTS: logged})
