@@ -10,33 +10,23 @@ import argparse
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from _common import ENVIRONMENT, machine, table
-
-from mlflow_l3d.tasks.benchmark import BENCHMARKS
+from _icl import Case, load, make_case, peak, score_operations, wait
 
 NEW_TOKENS = 10
 GOALS = {"sst2": 10.0, "dbpedia": 20.0}
-CLASSES = {name: list(BENCHMARKS[name].class_names) for name in GOALS}
-# Words of a text where no data are at hand: mean and standard deviation of the two data sets.
-WORDS = {"sst2": (10.2, 8.6), "dbpedia": (45.9, 22.6)}
-FILLERS = ("the", "film", "of", "a", "small", "river", "in", "northern", "state", "known", "for", "its", "old", "music")
 
 
 @dataclass
-class Case:
-    """Prompts of one task and what was measured on them; seconds by method, one number a round."""
+class Measured:
+    """What was measured on one task; seconds by method, one number a round."""
 
-    task: str
-    prompts: list[list[int]]
-    answers: list[list[int]]
+    case: Case
     seconds: dict[str, list[float]] = field(default_factory=dict)
     texts: dict[str, int] = field(default_factory=dict)
 
@@ -70,58 +60,18 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     print("# In-context learning\n")
     print(machine(), f"torch {torch.__version__}, {torch.get_num_threads()} threads, {options.device}.\n", flush=True)
-    loaded = _load(options.model, options.device)
+    loaded = load(options.model, options.device)
     model = loaded.model
     with torch.inference_mode():
-        peak = _peak(options.device, model.dtype)
+        highest = peak(options.device, model.dtype)
         for task in options.tasks:
-            case = _case(task, loaded, options.tests)
-            _measure(case, model, loaded.tokenizer, options)
-            _print(case, model, peak)
+            case = make_case(task, loaded, options.tests)
+            _print(_measure(case, model, loaded.tokenizer, options), model, highest)
             if options.profile:
                 _profile(case, model, loaded.tokenizer.eos_token_id, options.batch_tokens)
 
 
-def _load(reference: str, device: str) -> Any:
-    from mlflow_l3d.approaches.icl.models import load_model
-
-    cache = Path(os.environ.get("L3D_CACHE", tempfile.gettempdir())) / "l3d-benchmark-models"
-    return load_model(reference, device, quantise="none", cache=cache)
-
-
-def _case(task: str, loaded: Any, tests: int) -> Case:
-    """Return prompts of the paper's format A with two shots a class in random order, and `tests` different inputs."""
-    from mlflow_l3d.approaches.icl.encoding import answer_ids, prompts_ids
-    from mlflow_l3d.prompts.formats import paper_format
-
-    generator = np.random.default_rng(7)
-    classes = CLASSES[task]
-    texts, labels = _texts(task, generator)
-    order = generator.permutation(len(texts)).tolist()
-    shots = [place for number in range(len(classes)) for place in [p for p in order if labels[p] == number][:2]]
-    inputs = [place for place in order if place not in shots][:tests]
-    generator.shuffle(shots)
-    wording = paper_format(task, "A", classes)
-    shown = [((texts[place],), labels[place]) for place in shots]
-    prompts = prompts_ids(loaded, [wording.render(shown, (texts[place],)) for place in inputs], chat=False)
-    return Case(task, prompts, [answer_ids(loaded, answer, chat=False) for answer in wording.answers])
-
-
-def _texts(task: str, generator: np.random.Generator) -> tuple[list[str], list[int]]:
-    folder = os.environ.get("L3D_DATA")
-    if folder:
-        import pandas as pd
-
-        frame = pd.read_parquet(Path(folder) / f"{task}.parquet")
-        return frame["text"].tolist(), frame["label"].tolist()
-    mean, deviation = WORDS[task]
-    shape = (mean / deviation) ** 2
-    lengths = np.maximum(1, generator.gamma(shape, mean / shape, 2000).astype(int))
-    number = len(CLASSES[task])
-    return [" ".join(generator.choice(FILLERS, length)) for length in lengths], [i % number for i in range(2000)]
-
-
-def _measure(case: Case, model: Any, tokenizer: Any, options: argparse.Namespace) -> None:
+def _measure(case: Case, model: Any, tokenizer: Any, options: argparse.Namespace) -> Measured:
     from mlflow_l3d.approaches.icl.engine import CausalEngine
 
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
@@ -141,14 +91,14 @@ def _measure(case: Case, model: Any, tokenizer: Any, options: argparse.Namespace
     }
     fresh().score(case.prompts[:8], case.answers)
     _plain(model, plain[:1], pad, stop[0], 1)
-    results: dict[str, Any] = {}
+    measured, results = Measured(case), dict[str, Any]()
     for _ in range(options.rounds):
         for method, (texts, work) in methods.items():
             start = time.perf_counter()
             results[method] = work()
-            _wait(model)
-            case.seconds.setdefault(method, []).append(time.perf_counter() - start)
-            case.texts[method] = len(texts)
+            wait(model)
+            measured.seconds.setdefault(method, []).append(time.perf_counter() - start)
+            measured.texts[method] = len(texts)
     ours, theirs = results["ours, generate"], results["plain generate"]
     same = sum(a == b for a, b in zip(ours, theirs, strict=False))
     print(f"## {case.task}: {len(case.answers)} classes\n")
@@ -159,6 +109,7 @@ def _measure(case: Case, model: Any, tokenizer: Any, options: argparse.Namespace
         f"Generated texts equal to those of plain generate: {same} of {len(theirs)}. Largest difference of a score "
         f"from a plain forward pass of prompt and answer, 8 passes: {apart:.1e}.\n"
     )
+    return measured
 
 
 def _apart(model: Any, prompts: Sequence[list[int]], answers: Sequence[list[int]], scores: Any) -> float:
@@ -192,65 +143,26 @@ def _plain(model: Any, prompts: Sequence[list[int]], pad: int, eos: int, size: i
     return results
 
 
-def _print(case: Case, model: Any, peak: float) -> None:
-    from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
-
-    length = common_prefix([tuple(prompt) for prompt in case.prompts])
-    rests = [len(prompt) - length for prompt in case.prompts]
-    nodes = len(build_trie(case.answers).tokens)
-    run = length + sum(rests) + nodes * len(rests)
-    head = len(rests) * (1 + nodes)
-    flops = _flops(model, run, head, length + statistics.mean(rests))
-    seconds = statistics.median(case.seconds["ours, score"])
-    base = case.rate("plain generate")
+def _print(measured: Measured, model: Any, highest: float) -> None:
+    case = measured.case
+    operations, parts = score_operations(model, case.prompts, case.answers)
+    speed = operations / statistics.median(measured.seconds["ours, score"])
+    base = measured.rate("plain generate")
     rows = [
-        [method, f"{case.rate(method):.2f}", f"{case.rate(method) / base:.1f}", _spread(values)]
-        for method, values in case.seconds.items()
+        [method, f"{measured.rate(method):.2f}", f"{measured.rate(method) / base:.1f}", _spread(values)]
+        for method, values in measured.seconds.items()
     ]
     print(table(["method", "test examples per s", "against plain generate", "seconds a round"], rows))
     print(
-        f"\nPrompt: {length} tokens shared, {statistics.mean(rests):.1f} of its own; {nodes} inner nodes of answers. "
-        f"Score: {flops / seconds / 1e9:.0f} GFLOP/s, {flops / seconds / peak:.0%} of the peak of a matrix product "
-        f"({peak / 1e9:.0f} GFLOP/s, {str(model.dtype).removeprefix('torch.')}). "
-        f"Goal: {GOALS[case.task]:g} times plain generate; score reaches {case.rate('ours, score') / base:.1f}.\n",
+        f"\nPrompt: {parts}. Score: {speed / 1e9:.0f} GFLOP/s, {speed / highest:.0%} of the peak of a matrix product "
+        f"({highest / 1e9:.0f} GFLOP/s, {str(model.dtype).removeprefix('torch.')}). "
+        f"Goal: {GOALS[case.task]:g} times plain generate; score reaches {measured.rate('ours, score') / base:.1f}.\n",
         flush=True,
     )
 
 
 def _spread(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
-
-
-def _flops(model: Any, tokens: int, read: int, keys: float) -> float:
-    """Operations that the answer needs: two a weight a token run, the head where it is read, and attention."""
-    config = model.config
-    table_size = model.get_input_embeddings().weight.numel()
-    tied = getattr(config, "tie_word_embeddings", False)
-    weights = sum(parameter.numel() for parameter in model.parameters()) - table_size * (1 if tied else 2)
-    attention = 4 * config.num_hidden_layers * config.hidden_size * keys
-    return tokens * (2 * weights + attention) + 2 * read * table_size
-
-
-def _peak(device: str, dtype: Any) -> float:
-    """Operations per second of a large matrix product, the best of five."""
-    import torch
-
-    size = 2048 if device == "cpu" else 8192
-    left = torch.randn(size, size, device=device, dtype=dtype)
-    best = float("inf")
-    for _ in range(6):
-        start = time.perf_counter()
-        result = left @ left
-        result[0, 0].item()
-        best = min(best, time.perf_counter() - start)
-    return 2 * size**3 / best
-
-
-def _wait(model: Any) -> None:
-    import torch
-
-    if model.device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def _profile(case: Case, model: Any, pad: int, batch_tokens: int | None) -> None:

@@ -1,0 +1,123 @@
+"""What the benchmarks of in-context learning share: a model, prompts of the paper's format A, operations and peak."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlflow_l3d.tasks.benchmark import BENCHMARKS
+
+TASKS = ("sst2", "dbpedia")
+# Words of a text where no data are at hand: mean and standard deviation of the two data sets.
+WORDS = {"sst2": (10.2, 8.6), "dbpedia": (45.9, 22.6)}
+FILLERS = ("the", "film", "of", "a", "small", "river", "in", "northern", "state", "known", "for", "its", "old", "music")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Prompts of one task: as texts and as tokens, with the answers and the true classes."""
+
+    task: str
+    texts: list[str]
+    prompts: list[list[int]]
+    words: list[str]
+    answers: list[list[int]]
+    labels: list[int]
+
+
+def load(reference: str, device: str) -> Any:
+    """Return the model, in the type that our approach takes for the device."""
+    from mlflow_l3d.approaches.icl.models import load_model
+
+    cache = Path(os.environ.get("L3D_CACHE", tempfile.gettempdir())) / "l3d-benchmark-models"
+    return load_model(reference, device, quantise="none", cache=cache)
+
+
+def make_case(task: str, loaded: Any, tests: int) -> Case:
+    """Return prompts of the paper's format A with two shots a class in random order, and `tests` different inputs."""
+    from mlflow_l3d.approaches.icl.encoding import answer_ids, prompts_ids
+    from mlflow_l3d.prompts.formats import paper_format
+
+    generator = np.random.default_rng(7)
+    classes = list(BENCHMARKS[task].class_names)
+    texts, labels = _texts(task, generator, len(classes))
+    order = generator.permutation(len(texts)).tolist()
+    shots = [place for number in range(len(classes)) for place in [p for p in order if labels[p] == number][:2]]
+    inputs = [place for place in order if place not in shots][:tests]
+    generator.shuffle(shots)
+    wording = paper_format(task, "A", classes)
+    shown = [((texts[place],), labels[place]) for place in shots]
+    rendered = [wording.render(shown, (texts[place],)) for place in inputs]
+    return Case(
+        task=task,
+        texts=rendered,
+        prompts=prompts_ids(loaded, rendered, chat=False),
+        words=list(wording.answers),
+        answers=[answer_ids(loaded, answer, chat=False) for answer in wording.answers],
+        labels=[labels[place] for place in inputs],
+    )
+
+
+def _texts(task: str, generator: np.random.Generator, classes: int) -> tuple[list[str], list[int]]:
+    folder = os.environ.get("L3D_DATA")
+    if folder:
+        import pandas as pd
+
+        frame = pd.read_parquet(Path(folder) / f"{task}.parquet")
+        return frame["text"].tolist(), frame["label"].tolist()
+    mean, deviation = WORDS[task]
+    shape = (mean / deviation) ** 2
+    lengths = np.maximum(1, generator.gamma(shape, mean / shape, 2000).astype(int))
+    return [" ".join(generator.choice(FILLERS, length)) for length in lengths], [i % classes for i in range(2000)]
+
+
+def score_operations(model: Any, prompts: Sequence[list[int]], answers: Sequence[list[int]]) -> tuple[float, str]:
+    """Return the operations that our scores need, two a weight a token run, and of what the prompts are made."""
+    from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
+
+    length = common_prefix([tuple(prompt) for prompt in prompts])
+    rests = [len(prompt) - length for prompt in prompts]
+    nodes = len(build_trie(answers).tokens)
+    own = sum(rests) / len(rests)
+    operations = _operations(model, length + sum(rests) + nodes * len(rests), len(rests) * (1 + nodes), length + own)
+    return operations, f"{length} tokens shared, {own:.1f} of its own; {nodes} inner nodes of answers"
+
+
+def _operations(model: Any, tokens: int, read: int, keys: float) -> float:
+    """Return operations: two a weight a token run, the head where it is read, and attention."""
+    config = model.config
+    table_size = model.get_input_embeddings().weight.numel()
+    tied = getattr(config, "tie_word_embeddings", False)
+    weights = sum(parameter.numel() for parameter in model.parameters()) - table_size * (1 if tied else 2)
+    attention = 4 * config.num_hidden_layers * config.hidden_size * keys
+    return tokens * (2 * weights + attention) + 2 * read * table_size
+
+
+def peak(device: str, dtype: Any) -> float:
+    """Return operations per second of a large matrix product, the best of five."""
+    import torch
+
+    size = 2048 if device == "cpu" else 8192
+    left = torch.randn(size, size, device=device, dtype=dtype)
+    best = float("inf")
+    for _ in range(6):
+        start = time.perf_counter()
+        result = left @ left
+        result[0, 0].item()
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best
+
+
+def wait(model: Any) -> None:
+    """Wait until the device has done what it was asked."""
+    import torch
+
+    if model.device.type == "cuda":
+        torch.cuda.synchronize()
