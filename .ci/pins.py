@@ -24,7 +24,7 @@ ACCELERATORS = re.compile(r"^(nvidia-|cuda-|triton$|intel-)")
 
 HEADER = "# Tested versions of everything the tests need. Written by .ci/pins.py; for `pip install -c constraints.txt`."
 CONDA = """\
-# The environment of the MLflow Projects here: what the default job needs, without this project itself, which runs
+# The environment of the MLflow Projects here: what the jobs need, without this project itself, which runs
 # from the folder. Written by .ci/pins.py with the versions of constraints.txt.
 name: mlflow-l3d
 channels:
@@ -76,7 +76,7 @@ def main() -> None:
     everything = closure(declared("dev"))
     lines = [f"{name}=={version}" for name, version in everything.items()]
     (ROOT / "constraints.txt").write_text("\n".join([HEADER, *lines, ""]), encoding="utf-8")
-    needed = [f"      - {name}=={version}" for name, version in closure(declared("demo")).items()]
+    needed = [f"      - {name}=={version}" for name, version in closure(declared("demo", "icl")).items()]
     (ROOT / "conda.yaml").write_text(CONDA.format(python=PYTHON) + "\n".join([*needed, ""]), encoding="utf-8")
     print(f"constraints.txt: {len(lines)} packages; conda.yaml: {len(needed)} of them.")
 

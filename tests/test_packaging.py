@@ -28,7 +28,7 @@ SOURCES = sorted((ROOT / "mlflow_l3d").rglob("*.py"))
 FORBIDDEN = {
     "pickle": r"^\s*(?:import|from)\s+(?:pickle|cloudpickle|dill|joblib|marshal|shelve)\b",
     "pickle file": r"\b(?:pickle\.(?:dump|load)\(|torch\.(?:save|load)\(|(?:to|read)_pickle|allow_pickle\s*=\s*True)",
-    "code of others": r"trust_remote_code\s*=\s*(?!False)",
+    "code of others": r"trust_remote_code[\"']?\s*(?:=(?!=)\s*(?!False)|:\s*True)",
     "global numpy generator": r"\bnp\.random\.(?!default_rng|Generator|SeedSequence|PCG64|BitGenerator)\w+",
     "global random": r"\brandom\.(?:seed|random|shuffle|choice|randint|sample)\(",
 }
@@ -126,6 +126,8 @@ def test_package_has_no(what: str) -> None:
         ("pickle", "from pickle import loads"),
         ("pickle file", "torch.load(path)"),
         ("code of others", "f(trust_remote_code=True)"),
+        ("code of others", "f(trust_remote_code=asked)"),
+        ("code of others", "{'trust_remote_code': True}"),
         ("global numpy generator", "np.random.seed(1)"),
         ("global random", "random.shuffle(items)"),
     ],
@@ -163,7 +165,7 @@ def test_conda_pins_a_full_python_and_leaves_this_project_out() -> None:
     assert canonicalize_name(PROJECT["name"]) not in CONDA_PINS | CONSTRAINTS
 
 
-@pytest.mark.parametrize(("extra", "pins"), [("demo", CONDA_PINS), ("dev", CONSTRAINTS)])
+@pytest.mark.parametrize(("extra", "pins"), [("demo", CONDA_PINS), ("icl", CONDA_PINS), ("dev", CONSTRAINTS)])
 def test_pins_hold_every_requirement_within_its_bounds(extra: str, pins: dict[str, str]) -> None:
     required: list[Requirement] = pins_module().declared(extra)
     assert len(required) > len(PROJECT["dependencies"])
@@ -175,7 +177,7 @@ def test_pins_hold_every_requirement_within_its_bounds(extra: str, pins: dict[st
 
 def test_conda_holds_what_the_requirements_need_in_turn() -> None:
     pins = pins_module()
-    assert set(pins.closure(pins.declared("demo"))) - set(CONDA_PINS) == set()
+    assert set(pins.closure(pins.declared("demo", "icl"))) - set(CONDA_PINS) == set()
 
 
 def test_default_project_spells_out_every_parameter_with_its_default() -> None:

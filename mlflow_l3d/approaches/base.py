@@ -126,7 +126,8 @@ class Approach(Protocol):
     Notes
     -----
     An approach may also have ``complete(hyperparameters) -> hyperparameters``, called once they are resolved, where a
-    default depends on another hyperparameter.
+    default depends on another hyperparameter. And ``dependencies(hyperparameters, model) -> Mapping[str, str]``, which
+    joins the numerics: what decides the numbers under these hyperparameters only, such as the version of a library.
     """
 
     name: str

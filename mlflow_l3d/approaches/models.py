@@ -16,7 +16,7 @@ Kind = Literal["folder", "package", "hub"]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(@[\w./-]+)?")
 _HASHED = re.compile(
-    r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template"
+    r".*\.py|(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template"
     r"|model\.safetensors\.index)\.json|.*\.safetensors|vocab\.txt|merges\.txt|.*\.model|chat_template\.jinja"
 )
 _GGUF_ONLY: Final = ("holds GGUF weights, which approach=icl alone reads", "Use a model with safetensors weights.")

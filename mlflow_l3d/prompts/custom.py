@@ -93,6 +93,8 @@ def _check_slots(text: str, shown: str, wanted: Sequence[str]) -> None:
             known = ", ".join((*wanted, _ANSWER))
             raise ParameterError(PARAMETER, shown, f"{match[0]} is no slot; the slots of {many} are {known}", example)
     for slot in wanted:
+        if f"{{{slot}}}" in text:
+            raise ParameterError(PARAMETER, shown, f"{{{slot}}} has a pair of braces too many", example)
         if slot not in text:
             raise ParameterError(PARAMETER, shown, f"the input slot {slot} is missing; {many} needs it", example)
 

@@ -61,11 +61,11 @@ def check_words(given: str | Sequence[str], class_names: Sequence[str] | None = 
         raise ParameterError(PARAMETER, shown, allowed, "Give one for each class, in this order, with ; between them.")
     if len(words) < 2:
         raise ParameterError(PARAMETER, shown, "must have two words or more", "Write ; between them.")
-    seen: dict[tuple[str, ...], str] = {}
-    for word in words:
-        first = seen.setdefault(tuple(parts(word)), word)
-        if first is not word:
-            allowed = f"{first!r} and {word!r} cannot be told apart in an answer"
+    seen: dict[tuple[str, ...], int] = {}
+    for place, word in enumerate(words):
+        first = seen.setdefault(tuple(parts(word)), place)
+        if first != place:
+            allowed = f"{words[first]!r} and {word!r} cannot be told apart in an answer"
             raise ParameterError(PARAMETER, shown, allowed, "Give the classes different words.")
     return tuple(words)
 

@@ -217,6 +217,7 @@ def specify(
         hyperparameters = approach.complete(hyperparameters)
     device = _device(given["device"], approach)
     model = approach.default_model if given["model"] == "auto" else given["model"]
+    dependencies = approach.dependencies(hyperparameters, model) if hasattr(approach, "dependencies") else {}
     model_revision = approach.model_revision(model)
     task = _load_task(given, approach, settings) if task is None else _bind_task(task, settings)
     fixed_factors = _factors_without_effect(approach, hyperparameters, task)
@@ -237,7 +238,7 @@ def specify(
         missing="reml" if given["missing"] == "reml" else "drop",
         executor=given["executor"],
         workers=workers,
-        numerics=dict(approach.numerics(device)),
+        numerics={**approach.numerics(device), **dependencies},
     )
     specification = _with_keys(specification)
     specification.design()  # raises where cells would repeat

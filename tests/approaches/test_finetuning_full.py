@@ -4,7 +4,8 @@ import torch
 from finetuning_helpers import cell, content, handmade_task, prepare, run
 
 from mlflow_l3d.approaches import models
-from mlflow_l3d.approaches.finetuning import Finetuning, full, pretrained
+from mlflow_l3d.approaches.encoder import pretrained
+from mlflow_l3d.approaches.finetuning import Finetuning, full
 from mlflow_l3d.errors import ParameterError
 
 TASK = handmade_task(100, num_labelled=40, test_size=20)

@@ -13,7 +13,8 @@ from sklearn.metrics import f1_score
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, f1_macro, learning_rates, one_thread
+from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, f1_macro, learning_rates
+from mlflow_l3d.approaches.threads import one_thread
 from mlflow_l3d.errors import L3DError, ParameterError
 
 APPROACH = Finetuning()
@@ -92,7 +93,7 @@ def test_a_device_that_is_none(device):
 def test_a_missing_library_names_the_pip_command(monkeypatch):
     from importlib.metadata import PackageNotFoundError
 
-    from mlflow_l3d.approaches.finetuning import numerics
+    from mlflow_l3d.approaches import numerics
 
     def missing(name):
         raise PackageNotFoundError(name)

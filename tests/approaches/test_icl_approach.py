@@ -199,7 +199,6 @@ def test_temperature_draws_with_the_shares() -> None:
         ({"prompt_format": "custom"}, "hyperparameters.template=auto: must be given for prompt_format=custom"),
         ({"prompt_format": "custom", "template": "Text: {txt}", "verbaliser": "a;b"}, "hyperparameters.template="),
         ({"verbaliser": "same;same"}, "hyperparameters.verbaliser="),
-        ({"decision": "generate", "temperature": 1}, "hyperparameters.temperature=1.0: needs decision=score"),
         ({"decision": "generate", "calibration": "contextual"}, "hyperparameters.calibration=contextual: needs deci"),
         ({"selection": "similarity", "shots": 0}, "hyperparameters.selection=similarity: has nothing to select"),
     ],
@@ -211,14 +210,16 @@ def test_mistakes(model: str, tmp_path: Path, given: dict[str, Any], line: str) 
     assert "\n" not in str(caught.value)
 
 
-def test_too_many_shots_and_too_long_prompts_are_named(model: str, tmp_path: Path) -> None:
-    few = outcome(model, tmp_path, shots=50)
-    assert few.error is not None
-    assert few.error.startswith("hyperparameters.shots=50: class 0 has 8 labelled examples")
-    short = str(save(tmp_path / "short", llama(), byte_tokenizer()))
-    long = outcome(short, tmp_path, shots=2)
-    assert long.error is not None
-    assert "more than the 64 of the context" in long.error
+def test_too_long_prompts_are_named(model: str, tmp_path: Path) -> None:
+    """Three examples are much longer than the others: only the cells that draw one fail, before the model runs."""
+    data = task()
+    texts = (tuple("x" * 9000 if at < 3 else text for at, text in enumerate(data.texts[0])),)
+    uneven = Task("uneven", texts, data.labels, data.class_names, data.example_ids, data.settings, "uneven")
+    errors = [outcome(model, tmp_path, cell(label_selection=at), uneven).error for at in range(8)]
+    assert any(error is None for error in errors)
+    said = [error for error in errors if error is not None]
+    assert said
+    assert all("more than the 4096 of the context" in error and "\n" not in error for error in said)
 
 
 def test_a_chat_needs_a_template(tmp_path: Path) -> None:

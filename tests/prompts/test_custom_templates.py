@@ -46,6 +46,7 @@ def test_braces_that_are_no_slot_are_kept() -> None:
         ("{text_1} {text_2} is", 1, r"\{text_1\} is no slot; .* are \{text\}, \{answer\}"),
         ("{text} {sentence} is", 1, r"\{sentence\} is no slot"),
         ("{text} {}", 1, r"\{\} is no slot"),
+        ("Review: {{text}} is", 1, r"\{\{text\}\} has a pair of braces too many"),
         ("{answer} is the class of {text}", 1, "must stand once, at the very end"),
         ("{text} is {answer}.", 1, "must stand once, at the very end"),
         ("{text} {answer} {answer}", 1, "must stand once, at the very end"),
@@ -64,6 +65,7 @@ def test_bad_templates(template: str, columns: int, message: str) -> None:
     ("words", "message"),
     [
         ("bad;bad", "'bad' and 'bad' cannot be told apart"),
+        ("a;a", "'a' and 'a' cannot be told apart"),
         ("Bad;bad", "'Bad' and 'bad' cannot be told apart"),
         ("not bad;not_bad", "cannot be told apart"),
         ("bad;", "word 2 of 2 is empty"),

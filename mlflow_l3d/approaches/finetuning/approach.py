@@ -8,7 +8,7 @@ from pathlib import Path
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
 from mlflow_l3d.approaches.finetuning import recipe as recipes
-from mlflow_l3d.approaches.finetuning.numerics import device_class, minor_version
+from mlflow_l3d.approaches.numerics import device_class, minor_version
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
@@ -77,10 +77,17 @@ class Finetuning:
             raise ParameterError("text_column", len(task.texts), "must be one column, or two for sentence pairs")
         found = models.resolve(model)
         if recipe.trainable == "head":
-            from mlflow_l3d.approaches.finetuning.features import load_or_encode
+            from mlflow_l3d.approaches.encoder.features import load_or_encode
             from mlflow_l3d.approaches.finetuning.head import HeadSession
 
-            features = load_or_encode(task.texts, found, recipe, device=device, cache=cache)
+            features = load_or_encode(
+                task.texts,
+                found,
+                pooling=recipe.pooling,
+                max_length=recipe.max_length,
+                device=device,
+                cache=cache,
+            )
             return HeadSession(task, features, recipe, device)
         from mlflow_l3d.approaches.finetuning.full import FullSession
 

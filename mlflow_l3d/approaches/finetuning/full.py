@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from mlflow_l3d.approaches.encoder.pretrained import load_classifier, load_tokenizer
+from mlflow_l3d.approaches.encoder.tokens import check_length, tokenise
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_seed, initialisation_seed
 from mlflow_l3d.approaches.finetuning.head import validate
-from mlflow_l3d.approaches.finetuning.pretrained import load_classifier, load_tokenizer
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.session import CellSession, Trained, pieces
-from mlflow_l3d.approaches.finetuning.tokens import check_length, tokenise
 from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.models import ModelReference

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlflow_l3d.approaches.failures import one_by_one
-from mlflow_l3d.approaches.finetuning.training import Progress, one_thread
+from mlflow_l3d.approaches.finetuning.training import Progress
+from mlflow_l3d.approaches.threads import one_thread
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import IntArray, Split, Task

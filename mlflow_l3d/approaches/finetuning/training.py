@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -112,16 +110,3 @@ class Progress:
         if not math.isnan(self.f1[self.best]):
             found |= {"validation_f1_macro": self.f1, "validation_loss": self.loss}
         return found
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute with one thread inside the block: the number of threads may change the last bits of a sum."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -38,6 +38,11 @@ def calibrated(scores: FloatArray, empty: FloatArray) -> FloatArray:
     return corrected
 
 
+def token_draws(seed: int, texts: int, tokens: int) -> FloatArray:
+    """Return a number in [0, 1) for each token of each generated answer, (texts, tokens), from ``model_randomness``."""
+    return stream(seed, "tokens").random((texts, tokens))
+
+
 def chosen(scores: FloatArray, temperature: float, seed: int) -> npt.NDArray[np.int64]:
     """Return the place of the chosen class for every example, shape (n,).
 

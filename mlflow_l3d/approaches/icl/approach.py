@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
-from mlflow_l3d.approaches.finetuning.numerics import device_class, minor_version
 from mlflow_l3d.approaches.icl import recipe as recipes
+from mlflow_l3d.approaches.icl.loading import need_bitsandbytes
+from mlflow_l3d.approaches.icl.presets import default_quantisation
+from mlflow_l3d.approaches.models import resolve
+from mlflow_l3d.approaches.numerics import device_class, minor_version
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.prompts.words import check_words
 from mlflow_l3d.tasks.base import Task
 
 
@@ -26,9 +31,33 @@ class InContextLearning:
     default_task: str = "rotten_tomatoes"
 
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Check the hyperparameters together; see :meth:`recipes.Recipe.of`."""
-        recipes.Recipe.of(hyperparameters)
+        """Check the hyperparameters together, and the class words; see :meth:`recipes.Recipe.of`."""
+        recipe = recipes.Recipe.of(hyperparameters)
+        if recipe.verbaliser != recipes.AUTO:
+            check_words(recipe.verbaliser)
         return dict(hyperparameters)
+
+    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
+        """Return what else decides the numbers: the version of bitsandbytes, the weights of the selection's encoder.
+
+        Raises
+        ------
+        ParameterError
+            If the packages of 4-bit weights are missing, or the encoder leads to no model.
+        """
+        found: dict[str, str] = {}
+        quantise = hyperparameters["quantise"]
+        if (default_quantisation(model) if quantise == recipes.AUTO else quantise) == "4bit":
+            need_bitsandbytes()
+            found["bitsandbytes"] = minor_version("bitsandbytes", "icl")
+        if hyperparameters["selection"] == "similarity":
+            reference = str(hyperparameters["selection_encoder"])
+            try:
+                found["selection_encoder"] = resolve(reference).revision
+            except ParameterError as error:
+                name = "hyperparameters.selection_encoder"
+                raise ParameterError(name, error.value, error.allowed, error.fix) from None
+        return found
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return the factors without an effect: no examples to choose or order, greedy answers."""

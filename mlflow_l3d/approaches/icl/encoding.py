@@ -9,6 +9,7 @@ from mlflow_l3d.errors import ParameterError
 
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.icl.models import LoadedModel
+    from mlflow_l3d.prompts.layout import PromptFormat
 
 # Stands for an answer where a chat template is asked what it puts around one; no template holds it.
 _ANSWER: Final = "Qz7Xj4Qz7"
@@ -84,6 +85,12 @@ def answer_ids(loaded: LoadedModel, answer: str, chat: bool, *, before: str = ":
     if not word or not ids:
         raise ParameterError("verbaliser", repr(answer), "has no tokens", "Use a word for each class.")
     return ids
+
+
+def answers_ids(loaded: LoadedModel, prompt_format: PromptFormat, chat: bool) -> list[list[int]]:
+    """Return the tokens of every class's answer in a format; see :func:`answer_ids`."""
+    before = prompt_format.shot.rpartition("}")[2] or ":"
+    return [answer_ids(loaded, answer, chat, before=before) for answer in prompt_format.answers]
 
 
 def decode(loaded: LoadedModel, ids: Sequence[int]) -> str:

@@ -86,7 +86,7 @@ def convert(file: Path, folder: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-    from mlflow_l3d.approaches.finetuning.pretrained import quiet
+    from mlflow_l3d.approaches.encoder.pretrained import quiet
 
     with quiet():
         where: dict[str, Any] = {"gguf_file": file.name}

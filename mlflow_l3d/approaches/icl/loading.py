@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.models import ModelReference
@@ -14,14 +14,16 @@ from mlflow_l3d.errors import L3DError, ParameterError
 if TYPE_CHECKING:
     import torch
 
+TRUST: Final = "trust_remote_code"
 
-def config_and_tokenizer(found: ModelReference) -> tuple[Any, Any]:
-    """Load configuration and tokenizer; code that comes with the model is never run."""
+
+def config_and_tokenizer(found: ModelReference, *, trust: bool = False) -> tuple[Any, Any]:
+    """Load configuration and tokenizer; code that comes with the model is run where `trust` says so."""
     from transformers import AutoConfig, AutoTokenizer
 
-    from mlflow_l3d.approaches.finetuning.pretrained import quiet
+    from mlflow_l3d.approaches.encoder.pretrained import quiet
 
-    where: dict[str, Any] = {"revision": found.commit or "main", "trust_remote_code": False}
+    where: dict[str, Any] = {"revision": found.commit or "main", "trust_remote_code": trust}
     with quiet():
         return (
             AutoConfig.from_pretrained(found.path_or_id, **where),
@@ -30,7 +32,14 @@ def config_and_tokenizer(found: ModelReference) -> tuple[Any, Any]:
 
 
 def weights(
-    found: ModelReference, kind: str, name: str, device: torch.device, dtype: torch.dtype, *, quantised: bool
+    found: ModelReference,
+    kind: str,
+    name: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    quantised: bool,
+    trust: bool = False,
 ) -> Any:
     """Load the weights, in evaluation mode and without gradients, onto `device`.
 
@@ -46,6 +55,8 @@ def weights(
         Where, and in what.
     quantised
         Linear layers in 4 bits: NF4 with double quantisation, computed in `dtype` (Pecher et al. 2024, section 4).
+    trust
+        Whether code that comes with the model is run.
 
     Raises
     ------
@@ -54,12 +65,12 @@ def weights(
     """
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, BitsAndBytesConfig
 
-    from mlflow_l3d.approaches.finetuning.pretrained import quiet
+    from mlflow_l3d.approaches.encoder.pretrained import quiet
 
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = {"trust_remote_code": trust}
     nf4: Any = BitsAndBytesConfig
     if quantised:
-        extra = {
+        extra |= {
             "quantization_config": nf4(
                 load_in_4bit=True,
                 bnb_4bit_quant_type="nf4",
@@ -74,7 +85,6 @@ def weights(
             found.path_or_id,
             revision=found.commit or "main",
             use_safetensors=True,
-            trust_remote_code=False,
             dtype=dtype,
             output_loading_info=True,
             **extra,
@@ -118,6 +128,29 @@ def need_bitsandbytes() -> None:
         raise ParameterError("hyperparameters.quantise", "4bit", needs, f"Run: pip install {' '.join(missing)}")
 
 
+def check_code(found: ModelReference, name: str) -> None:
+    """Refuse code that lies in another repository than the model: its revision would not be part of a cell's key.
+
+    The settings are read as they lie there; no code is run.
+    """
+    from transformers import PreTrainedConfig
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    where: dict[str, Any] = {"revision": found.commit or "main"}
+    settings: Any = (
+        PreTrainedConfig.get_config_dict(found.path_or_id, **where)[0],
+        get_tokenizer_config(found.path_or_id, **where),
+    )
+    maps = [value.get("auto_map") or {} for value in settings]
+    values = [value for one in maps for value in (one.values() if isinstance(one, dict) else one)]
+    names = [part for value in values for part in (value if isinstance(value, list | tuple) else [value])]
+    other = sorted(str(part).partition("--")[0] for part in names if "--" in str(part))
+    if other:
+        allowed = f"the code of {name} lies in another repository ({other[0]}), whose revision nothing pins"
+        fix = "Put code and weights into one folder, and name that folder."
+        raise ParameterError(f"hyperparameters.{TRUST}", "true", allowed, fix)
+
+
 @contextmanager
 def readable(found: ModelReference, name: str) -> Iterator[None]:
     """Turn the errors of `transformers` about files into one line."""
@@ -126,5 +159,9 @@ def readable(found: ModelReference, name: str) -> Iterator[None]:
     except L3DError:
         raise
     except Exception as error:  # the tokenizers library raises nothing narrower
+        if TRUST in str(error):  # `transformers` names its argument
+            allowed = f"{name} works only with the code that comes with it, which is not run"
+            fix = "Read that code; the value true runs it on this machine."
+            raise ParameterError(f"hyperparameters.{TRUST}", "false", allowed, fix) from None
         reason = str(error).strip().replace(found.path_or_id, name).split("\n", 1)[0]
         raise ParameterError("model", name, f"transformers cannot load it ({reason})") from error

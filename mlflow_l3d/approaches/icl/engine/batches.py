@@ -33,7 +33,15 @@ class Batches:
         self.tokens = tokens
         self.size = size
 
-    def run(self, order: Sequence[int], costs: Sequence[int], work: Callable[[Sequence[int]], None]) -> None:
+    def run(
+        self,
+        order: Sequence[int],
+        costs: Sequence[int],
+        work: Callable[[Sequence[int]], None],
+        *,
+        tokens: int | None = None,
+        most: int | None = None,
+    ) -> None:
         """Call `work` with batches of `order` until every item had its turn.
 
         Parameters
@@ -44,6 +52,10 @@ class Batches:
             Tokens of each item, by item.
         work
             Must leave nothing behind when it fails: a batch that ran out of memory is tried again in halves.
+        tokens
+            Most tokens of a batch in place of the usual bound.
+        most
+            Most items of a batch beside the usual bound.
 
         Raises
         ------
@@ -52,19 +64,11 @@ class Batches:
         """
         start = 0
         while start < len(order):
-            batch = order[start : start + self._fitting(costs[item] for item in order[start:])]
+            size = min((bound for bound in (self.size, most) if bound is not None), default=len(order))
+            count = _fitting((costs[item] for item in order[start:]), self.tokens if tokens is None else tokens, size)
+            batch = order[start : start + count]
             if self._attempt(batch, work):
                 start += len(batch)
-
-    def _fitting(self, costs: Iterator[int]) -> int:
-        """Return how many of the next items make a batch, at least one."""
-        count, total = 1, next(costs)
-        for cost in costs:
-            total += cost
-            if total > self.tokens or (self.size is not None and count >= self.size):
-                break
-            count += 1
-        return count
 
     def _attempt(self, batch: Sequence[int], work: Callable[[Sequence[int]], None]) -> bool:
         try:
@@ -78,6 +82,17 @@ class Batches:
         # Only here is the error gone, and with it the tensors that its traceback held.
         release()
         return False
+
+
+def _fitting(costs: Iterator[int], tokens: int, size: int) -> int:
+    """Return how many of the next items make a batch, at least one."""
+    count, total = 1, next(costs)
+    for cost in costs:
+        total += cost
+        if total > tokens or count >= size:
+            break
+        count += 1
+    return count
 
 
 def release() -> None:

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from mlflow_l3d.approaches.icl.engine.batches import Batches, is_out_of_memory, release
 from mlflow_l3d.approaches.icl.engine.checks import TokenIds, checked_length, checked_prompts, device_tokens
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel, Row
+from mlflow_l3d.approaches.icl.engine.decoding import CACHED_TOKENS, TEXTS, decode, kept_tokens
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.plain import plain_generate, plain_score
 from mlflow_l3d.approaches.icl.engine.reading import read_steps
+from mlflow_l3d.approaches.icl.engine.rows import Rows, row_width
+from mlflow_l3d.approaches.icl.engine.sampling import Sampling, checked_sampling
 from mlflow_l3d.approaches.icl.engine.support import honours_mask, layer_window
 from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
 
@@ -56,7 +58,7 @@ class CausalEngine:
         self.pad_id = pad_id
         self.batches = Batches(batch_tokens or device_tokens(model.device.type), batch_size)
         self._honours: bool | None = None
-        self._kept: tuple[tuple[TokenIds, int | None], Row] | None = None
+        self._kept: tuple[tuple[TokenIds, int | None], Rows] | None = None
 
     def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
         """Return the log-probability of every answer behind every prompt.
@@ -89,14 +91,22 @@ class CausalEngine:
         read = np.empty((len(texts), len(nodes)))
 
         def work(batch: Sequence[int]) -> None:
-            logits, _ = packed.rest(prefix.branch(), [texts[item][length:] for item in batch], trie)
-            read[batch] = read_steps(logits.view(len(batch), -1, logits.shape[-1]), nodes, tokens)
+            own = [texts[item][length:] for item in batch]
+            logits = packed.rest(prefix, own, trie, width=row_width(length, self.batches.tokens))
+            read[batch] = read_steps(logits, nodes, tokens)
 
         self.batches.run(range(len(texts)), [len(text) - length + len(trie.tokens) for text in texts], work)
         return trie.total(read)
 
-    def generate(self, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop: Collection[int]) -> list[list[int]]:
-        """Continue every prompt greedily.
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        stop: Collection[int],
+        *,
+        sampling: Sampling | None = None,
+    ) -> list[list[int]]:
+        """Continue every prompt.
 
         Parameters
         ----------
@@ -106,6 +116,8 @@ class CausalEngine:
             Most tokens to generate.
         stop
             Tokens that end a text.
+        sampling
+            How tokens are drawn, one row of `max_new_tokens` numbers a prompt; None for the likeliest token each time.
 
         Returns
         -------
@@ -114,24 +126,29 @@ class CausalEngine:
         Raises
         ------
         ValueError
-            If a prompt has no tokens, or `max_new_tokens` is not positive.
+            If a prompt has no tokens, `max_new_tokens` is not positive, or `sampling` has another shape.
         """
         texts, limit = checked_prompts(prompts), checked_length(max_new_tokens)
+        sampling = checked_sampling(sampling, len(texts), limit)
         if not texts:
             return []
         packed = self._packed(max(map(len, texts)) + limit - 1)
         if packed is None:
-            return plain_generate(self.model, texts, limit, stop, self.pad_id, self.batches)
+            return plain_generate(self.model, texts, limit, stop, self.pad_id, self.batches, sampling)
         length = common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
         results: list[list[int]] = [[] for _ in texts]
 
         def work(batch: Sequence[int]) -> None:
-            found = _continue(packed, prefix.branch(), [texts[item][length:] for item in batch], limit, stop)
+            own = None if sampling is None else sampling.of(batch)
+            rests = [texts[item][length:] for item in batch]
+            found = decode(packed, prefix, rests, limit, stop, own, self.batches.tokens)
             for item, tokens in zip(batch, found, strict=True):
                 results[item] = tokens
 
-        self.batches.run(range(len(texts)), [len(text) - length for text in texts], work)
+        width = row_width(length, self.batches.tokens)
+        costs = [kept_tokens(len(text) - length, limit, length, width) for text in texts]
+        self.batches.run(range(len(texts)), costs, work, tokens=CACHED_TOKENS, most=TEXTS)
         return results
 
     def _packed(self, longest: int) -> PackedModel | None:
@@ -142,14 +159,14 @@ class CausalEngine:
             self._honours = honours_mask(self.model)
         return PackedModel(self.model, window) if self._honours else None
 
-    def _prefix(self, packed: PackedModel, tokens: TokenIds) -> Row:
+    def _prefix(self, packed: PackedModel, tokens: TokenIds) -> Rows:
         key = (tokens, packed.window)
         if self._kept is None or self._kept[0] != key:
             self._kept = None
             self._kept = (key, self._run_prefix(packed, tokens))
         return self._kept[1]
 
-    def _run_prefix(self, packed: PackedModel, tokens: TokenIds) -> Row:
+    def _run_prefix(self, packed: PackedModel, tokens: TokenIds) -> Rows:
         while True:
             try:
                 return packed.prefix(tokens, self.batches.tokens)
@@ -159,23 +176,3 @@ class CausalEngine:
             release()
             self.batches.tokens //= 2
 
-
-def _continue(
-    packed: PackedModel, row: Row, texts: Sequence[TokenIds], limit: int, stop: Collection[int]
-) -> list[list[int]]:
-    """Return the greedy continuations of texts behind a prefix; a text that has ended is run no further."""
-    results: list[list[int]] = [[] for _ in texts]
-    logits, ends = packed.rest(row, texts)
-    running = np.arange(len(texts))
-    while True:
-        chosen = torch.argmax(logits.float(), dim=-1).cpu().numpy()
-        going = np.asarray([int(token) not in stop for token in chosen], dtype=bool)
-        running, chosen = running[going], chosen[going]
-        for text, token in zip(running, chosen, strict=True):
-            results[text].append(int(token))
-        # All running texts are equally far.
-        if not running.size or len(results[running[0]]) >= limit:
-            return results
-        positions = ends[running] + len(results[running[0]]) - 1
-        alone = np.eye(len(running), dtype=bool)
-        logits = packed.extend(row, chosen, running, positions, np.arange(len(running)), alone)

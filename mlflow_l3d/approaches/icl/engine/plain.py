@@ -14,6 +14,7 @@ import torch
 from mlflow_l3d.approaches.icl.engine.batches import Batches
 from mlflow_l3d.approaches.icl.engine.checks import TokenIds
 from mlflow_l3d.approaches.icl.engine.reading import read_steps
+from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
 
 
@@ -57,9 +58,10 @@ def plain_generate(
     stop: Collection[int],
     pad_id: int,
     batches: Batches,
+    sampling: Sampling | None = None,
 ) -> list[list[int]]:
-    """Return greedy continuations by the model's own ``generate``, each up to its first stop token."""
-    from transformers import GenerationConfig
+    """Return continuations by the model's own ``generate``, each up to its first stop token."""
+    from transformers import GenerationConfig, LogitsProcessorList
 
     settings = GenerationConfig(  # type: ignore[no-untyped-call]
         do_sample=False,
@@ -74,13 +76,24 @@ def plain_generate(
 
         def work(batch: Sequence[int]) -> None:
             ids = torch.tensor([prompts[item] for item in batch], device=model.device)
-            output = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
+            processors = LogitsProcessorList()
+            if sampling is not None:
+                processors.append(partial(_only_drawn, sampling.of(batch), ids.shape[1]))
+            output = model.generate(
+                ids, attention_mask=torch.ones_like(ids), generation_config=settings, logits_processor=processors
+            )
             for item, tokens in zip(batch, output[:, ids.shape[1] :].tolist(), strict=True):
                 end = next((place for place, token in enumerate(tokens) if token in stop), len(tokens))
                 results[item] = tokens[:end]
 
         batches.run(rows, [len(prompt) + max_new_tokens for prompt in prompts], work)
     return results
+
+
+def _only_drawn(sampling: Sampling, start: int, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """Return scores under which the likeliest token is the one that is drawn; texts began at token `start`."""
+    chosen = next_tokens(scores, ids.shape[1] - start, sampling)
+    return torch.full_like(scores, -torch.inf).scatter_(1, chosen[:, None], 0.0)
 
 
 def _equal_lengths(prompts: Sequence[TokenIds]) -> list[list[int]]:

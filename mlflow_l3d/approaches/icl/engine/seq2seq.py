@@ -13,6 +13,7 @@ import torch
 from mlflow_l3d.approaches.icl.engine.batches import Batches
 from mlflow_l3d.approaches.icl.engine.checks import TokenIds, checked_length, checked_prompts, device_tokens
 from mlflow_l3d.approaches.icl.engine.reading import read_steps
+from mlflow_l3d.approaches.icl.engine.sampling import Sampling, checked_sampling, next_tokens
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
 
 
@@ -79,8 +80,15 @@ class Seq2SeqEngine:
         return trie.total(read)
 
     @torch.inference_mode()
-    def generate(self, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop: Collection[int]) -> list[list[int]]:
-        """Decode every prompt greedily.
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        stop: Collection[int],
+        *,
+        sampling: Sampling | None = None,
+    ) -> list[list[int]]:
+        """Decode every prompt.
 
         Parameters
         ----------
@@ -90,6 +98,8 @@ class Seq2SeqEngine:
             Most tokens to generate.
         stop
             Tokens that end a text.
+        sampling
+            How tokens are drawn, one row of `max_new_tokens` numbers a prompt; None for the likeliest token each time.
 
         Returns
         -------
@@ -98,13 +108,15 @@ class Seq2SeqEngine:
         Raises
         ------
         ValueError
-            If a prompt has no tokens, or `max_new_tokens` is not positive.
+            If a prompt has no tokens, `max_new_tokens` is not positive, or `sampling` has another shape.
         """
         texts, limit = checked_prompts(prompts), checked_length(max_new_tokens)
+        sampling = checked_sampling(sampling, len(texts), limit)
         results: list[list[int]] = [[] for _ in texts]
 
         def work(batch: Sequence[int]) -> None:
-            found = self._continue([texts[item] for item in batch], limit, stop)
+            own = None if sampling is None else sampling.of(batch)
+            found = self._continue([texts[item] for item in batch], limit, stop, own)
             for item, tokens in zip(batch, found, strict=True):
                 results[item] = tokens
 
@@ -156,19 +168,21 @@ class Seq2SeqEngine:
         return read
 
     @torch.inference_mode()
-    def _continue(self, texts: Sequence[TokenIds], limit: int, stop: Collection[int]) -> list[list[int]]:
+    def _continue(
+        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
+    ) -> list[list[int]]:
         results: list[list[int]] = [[] for _ in texts]
         running = set(range(len(texts)))
         logits, shared, cache = self._start(texts)
-        for done in range(1, limit + 1):
-            chosen = logits[:, -1].float().argmax(dim=-1)
+        for step in range(limit):
+            chosen = next_tokens(logits[:, -1], step, sampling)
             # A text that has ended goes on in its row, unread.
             for text, token in enumerate(chosen.tolist()):
                 if token in stop:
                     running.discard(text)
                 elif text in running:
                     results[text].append(token)
-            if not running or done == limit:
+            if not running or step == limit - 1:
                 break
             logits = self._decode(chosen[:, None], shared, cache)
         return results

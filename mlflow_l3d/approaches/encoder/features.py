@@ -15,26 +15,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from mlflow_l3d.approaches.finetuning.draws import FloatArray
-from mlflow_l3d.approaches.finetuning.numerics import minor_version
-from mlflow_l3d.approaches.finetuning.pretrained import load_encoder, load_tokenizer
-from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.finetuning.tokens import Tokens, check_length, tokenise
+from mlflow_l3d.approaches.encoder.pretrained import load_encoder, load_tokenizer
+from mlflow_l3d.approaches.encoder.tokens import Tokens, check_length, tokenise
 from mlflow_l3d.approaches.models import ModelReference
+from mlflow_l3d.approaches.numerics import minor_version
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
 
 if TYPE_CHECKING:
     import torch
 
+FloatArray = npt.NDArray[np.float32]
 _log = logging.getLogger(__name__)
 BATCH: Final = 32
 """Examples encoded together; part of what decides the last bits, so it does not depend on the machine."""
 
 
 def load_or_encode(
-    texts: Sequence[Sequence[str]], found: ModelReference, recipe: Recipe, *, device: str, cache: Path
+    texts: Sequence[Sequence[str]],
+    found: ModelReference,
+    *,
+    pooling: str = "mean",
+    max_length: int = 128,
+    device: str,
+    cache: Path,
 ) -> FloatArray:
     """Return the features of all texts, from the cache where they are there.
 
@@ -45,8 +51,12 @@ def load_or_encode(
     ----------
     texts
         One column of n texts, or two.
-    found, recipe, device
-        What encodes, and how: pooling, max_length.
+    found, device
+        What encodes, and where.
+    pooling
+        ``mean`` over the tokens, or the first one (``cls``).
+    max_length
+        Tokens of an example; more are cut off.
     cache
         The cache folder; features lie in ``features/``.
 
@@ -62,7 +72,7 @@ def load_or_encode(
     """
     from filelock import FileLock
 
-    path = cache / "features" / f"{features_key(texts, found, recipe, device)}.npy"
+    path = cache / "features" / f"{features_key(texts, found, pooling, max_length, device)}.npy"
     rows = len(texts[0])
     with _cache_errors(cache):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +88,8 @@ def load_or_encode(
             partial = path.with_suffix(".partial")
             try:
                 with partial.open("wb") as file:
-                    encode(file, texts, found, recipe, device=device, free=shutil.disk_usage(path.parent).free)
+                    free = shutil.disk_usage(path.parent).free
+                    encode(file, texts, found, pooling, max_length, device=device, free=free)
                     file.flush()
                     os.fsync(file.fileno())
                 partial.replace(path)
@@ -92,7 +103,9 @@ def load_or_encode(
     return features
 
 
-def features_key(texts: Sequence[Sequence[str]], found: ModelReference, recipe: Recipe, device: str) -> str:
+def features_key(
+    texts: Sequence[Sequence[str]], found: ModelReference, pooling: str, max_length: int, device: str
+) -> str:
     """Return the hash of everything that the features depend on: weights, texts, pooling, cut, library versions."""
     digest = hashlib.sha256()
     for column in texts:
@@ -105,8 +118,8 @@ def features_key(texts: Sequence[Sequence[str]], found: ModelReference, recipe: 
             "format": 1,
             "model": found.revision,
             "texts": digest.hexdigest(),
-            "pooling": recipe.pooling,
-            "max_length": recipe.max_length,
+            "pooling": pooling,
+            "max_length": max_length,
             "device": device.partition(":")[0],
             "dtype": "float32",
             "torch": minor_version("torch"),
@@ -119,7 +132,8 @@ def encode(
     file: BinaryIO,
     texts: Sequence[Sequence[str]],
     found: ModelReference,
-    recipe: Recipe,
+    pooling: str,
+    max_length: int,
     *,
     device: str,
     free: int,
@@ -134,7 +148,7 @@ def encode(
     ----------
     file
         Open for writing in binary mode.
-    texts, found, recipe, device
+    texts, found, pooling, max_length, device
         As for :func:`load_or_encode`.
     free
         Bytes free on the disk: too few are noticed before the work, not after it.
@@ -145,18 +159,18 @@ def encode(
 
     tokenizer = load_tokenizer(found)
     encoder = load_encoder(found)
-    check_length(recipe.max_length, tokenizer, encoder.config)
+    check_length(max_length, tokenizer, encoder.config)
     encoder.to(device)
     rows, width = len(texts[0]), int(encoder.config.hidden_size)
     if free < rows * width * 4:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    tokens = tokenise(tokenizer, texts, recipe.max_length)
+    tokens = tokenise(tokenizer, texts, max_length)
     header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
     np.lib.format.write_array_header_1_0(file, header)
     start, writing = file.tell(), threading.Lock()
 
     def one(batch: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        values = pooled(encoder, tokens, batch, recipe.pooling, device)
+        values = pooled(encoder, tokens, batch, pooling, device)
         with writing:
             for position, row in zip(batch.tolist(), values.cpu().numpy(), strict=True):
                 file.seek(start + position * width * 4)

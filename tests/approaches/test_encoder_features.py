@@ -9,21 +9,17 @@ import torch
 from finetuning_helpers import handmade_task
 
 from mlflow_l3d.approaches import models
-from mlflow_l3d.approaches.finetuning import Finetuning, features, pretrained
-from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.tokens import tokenise
+from mlflow_l3d.approaches.encoder import features, pretrained
+from mlflow_l3d.approaches.encoder.tokens import tokenise
+from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.errors import ParameterError
 
 FOUND = models.resolve(Finetuning.default_model)
 TEXTS = handmade_task(70).texts
 
 
-def recipe(**given):
-    return Recipe.of({name: declared.default for name, declared in HYPERPARAMETERS.items()} | given)
-
-
-def load(cache, texts=TEXTS, chosen=None):
-    return features.load_or_encode(texts, FOUND, chosen or recipe(), device="cpu", cache=cache)
+def load(cache, texts=TEXTS, **chosen):
+    return features.load_or_encode(texts, FOUND, **chosen, device="cpu", cache=cache)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +31,7 @@ def encoded(tmp_path_factory):
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_features_are_those_of_one_text_at_a_time(tmp_path, columns, pooling):
     texts = handmade_task(9, columns).texts
-    found = load(tmp_path, texts, recipe(pooling=pooling))
+    found = load(tmp_path, texts, pooling=pooling)
     tokenizer, encoder = pretrained.load_tokenizer(FOUND), pretrained.load_encoder(FOUND)
     for row, pair in zip(found, zip(*texts, strict=True), strict=True):
         with torch.inference_mode():
@@ -59,7 +55,7 @@ def test_pairs_keep_their_segments_and_length():
 def test_many_texts_are_tokenised_in_chunks(monkeypatch):
     tokenizer = pretrained.load_tokenizer(FOUND)
     whole = tokenise(tokenizer, TEXTS, 16)
-    monkeypatch.setattr("mlflow_l3d.approaches.finetuning.tokens.CHUNK", 8)
+    monkeypatch.setattr("mlflow_l3d.approaches.encoder.tokens.CHUNK", 8)
     chunked = tokenise(tokenizer, TEXTS, 16)
     assert np.array_equal(whole.starts, chunked.starts)
     assert np.array_equal(whole.columns["input_ids"], chunked.columns["input_ids"])
@@ -69,7 +65,7 @@ def test_the_number_of_cores_does_not_change_a_bit(encoded):
     before = torch.get_num_threads()
     for workers in (1, 3):
         file = io.BytesIO()
-        features.encode(file, TEXTS, FOUND, recipe(), device="cpu", free=10**9, workers=workers)
+        features.encode(file, TEXTS, FOUND, "mean", 128, device="cpu", free=10**9, workers=workers)
         file.seek(0)
         assert np.load(file).tobytes() == encoded.tobytes()
     assert torch.get_num_threads() == before
@@ -99,14 +95,14 @@ def test_a_second_session_reads_what_is_there(tmp_path, fake):
 
 def test_key_follows_what_features_depend_on(tmp_path, fake):
     for texts, chosen in (
-        (TEXTS, recipe()),
-        (TEXTS, recipe(learning_rate=0.5, dropout=0.0, epochs=3, batch_size=2)),
-        (TEXTS, recipe(pooling="cls")),
-        (TEXTS, recipe(max_length=16)),
-        ((TEXTS[0][::-1],), recipe()),
-        ((TEXTS[0], TEXTS[0]), recipe()),
+        (TEXTS, {}),
+        (TEXTS, {"pooling": "mean", "max_length": 128}),
+        (TEXTS, {"pooling": "cls"}),
+        (TEXTS, {"max_length": 16}),
+        ((TEXTS[0][::-1],), {}),
+        ((TEXTS[0], TEXTS[0]), {}),
     ):
-        load(tmp_path, texts, chosen)
+        load(tmp_path, texts, **chosen)
     assert len(fake) == 5
 
 
@@ -168,4 +164,4 @@ def test_a_disk_that_fills_up_leaves_no_half_file(tmp_path, monkeypatch, code):
 
 def test_too_long_for_the_model(tmp_path):
     with pytest.raises(ParameterError, match=r"max_length=4096: the model takes at most 512 tokens"):
-        load(tmp_path, chosen=recipe(max_length=4096))
+        load(tmp_path, max_length=4096)

@@ -1,0 +1,174 @@
+"""What can be said to be wrong before the first cell: too many shots, answers and prompts that cannot work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from mlflow_l3d.approaches.icl.encoding import answers_ids, prompt_ids
+from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.prompts.layout import PromptFormat
+from mlflow_l3d.tasks.base import IntArray, Task
+from mlflow_l3d.tasks.splits import quotas
+
+if TYPE_CHECKING:
+    from mlflow_l3d.approaches.icl.models import LoadedModel
+
+MOST_CHARACTERS: Final = 10_000_000
+"""More text than this is not cut into tokens only to say early what the first cell says anyway."""
+
+_MERGED: Final = 2  # tokens that a text and its neighbours in the prompt may become fewer together
+
+
+def check_shots(task: Task, recipe: Recipe, classes: Sequence[int]) -> None:
+    """Raise if a class has fewer labelled examples than shots, in every split: splits are stratified.
+
+    Parameters
+    ----------
+    task, recipe
+        What is asked, and how.
+    classes
+        Numbers of the classes that are told apart.
+
+    Raises
+    ------
+    ParameterError
+        It says how many shots the smallest class allows.
+    """
+    if type(task).split is not Task.split:  # a task that divides in its own way: its cells will say
+        return
+    sizes = quotas(np.bincount(task.labels, minlength=len(task.class_names)), task.settings, task.class_names)
+    smallest = min(classes, key=lambda number: int(sizes.train[number]))
+    most = int(sizes.train[smallest])
+    if most >= recipe.shots:
+        return
+    name = task.class_names[smallest]
+    allowed = f"class {name!r} has {most} labelled examples to take them from; those for validation do not count"
+    all_labelled = sizes.labelled[smallest] == sizes.train_part[smallest]
+    other = "leave the class out with hyperparameter classes" if all_labelled else "raise num_labelled"
+    raise ParameterError("hyperparameters.shots", recipe.shots, allowed, f"Use at most {most}, or {other}.")
+
+
+def check_model(
+    loaded: LoadedModel, task: Task, recipe: Recipe, classes: Sequence[int], prompt_format: PromptFormat
+) -> None:
+    """Raise if no cell can work with this tokenizer and context; the weights are not needed.
+
+    Parameters
+    ----------
+    loaded
+        The model, with or without weights.
+    task, recipe, classes
+        As for :func:`check_shots`.
+    prompt_format
+        The format of the prompts.
+
+    Raises
+    ------
+    ParameterError
+        If a chat template is asked for and there is none, if scores cannot tell two answers apart, or if even the
+        shortest prompt is longer than the context.
+    """
+    chat = uses_chat(recipe.chat, loaded)
+    if recipe.decision == "score":
+        answers = answers_ids(loaded, prompt_format, chat)
+        check_answers(answers, prompt_format.verbaliser, calibrated=recipe.calibration != "none")
+    check_context(loaded, task, recipe.shots, classes, prompt_format, chat)
+
+
+def uses_chat(wanted: str, loaded: LoadedModel) -> bool:
+    """Return whether prompts are put into the chat template.
+
+    Raises
+    ------
+    ParameterError
+        If that is asked for and there is none.
+    """
+    if wanted == "true" and not loaded.chat:
+        allowed = f"the tokenizer of {loaded.name} has no chat template"
+        raise ParameterError("hyperparameters.chat", wanted, allowed, "Use chat=false.")
+    return loaded.chat if wanted == AUTO else wanted == "true"
+
+
+def check_answers(answers: Sequence[Sequence[int]], words: Sequence[str], *, calibrated: bool) -> None:
+    """Raise if the likelihoods of two answers cannot tell their classes apart.
+
+    Answers may begin with the same tokens: words are scored whole. But two words of the same tokens always get the same
+    score (a tokenizer may drop case, accents, or letters that it does not know), and a word that begins with all the
+    tokens of another is never more likely than that one.
+
+    Parameters
+    ----------
+    answers
+        Tokens of each class's answer.
+    words
+        The class words.
+    calibrated
+        Whether scores are compared with those of empty inputs: then the longer of two such words can win.
+
+    Raises
+    ------
+    ParameterError
+        It names the two words.
+    """
+    rows = [tuple(ids) for ids in answers]
+    for one, other in combinations(range(len(rows)), 2):
+        short, long = sorted((one, other), key=lambda place: len(rows[place]))
+        if rows[long][: len(rows[short])] != rows[short]:
+            continue
+        if rows[short] == rows[long]:
+            allowed = f"{words[one]!r} and {words[other]!r} are the same tokens to this model, so their scores are, too"
+            raise ParameterError("hyperparameters.verbaliser", ";".join(words), allowed, "Give other words.")
+        if not calibrated:
+            allowed = f"{words[long]!r} begins with {words[short]!r} and can never score higher"
+            fix = "Give other words, or use decision=generate or calibration=contextual."
+            raise ParameterError("hyperparameters.verbaliser", ";".join(words), allowed, fix)
+
+
+def check_context(
+    loaded: LoadedModel, task: Task, shots: int, classes: Sequence[int], prompt_format: PromptFormat, chat: bool
+) -> None:
+    """Raise if the prompt of the shortest texts is longer than the context: then every cell must fail.
+
+    A prompt that is too long in some cells only is found there, before the model runs; see
+    :func:`~mlflow_l3d.approaches.icl.encoding.check_length`.
+
+    Raises
+    ------
+    ParameterError
+        It says by how much at least.
+    """
+    nothing = ("",) * len(task.texts)
+    around = [(nothing, place) for place in range(len(classes)) for _ in range(shots)]
+    frame = len(prompt_ids(loaded, prompt_format.render(around, nothing), chat))
+    members = [np.flatnonzero(task.labels == number) for number in classes]
+    characters = np.zeros(len(task), dtype=np.int64)
+    for column in task.texts:
+        characters += [len(text) for text in column]
+    if frame + _shortest(characters, members, shots) <= loaded.context:
+        return  # hardly any text has more tokens than characters
+    tokens = np.zeros(len(task), dtype=np.int64)
+    if characters.sum() <= MOST_CHARACTERS:
+        for column in task.texts:
+            rows = loaded.tokenizer(list(column), add_special_tokens=False, verbose=False)["input_ids"]
+            tokens += [len(row) for row in rows]
+    least = frame + _shortest(tokens, members, shots) - _MERGED * len(task.texts) * (len(around) + 1)
+    if least > loaded.context:
+        source = f" ({loaded.context_source})" if loaded.context_source else ""
+        allowed = (
+            f"even the shortest texts make a prompt of about {least} tokens, {least - loaded.context} more than the "
+            f"{loaded.context} of the context of {loaded.name or 'the model'}{source}"
+        )
+        fix = "Use fewer shots or classes, or a model that reads more."
+        raise ParameterError("hyperparameters.shots", shots, allowed, fix)
+
+
+def _shortest(lengths: IntArray, members: Sequence[IntArray], shots: int) -> int:
+    """Return the least total length of `shots` examples of each class and one more text."""
+    own = [np.sort(lengths[places]) for places in members]
+    asked = min((int(row[0]) for row in own if len(row)), default=0)
+    return asked + sum(int(row[:shots].sum()) for row in own)

@@ -1,0 +1,104 @@
+"""Continuing many texts: their rows are run a few at a time, then decoded all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel
+from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, lay_out, row_width, stacked
+from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
+
+# A step of decoding reads all weights of the model whatever it has to do: with fewer texts it mostly waits for memory.
+TEXTS = 256
+# Most keys that are kept at once, where a text does not have more.
+CACHED_TOKENS = 16_384
+
+
+def kept_tokens(own: int, limit: int, prefix: int, width: int) -> int:
+    """Return how many tokens a text adds to those kept: its own, the new ones, and its share of the row's prefix."""
+    return own + limit - 1 + -(-prefix * own // width)
+
+
+def decode(
+    packed: PackedModel,
+    prefix: Rows,
+    texts: Sequence[Sequence[int]],
+    limit: int,
+    stop: Collection[int],
+    sampling: Sampling | None,
+    batch_tokens: int,
+) -> list[list[int]]:
+    """Return the continuations of texts behind a prefix; a text that has ended is run no further.
+
+    Parameters
+    ----------
+    packed
+        The model.
+    prefix
+        The row of the shared prefix; stays as it is.
+    texts
+        What follows the prefix, n texts.
+    limit, stop, sampling
+        See `CausalEngine.generate`.
+    batch_tokens
+        Most tokens of texts run at once.
+    """
+    results: list[list[int]] = [[] for _ in texts]
+    rows, logits, texts_of = _begun(packed, prefix, texts, batch_tokens)
+    ends = prefix.owners.shape[1] + np.asarray([len(text) for text in texts])
+    for step in range(limit):
+        filled = texts_of >= 0
+        running = texts_of[filled]
+        flat = logits.reshape(texts_of.size, -1)
+        if not filled.all():
+            flat = flat[torch.from_numpy(np.flatnonzero(filled)).to(flat.device)]
+        chosen = np.full(texts_of.shape, 0)
+        chosen[filled] = next_tokens(flat, step, sampling, running).cpu().numpy()
+        going = filled & ~np.isin(chosen, list(stop))
+        for text, token in zip(texts_of[going], chosen[going], strict=True):
+            results[text].append(int(token))
+        if not going.any() or step == limit - 1:
+            break
+        rows_left = going.any(axis=1)
+        if not rows_left.all():
+            rows.keep(np.flatnonzero(rows_left))
+        block = _next(texts_of[rows_left], chosen[rows_left], going[rows_left], ends + step)
+        texts_of = block.texts
+        logits = packed.extend(rows, block, texts_of.shape[1])
+    return results
+
+
+def _begun(
+    packed: PackedModel, prefix: Rows, texts: Sequence[Sequence[int]], batch_tokens: int
+) -> tuple[Rows, torch.Tensor, npt.NDArray[np.int64]]:
+    """Run the texts; return their rows, the logits behind them (R, S, vocabulary) and which text is where (R, S)."""
+    length = prefix.owners.shape[1]
+    block = lay_out(texts, None, length, row_width(length, batch_tokens))
+    parts, logits = [], []
+    for part in block.parts(batch_tokens):
+        rows = prefix.branch(len(part.tokens))
+        logits.append(packed.extend(rows, part, part.texts.shape[1]))
+        parts.append(rows)
+    return stacked(parts), torch.cat(logits), block.texts
+
+
+def _next(
+    texts: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64], going: npt.NDArray[np.bool_], ends: npt.NDArray[np.int64]
+) -> Block:
+    """Return the block of one more token of every text that goes on, (R, S) each; `ends` is a text's next position."""
+    slots = int(going.sum(axis=1).max())
+    # Those that go on come first, in their order.
+    order = np.argsort(~going, axis=1, kind="stable")[:, :slots]
+    alive = np.take_along_axis(going, order, axis=1)
+    left = np.where(alive, np.take_along_axis(texts, order, axis=1), -1)
+    return Block(
+        tokens=np.where(alive, np.take_along_axis(tokens, order, axis=1), 0),
+        owners=np.where(alive, left, NOBODY),
+        positions=np.where(alive, ends[left], 0),
+        nodes=np.full(left.shape, -1),
+        texts=left,
+    )

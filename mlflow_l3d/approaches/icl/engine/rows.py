@@ -1,0 +1,168 @@
+"""How texts are laid out in rows, and the keys and values of such rows."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
+
+SHARED = -1
+NOBODY = -2
+# Of a row's tokens without a prefix to share, and how much longer rows may become by filling them up.
+_NARROWEST = 64
+_PADDED = 1.15
+
+
+@dataclass
+class Rows:
+    """The keys and values of R rows of tokens, and whose they are.
+
+    Attributes
+    ----------
+    cache
+        Keys and values of every layer, (R, heads, K, size).
+    owners
+        (R, K) number of the text that a key belongs to; every text sees what is `SHARED`, none what is `NOBODY`'s.
+    positions
+        (R, K) position of a key in its text, the prefix included.
+    """
+
+    cache: Any
+    owners: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
+
+    def branch(self, count: int) -> Rows:
+        """Return `count` rows that start with the keys of this single one and grow by themselves; nothing is copied."""
+        cache = copy.copy(self.cache)
+        cache.layers = [copy.copy(layer) for layer in self.cache.layers]
+        for layer in cache.layers:
+            layer.keys, layer.values = (part.expand(count, -1, -1, -1) for part in (layer.keys, layer.values))
+        return Rows(cache, self.owners.repeat(count, axis=0), self.positions.repeat(count, axis=0))
+
+    def keep(self, rows: npt.NDArray[np.int64]) -> None:
+        """Drop all rows but these."""
+        for layer in self.cache.layers:
+            where = torch.from_numpy(rows).to(layer.keys.device)
+            layer.keys, layer.values = layer.keys[where], layer.values[where]
+        self.owners, self.positions = self.owners[rows], self.positions[rows]
+
+
+def empty_row() -> Rows:
+    """Return a row without keys, full-length in every layer: windows are a matter of the mask here."""
+    from transformers import DynamicCache
+
+    nothing = np.zeros((1, 0), dtype=np.int64)
+    return Rows(DynamicCache(), nothing, nothing)
+
+
+def stacked(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of all parts, which have equally many keys each; the parts are used up."""
+    first = parts[0]
+    if len(parts) > 1:
+        for layers in zip(*(part.cache.layers for part in parts), strict=True):
+            # Layer by layer, so that no more than one of them is there twice.
+            layers[0].keys = torch.cat([layer.keys for layer in layers])
+            layers[0].values = torch.cat([layer.values for layer in layers])
+            for layer in layers[1:]:
+                layer.keys = layer.values = None
+    owners, positions = ([getattr(part, name) for part in parts] for name in ("owners", "positions"))
+    return Rows(first.cache, np.concatenate(owners), np.concatenate(positions))
+
+
+@dataclass(frozen=True)
+class Block:
+    """More tokens of R rows, N each; what is wanted is the distribution behind the last ones.
+
+    Attributes
+    ----------
+    tokens, owners, positions
+        (R, N) each; a place that is filled up is `NOBODY`'s.
+    nodes
+        (R, N) number of the trie's inner node that a token is, -1 for a token of a text.
+    texts
+        (R, S) the texts of each row, -1 where a row has fewer; the last S * (1 + I) tokens of a row are each text's
+        last token and its I nodes.
+    """
+
+    tokens: npt.NDArray[np.int64]
+    owners: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
+    nodes: npt.NDArray[np.int64]
+    texts: npt.NDArray[np.int64]
+
+    def parts(self, tokens: int) -> list[Block]:
+        """Return blocks of neighbouring rows, of no more than so many tokens where a row has no more."""
+        size = max(1, tokens // self.tokens.shape[1])
+        fields = (self.tokens, self.owners, self.positions, self.nodes, self.texts)
+        return [
+            Block(*(field[start : start + size] for field in fields)) for start in range(0, len(self.tokens), size)
+        ]
+
+
+def row_width(prefix: int, tokens: int) -> int:
+    """Return how many tokens of its own a row should have behind a prefix, when `tokens` are run at once.
+
+    A token pays for all keys of its row, and a row for a copy of the prefix. So a row gets as many tokens as the
+    prefix has.
+    """
+    return min(tokens, max(_NARROWEST, prefix))
+
+
+def lay_out(texts: Sequence[Sequence[int]], trie: AnswerTrie | None, start: int, width: int) -> Block:
+    """Return the block of n texts that follow a prefix of `start` tokens, with a trie's inner nodes below each.
+
+    Text i is owner i. Rows have about `width` tokens and equally many texts, as far as possible.
+    """
+    inner = 0 if trie is None else len(trie.tokens)
+    lengths = [len(text) for text in texts]
+    packs = _packs([length + inner for length in lengths], width)
+    slots = max(map(len, packs))
+    body = max(sum(lengths[text] - 1 for text in pack) for pack in packs)
+    shape = (len(packs), body + slots * (1 + inner))
+    tokens, positions = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    owners, nodes = np.full(shape, NOBODY), np.full(shape, -1)
+    placed = np.full((len(packs), slots), -1)
+    for row, pack in enumerate(packs):
+        before = 0
+        for slot, text in enumerate(pack):
+            length, last = lengths[text], body + slot * (1 + inner)
+            places = np.r_[before : before + length - 1, last : last + 1 + inner]
+            before += length - 1
+            owners[row, places] = text
+            tokens[row, places[:length]] = texts[text]
+            positions[row, places[:length]] = np.arange(start, start + length)
+            if trie is not None:
+                tokens[row, places[length:]] = trie.tokens
+                positions[row, places[length:]] = start + length - 1 + trie.depths
+                nodes[row, places[length:]] = np.arange(inner)
+        placed[row, : len(pack)] = pack
+    return Block(tokens, owners, positions, nodes, placed)
+
+
+def _packs(costs: Sequence[int], width: int) -> list[list[int]]:
+    """Return the items of each row: rows of about `width` tokens, as even in tokens and items as can be had."""
+    total = sum(costs)
+    count = max(1, min(len(costs), total // max(width, *costs, 1)))
+    while True:
+        packs = _dealt(costs, count)
+        if count == 1 or count * max(sum(costs[item] for item in pack) for pack in packs) <= _PADDED * total:
+            return packs
+        count -= 1
+
+
+def _dealt(costs: Sequence[int], count: int) -> list[list[int]]:
+    most = -(-len(costs) // count)
+    packs: list[list[int]] = [[] for _ in range(count)]
+    filled = [0] * count
+    for item in sorted(range(len(costs)), key=lambda item: -costs[item]):
+        row = min((row for row in range(count) if len(packs[row]) < most), key=lambda row: filled[row])
+        packs[row].append(item)
+        filled[row] += costs[item]
+    return [sorted(pack) for pack in packs]

@@ -1,0 +1,138 @@
+"""The next token of each text: the likeliest, or one drawn with numbers that the text brings along."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+_SLICE = 2**24
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sampling:
+    """How n texts of at most T tokens are drawn.
+
+    Every token of every text has a number of its own, drawn before anything runs. So what a text says depends neither
+    on its batch, nor on the order of the texts, nor on when the others end.
+
+    The number is not compared with cumulative probabilities: over a vocabulary of 50,000 the last digits of the logits,
+    which batches do change, shift these by more than a rare token's share. It is the key of one more number for each
+    token of the vocabulary instead, which run a race that rounding can only turn where two are level.
+
+    Parameters
+    ----------
+    temperature
+        What the logits are divided by, above 0.
+    uniforms
+        (n, T) in [0, 1); ``uniforms[i, t]`` decides token t of text i.
+
+    Raises
+    ------
+    ValueError
+        If temperature or numbers lie outside their ranges.
+    """
+
+    temperature: float
+    uniforms: npt.NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature > 0):
+            msg = f"temperature={self.temperature}: must be above 0 and finite"
+            raise ValueError(msg)
+        if not ((self.uniforms >= 0) & (self.uniforms < 1)).all():
+            msg = "uniforms must lie in [0, 1)"
+            raise ValueError(msg)
+
+    def of(self, items: Sequence[int]) -> Sampling:
+        """Return the sampling of some of the texts."""
+        return Sampling(self.temperature, self.uniforms[list(items)])
+
+
+def checked_sampling(sampling: Sampling | None, texts: int, limit: int) -> Sampling | None:
+    """Return the sampling.
+
+    Raises
+    ------
+    ValueError
+        If it does not have `limit` numbers for each of the texts.
+    """
+    if sampling is not None and sampling.uniforms.shape != (texts, limit):
+        msg = f"uniforms has shape {sampling.uniforms.shape}: must have one number a token, {(texts, limit)}"
+        raise ValueError(msg)
+    return sampling
+
+
+def next_tokens(
+    logits: torch.Tensor, step: int, sampling: Sampling | None, rows: npt.NDArray[np.int64] | None = None
+) -> torch.Tensor:
+    """Return the next token of each text, (n,).
+
+    Parameters
+    ----------
+    logits
+        (n, vocabulary), any floating type.
+    step
+        How many tokens the texts have so far.
+    sampling
+        None takes the likeliest token, the first of equals.
+    rows
+        (n,) which rows of `sampling` the texts are; None for all, in their order.
+
+    Raises
+    ------
+    FloatingPointError
+        If tokens are drawn and a logit is not a number.
+    """
+    if sampling is None:
+        return logits.float().argmax(dim=-1)
+    uniforms = sampling.uniforms[:, step] if rows is None else sampling.uniforms[rows, step]
+    # This device has no float64.
+    home = logits.cpu() if logits.device.type == "mps" else logits
+    numbers = torch.from_numpy(np.ascontiguousarray(uniforms)).to(home.device)
+    size = max(1, _SLICE // logits.shape[-1])
+    parts = zip(torch.split(home, size), torch.split(numbers, size), strict=True)
+    chosen = torch.cat([_drawn(part, sampling.temperature, own) for part, own in parts])
+    return chosen.to(logits.device)
+
+
+def _drawn(logits: torch.Tensor, temperature: float, uniforms: torch.Tensor) -> torch.Tensor:
+    """Return (n,) tokens, each with its probability: the first arrival of exponential clocks whose rates these are."""
+    wide = logits.double()
+    best = wide.amax(dim=-1, keepdim=True)
+    if not bool(best.isfinite().all()):
+        msg = "no token can be drawn: the model's logits are not numbers"
+        raise FloatingPointError(msg)
+    # Before the division, so that small temperatures do not overflow.
+    rates = wide.sub_(best).div_(temperature).exp_() if wide is not logits else ((wide - best) / temperature).exp()
+    return rates.div_(_clocks(uniforms, logits.shape[-1])).argmax(dim=-1)
+
+
+def _clocks(uniforms: torch.Tensor, count: int) -> torch.Tensor:
+    """Return (n, count) numbers of the standard exponential distribution, from one number a row (SplitMix64)."""
+    keys = _mixed((uniforms * 2.0**53).long())
+    places = torch.arange(1, count + 1, device=uniforms.device) * _signed(_GOLDEN)
+    bits = _mixed(keys[:, None] + places)
+    # Half a step off, so that neither 0 nor 1 occurs.
+    return _shifted(bits, 12).double().add_(0.5).mul_(2.0**-52).log_().neg_()
+
+
+def _mixed(bits: torch.Tensor) -> torch.Tensor:
+    for shift, factor in _MIXERS:
+        bits = (bits ^ _shifted(bits, shift)) * _signed(factor)
+    return bits ^ _shifted(bits, 31)
+
+
+def _shifted(bits: torch.Tensor, places: int) -> torch.Tensor:
+    """Shift to the right as if there were no sign."""
+    return (bits >> places) & ((1 << (64 - places)) - 1)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >> 63 else number
