@@ -98,7 +98,7 @@ class Probe:
         Ledger.record = self._record(Ledger.record)  # type: ignore[method-assign]
         Ledger.log_metrics = self.clocks["parent metrics"].around(Ledger.log_metrics)  # type: ignore[method-assign]
         Monitor.add = self.clocks["monitor"].around(Monitor.add)  # type: ignore[method-assign]
-        Monitor.new_rows = self.clocks["monitor"].around(Monitor.new_rows)  # type: ignore[method-assign]
+        Monitor.new_steps = self.clocks["monitor"].around(Monitor.new_steps)  # type: ignore[method-assign]
         ChildWriter.write = self.clocks["upload"].around(ChildWriter.write)  # type: ignore[method-assign]
         Worker.send = self._send(Worker.send)  # type: ignore[method-assign]
         ProcessExecutor.run = self._outcomes(ProcessExecutor.run)  # type: ignore[method-assign]

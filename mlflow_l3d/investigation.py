@@ -17,6 +17,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.conclusion import conclude
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor, Job
+from mlflow_l3d.execution.calls import Hinted
 from mlflow_l3d.interrupts import deferred_interrupts
 from mlflow_l3d.ledger.connection import error_line, own_settings, scrub_environment
 from mlflow_l3d.ledger.ledger import Ledger
@@ -182,13 +183,15 @@ def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> t
     monitor = _monitor(specification)
     done = ledger.recovered.metrics
     running: dict[str, Cell] = {}
+    design = specification.design()
+    computed = 0
 
     def log_steps() -> None:
         for step, metrics in monitor.new_steps():
             ledger.log_metrics(metrics, step)
 
     def missing() -> Iterator[Cell]:
-        for cell in specification.design().cells():
+        for cell in design.cells():
             if monitor.stopped is not None:
                 return
             if cell.key in done:
@@ -197,6 +200,11 @@ def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> t
             else:
                 running[cell.key] = cell
                 yield cell
+
+    def hint() -> int:
+        """Return how many cells are still to start; under a stopping rule no more than a row, or than are done."""
+        left = len(design) - len(done) - computed - len(running)
+        return left if specification.plan.stop == "none" else min(left, max(design.step_size(0), len(done) + computed))
 
     executor_class = registry.load("executor", specification.executor)
     job = Job(
@@ -208,10 +216,9 @@ def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> t
         cache=cache_folder(),
     )
     executor: Executor = executor_class(job=job, workers=specification.workers)
-    computed = 0
     first_error = ""
     bar = tqdm(
-        total=len(specification.design()),
+        total=len(design),
         initial=len(done),
         unit="cell",
         disable=not progress,
@@ -221,7 +228,7 @@ def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> t
         mininterval=0.5 if sys.stderr.isatty() else 10.0,
         postfix="preparing",
     )
-    with bar, closing(executor.run(missing())) as outcomes:  # type: ignore[type-var]
+    with bar, closing(executor.run(Hinted(missing(), hint))) as outcomes:  # type: ignore[type-var]
         for outcome in outcomes:
             cell = running.pop(outcome.key)
             record = ledger.record(cell, outcome)
@@ -238,7 +245,7 @@ def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> t
             bar.update()
             log_steps()
     log_steps()
-    if computed and not done and monitor.failed == len(specification.design()):
+    if computed and not done and monitor.failed == len(design):
         msg = f"Every cell failed; the first said: {first_error}"
         raise L3DError(msg)
     return computed, monitor

@@ -45,12 +45,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Set the environment before anything is imported: some libraries read it only then."""
     os.environ.update(ENVIRONMENT)
-    os.environ["L3D_CACHE"] = tempfile.mkdtemp(prefix="l3d-test-cache-")
+    if not _is_worker(config):
+        os.environ["L3D_CACHE"] = tempfile.mkdtemp(prefix="l3d-test-cache-")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove the cache of this test session."""
-    shutil.rmtree(os.environ.get("L3D_CACHE", ""), ignore_errors=True)
+    if not _is_worker(config):
+        shutil.rmtree(os.environ.get("L3D_CACHE", ""), ignore_errors=True)
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """Return whether this is a worker of pytest-xdist, which shares the cache of the process that started it."""
+    return hasattr(config, "workerinput")
 
 
 def _wrongly_skipped(config: pytest.Config) -> list[str]:

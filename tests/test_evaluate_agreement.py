@@ -192,7 +192,7 @@ def test_graded_scores_of_texts(tmp_path: Path, name: str) -> None:
     assert f"CON, CCON: {name}, mean over pairs of runs and examples" in text
     assert "% mean agreement" in text
     assert "Both are right" not in text
-    assert "Training again changes" not in text
+    assert "Another run changes" not in text
 
 
 def test_one_squad_f1_by_hand(tmp_path: Path) -> None:

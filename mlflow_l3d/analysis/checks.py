@@ -176,9 +176,9 @@ def _duplicated(record: Importance) -> Iterator[Check]:
         )
         message = (
             f"{_count(same, noun)} of {len(lines)} {_be(same)} equal to another one in every score "
-            f"({_named(noun, _repeated(lines))}).{everything} Either seeds were used twice, or they do not reach the "
-            "training; the interval takes equal ones for independent draws and is too narrow. Compare the seed.* "
-            "parameters of these cells."
+            f"({_named(noun, _repeated(lines))}).{everything} Either what is drawn has few values (4 examples of a "
+            "prompt have 24 orders), which does no harm; or seeds were used twice, or do not reach the training, and "
+            "the interval is too narrow. Compare the seed.* parameters of these cells."
         )
         yield Check("L3D010", "warning", f"Duplicated {noun}s", message, record.factor)
 
@@ -257,9 +257,10 @@ def _collapsed(scores: FloatArray, classes: int, what: str, factor: str | None) 
 def _collapse(share: float, count: int, what: str, factor: str | None) -> Check:
     """L3D005: runs that score below chance."""
     message = (
-        f"{round(share * count)} of {count} {what} ({points(share)} %) score below chance (1 / classes): these runs "
-        "learned nothing, and a few of them can make up most of a standard deviation. Look at their training, and try "
-        "a smaller learning rate, a longer warm-up or more epochs."
+        f"{round(share * count)} of {count} {what} ({points(share)} %) score below chance (1 / classes), often "
+        "because they name one class for everything; a few of them can make up most of a standard deviation. Look at "
+        "their predictions. For training try a smaller learning rate, a longer warm-up or more epochs; for prompts "
+        "another format, contextual calibration or a larger model."
     )
     return Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Collapsed runs", message, factor)
 

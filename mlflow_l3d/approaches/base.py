@@ -88,8 +88,15 @@ class Session(Protocol):
 
     Contract: a cell gives the same predictions in any session, alone or among others, in any order. Nothing is drawn
     from a global generator except through :mod:`mlflow_l3d.approaches.global_seeds`. A cell that raises ends with an
-    Outcome whose `error` says why (the platform's executors catch what escapes, at the price of the other cells of the
-    same call). A session is used by one thread of one process and is never pickled.
+    Outcome whose `error` says why (the platform's executors catch what escapes, and then run the cells of the call that
+    have no outcome once more, in smaller calls). A session is used by one thread of one process and is never pickled.
+
+    A session may have the attribute ``cells_at_once``, a positive number that is fixed once it is prepared: how many
+    cells it would like in one call, because it trains them side by side. Executors hand over up to that many, fewer
+    near the end so that all workers have work; without the attribute each call has one cell. Scores and metrics may
+    then differ with the other cells of the call, within a tolerance that the approach states; predictions may not.
+    Each outcome should carry its cell's share of the time as ``duration_seconds``; where it has none, the time until
+    then is divided by the cells of the call.
     """
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:

@@ -48,6 +48,11 @@ class Executor(Protocol):
     only what it is about to start, so that memory does not grow with the number of cells. A cell that raises, or that
     ends its worker, gives an outcome with `error`; the others go on. Closing the iterator, or an exception thrown into
     it (Ctrl-C), stops the workers at once and leaves none behind.
+
+    A session with the attribute ``cells_at_once`` may be given up to that many cells in one call; to share them out
+    among workers, as many more as all workers take at once may be taken from `cells`. An iterator that says by
+    ``__length_hint__`` how many cells it still has needs no such look ahead. Its number also bounds the next calls, so
+    one that may end early, because of a stopping rule, can keep them small.
     """
 
     def __init__(self, *, job: Job, workers: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Cells one after the other in this process: for tests, debugging, and approaches that batch by themselves."""
+"""Cells in this process, one call after the other: for tests, debugging, and sessions that take many cells at once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.outcomes import run_cell
-from mlflow_l3d.execution.sessions import session_of
+from mlflow_l3d.execution.calls import Queue, share
+from mlflow_l3d.execution.outcomes import run_cells
+from mlflow_l3d.execution.sessions import cells_at_once, session_of
 from mlflow_l3d.plan.cells import Cell, Outcome
 
 
@@ -35,12 +36,11 @@ class InlineExecutor:
         self._job = job
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Run the cells in order; the session is prepared before the first is taken from an iterator that has one."""
-        waiting = iter(cells)
-        first = next(waiting, None)
-        if first is None:
+        """Run the cells in order; the session is prepared before the second is taken from an iterator."""
+        queue = Queue(cells)
+        if not queue.look_ahead(1):
             return
         with session_of(self._job) as session:
-            yield run_cell(session, first, self._job)
-            for cell in waiting:
-                yield run_cell(session, cell, self._job)
+            most = cells_at_once(session, self._job)
+            while call := queue.take(share(queue.expected(most), [], most)):
+                yield from run_cells(session, call.cells, self._job)

@@ -1,9 +1,10 @@
-"""One cell in one session: every executor runs cells through here, so that all give the same outcomes."""
+"""Cells in one session: every executor runs cells through here, so that all give the same outcomes."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,83 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Session
-from mlflow_l3d.approaches.failures import failed
+from mlflow_l3d.approaches.failures import failed, one_line
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.plan.cells import Cell, Outcome
+
+_logger = logging.getLogger(__name__)
+
+
+def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Iterator[Outcome]:
+    """Run cells in one call of the session; yield exactly one outcome for each, as soon as it is known.
+
+    Cells that have no outcome when the call is over, because it raised or left them out, are tried again in calls of
+    half as many, so that a cell which spoils its call is in the end alone, and only that one fails. An outcome of no
+    cell, or a second one, is dropped.
+
+    Parameters
+    ----------
+    session
+        A prepared session of `job`; it stays in use after an error.
+    cells
+        As many as the session takes at once.
+    job
+        Names the approach and the classes.
+    """
+    left = {cell.key: cell for cell in cells}
+    if len(cells) <= 1 or len(left) < len(cells):
+        for single in cells:
+            yield run_cell(session, single, job)
+        return
+    started = time.perf_counter()
+    strays = 0
+    why = "it left them out"
+    outcomes: Iterator[Outcome] | None = None
+    try:
+        while True:
+            # Only what the session does is guarded: what is thrown in at the `yield` is the caller's.
+            try:
+                outcomes = iter(session.run(list(cells))) if outcomes is None else outcomes
+                outcome = next(outcomes)
+            except StopIteration:
+                break
+            except (Exception, SystemExit) as error:  # noqa: BLE001
+                why = one_line(error)
+                break
+            key = getattr(outcome, "key", None)
+            cell = left.pop(key) if isinstance(key, str) and key in left else None
+            if cell is None:
+                strays += 1
+                continue
+            yield _checked(outcome, cell, job, (time.perf_counter() - started) / len(cells))
+    finally:
+        # A generator is closed before its session is.
+        if isinstance(outcomes, Generator):
+            outcomes.close()
+    if strays or left:
+        _warn(job, len(cells), strays, len(left), why)
+    rest = list(left.values())
+    middle = -(-len(rest) // 2)
+    for part in (rest[:middle], rest[middle:]):
+        yield from run_cells(session, part, job)
+
+
+def _warn(job: Job, cells: int, strays: int, left: int, why: str) -> None:
+    call = f"approach {job.approach.name}, a call of {cells} cells"
+    if strays:
+        _logger.warning("%s: %d outcomes of no cell, or second ones, are dropped", call, strays)
+    if left:
+        _logger.warning("%s: %d without an outcome are tried again in smaller calls (%s)", call, left, why)
+
+
+def _checked(outcome: Outcome, cell: Cell, job: Job, seconds: float) -> Outcome:
+    """Return a valid outcome, or the one that says why it is not; `seconds` is its duration where it has none."""
+    try:
+        outcome = finished(outcome, cell, job)
+    except Exception as error:  # noqa: BLE001
+        return failed(cell.key, error, seconds)
+    return outcome if outcome.duration_seconds > 0 else replace(outcome, duration_seconds=seconds)
 
 
 def run_cell(session: Session, cell: Cell, job: Job) -> Outcome:

@@ -10,13 +10,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from multiprocessing import connection as pipes
 from multiprocessing import get_context
 from typing import Any, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.calls import Call
 from mlflow_l3d.execution.environment import starting_worker
 from mlflow_l3d.execution.worker import serve
 from mlflow_l3d.plan.cells import Cell
@@ -29,22 +29,15 @@ FAREWELL_SECONDS: Final = 5.0
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """A cell that is handed to a worker for the `attempt`-th time."""
-
-    cell: Cell
-    attempt: int = 1
-
-
 class Worker:
-    """One worker process and the cells that it has: the first is being run, a second one waits in its pipe."""
+    """One worker process and the calls that it has: the first is being run, a second one waits in its pipe."""
 
-    def __init__(self, pickled_job: bytes, device: str, reserved: Assignment | None) -> None:
+    def __init__(self, pickled_job: bytes, device: str, reserved: Call | None) -> None:
         self.device = device
         self.ready = False
+        self.cells_at_once = 1
         self.reserved = reserved
-        self.in_flight: deque[Assignment] = deque()
+        self.in_flight: deque[Call] = deque()
         self.current_since = time.perf_counter()
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
@@ -74,27 +67,40 @@ class Worker:
             # The worker died; that shows at the other side of the pipe.
             return
 
-    def send(self, assignment: Assignment) -> None:
-        """Give the worker a cell."""
+    def send(self, call: Call) -> None:
+        """Give the worker a call."""
         if not self.in_flight:
             self.current_since = time.perf_counter()
-        self.in_flight.append(assignment)
-        self._write(assignment.cell)
+        self.in_flight.append(call)
+        self._write(call.cells)
 
-    def received(self) -> None:
-        """Note that the current cell is done, and that the next one has begun."""
-        self.in_flight.popleft()
-        self.current_since = time.perf_counter()
+    def received(self, key: str) -> None:
+        """Note that a cell of the current call is done; after the last one the next call has begun."""
+        self.in_flight[0].received(key)
+        if not self.in_flight[0].cells:
+            self.in_flight.popleft()
+            self.current_since = time.perf_counter()
 
     def current_seconds(self) -> float:
-        """Return how long the current cell has been running."""
+        """Return how long the current call has been running."""
         return time.perf_counter() - self.current_since
+
+    def load(self, seconds: float) -> float:
+        """Return how much is left to do, in cells, where a cell takes `seconds` (0: not known)."""
+        later = [self.reserved] if self.reserved else []
+        if not self.in_flight:
+            return float(sum(call.size for call in later))
+        current, *others = self.in_flight
+        # A session may train all cells of a call side by side, and give no outcome before the end.
+        progress = self.current_seconds() / seconds if seconds > 0 else 0.0
+        left = min(float(len(current.cells)), max(0.0, current.size - progress))
+        return left + sum(call.size for call in (*others, *later))
 
     def dismiss(self) -> None:
         """Tell the worker that there are no more cells."""
         self._write(None)
 
-    def _write(self, message: Cell | None) -> None:
+    def _write(self, message: list[Cell] | None) -> None:
         try:
             self._connection.send(message)
         except OSError:
@@ -174,18 +180,26 @@ class Pool:
         self._devices = devices
         self.workers: list[Worker] = []
 
-    def start(self, reserved: Assignment | None = None) -> None:
-        """Start a worker; `reserved` is a cell that nobody else may have."""
+    def start(self, reserved: Call | None = None) -> None:
+        """Start a worker; `reserved` is a call that nobody else may have."""
         used = [worker.device for worker in self.workers]
         self.workers.append(Worker(self._pickled, min(self._devices, key=used.count), reserved))
 
-    def events(self) -> Iterator[tuple[Worker, bool, Any]]:
-        """Wait until something happens; yield every worker that sent something or ended, as :meth:`Worker.look`."""
-        pipes.wait([part for worker in self.workers for part in worker.waitables], LOOK_SECONDS)
+    def events(self, *, wait: bool = True) -> Iterator[tuple[Worker, bool, Any]]:
+        """Wait until something happens; yield every worker that sent something or ended, as :meth:`Worker.look`.
+
+        A worker that takes many cells at once may come several times: what it sent is taken out of its pipe, so that
+        it need not wait with the next outcome.
+        """
+        pipes.wait([part for worker in self.workers for part in worker.waitables], LOOK_SECONDS if wait else 0)
         for worker in tuple(self.workers):
-            alive, message = worker.look()
-            if message is not None or not alive:
+            for _ in range(worker.cells_at_once):
+                alive, message = worker.look()
+                if message is None and alive:
+                    break
                 yield worker, alive, message
+                if not alive:
+                    break
 
     def bury(self, worker: Worker) -> str:
         """Take a worker that ended out of the pool, and return how it ended.

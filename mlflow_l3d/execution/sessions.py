@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,3 +47,22 @@ def prepared(job: Job) -> Session:
         wrapped = L3DError(msg)
         wrapped.add_note("".join(traceback.format_exception(error)))
         raise wrapped from error
+
+
+def cells_at_once(session: Session, job: Job) -> int:
+    """Return how many cells the session takes in one call: its attribute of this name, 1 where it has none.
+
+    Raises
+    ------
+    L3DError
+        If the attribute is not a positive whole number.
+    """
+    value = getattr(session, "cells_at_once", 1)
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        msg = f"approach {job.approach.name}: cells_at_once of its session must be a positive number, it is {value!r}"
+        raise L3DError(msg)
+    return number

@@ -1,4 +1,4 @@
-"""What runs in a worker process: prepare once, then one cell after the other until the pipe ends."""
+"""What runs in a worker process: prepare once, then one call after the other until the pipe ends."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from mlflow_l3d.approaches.failures import one_line
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import forget_attached_run, refuse_interrupts
-from mlflow_l3d.execution.outcomes import run_cell
-from mlflow_l3d.execution.sessions import session_of
+from mlflow_l3d.execution.outcomes import run_cells
+from mlflow_l3d.execution.sessions import cells_at_once, session_of
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The session is prepared."""
+    """The session is prepared, and takes so many cells in one call."""
+
+    cells_at_once: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,12 @@ class Unprepared:
 
 
 def serve(connection: Connection, device: str, parent: int, parent_is_main_thread: bool) -> None:
-    """Run a worker: receive the job, then cells; send an outcome for each.
+    """Run a worker: receive the job, then calls; send an outcome for each of their cells, as it comes.
 
     Parameters
     ----------
     connection
-        Pipe to the parent: the pickled job comes first, then cells, in the end None.
+        Pipe to the parent: the pickled job comes first, then lists of cells, in the end None.
     device
         Device of this worker.
     parent
@@ -60,9 +62,10 @@ def _serve(connection: Connection, device: str) -> None:
     try:
         job = replace(_job(connection.recv_bytes()), device=device)
         with session_of(job) as session:
-            connection.send(Ready())
-            while (cell := connection.recv()) is not None:
-                connection.send(run_cell(session, cell, job))
+            connection.send(Ready(cells_at_once(session, job)))
+            while (cells := connection.recv()) is not None:
+                for outcome in run_cells(session, cells, job):
+                    connection.send(outcome)
     except L3DError as error:
         connection.send(Unprepared(_sendable(error), tuple(getattr(error, "__notes__", ()))))
 

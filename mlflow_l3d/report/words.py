@@ -47,7 +47,7 @@ SINGLE_RUN_LIMIT = 1.96 * math.sqrt(2)
 """Two normal scores of equal mean differ by more than this many standard deviations one time in twenty."""
 
 _DRAWN = {
-    "golden runs": "the same training repeated with every randomness factor changed",
+    "golden runs": "the same work repeated with every randomness factor changed",
     "base and swap runs": "in each set of them every randomness factor changes from run to run",
     "pooled runs": "the cells of all tables take the place of golden runs and vary less than these would",
 }
@@ -257,9 +257,9 @@ def _stable_sentences(analysis: Analysis, group: Consistency, where: str) -> tup
         )
     changed = 1 - group.consistency
     sentences.append(
-        f"Training again changes about one prediction in {1 / changed:,.0f}."
+        f"Another run changes about one prediction in {1 / changed:,.0f}."
         if 0.001 <= changed <= 0.4
-        else f"Training again changes {points(changed, 1)} % of the predictions."
+        else f"Another run changes {points(changed, 1)} % of the predictions."
     )
     if group.unparsed_share > 0:
         what = "name no class" if analysis.agreement is None else "could not be read"

@@ -17,6 +17,7 @@ from mlflow_l3d.approaches.base import Approach, Hyperparameter, Value, resolve_
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import finished
+from mlflow_l3d.execution.sessions import cells_at_once
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
@@ -33,13 +34,17 @@ def check_approach(
     model: str | None = None,
     device: str = "cpu",
     configurations: int = 2,
+    tolerance: float = 0.0,
 ) -> None:
     """Check that an approach keeps its contract; it trains ``2 * (factors * configurations + 2) + 1`` cells.
 
+    Where its sessions take many cells at once, it trains half as many again.
+
     Checked are its attributes and declarations; that it survives pickling; that a cell gives the same predictions,
-    scores and metrics again, in another session, in another order, among other cells of one call, from an approach that
-    was pickled, and whatever global generators hold; that seeds which it does not declare are neither needed nor looked
-    at; that each factor has an effect and each inactive factor none; and that its outcomes are valid.
+    scores and metrics again, in another session, in another order, among other cells of one call, in calls of up to
+    ``cells_at_once`` cells, from an approach that was pickled, and whatever global generators hold; that seeds which it
+    does not declare are neither needed nor looked at; that each factor has an effect and each inactive factor none; and
+    that its outcomes are valid.
 
     Parameters
     ----------
@@ -58,6 +63,9 @@ def check_approach(
     configurations
         How many other configurations of a factor are tried to see an effect; one more is no mistake where a factor
         rarely changes a prediction.
+    tolerance
+        How far scores and metrics of a cell may differ, absolutely and relatively, between a call of its own and one
+        with others, for an approach whose sessions have ``cells_at_once``. Its predictions may not differ.
 
     Raises
     ------
@@ -86,10 +94,19 @@ def check_approach(
     pickled = Job(pickle.loads(pickle.dumps(approach)), task, given, chosen, device, cache)  # noqa: S301 - made here
     _disturb_global_generators()
     with _session(pickled) as session:
+        at_once = cells_at_once(session, job)
         second = _many(session, cells[::-1], job)
+        # Calls as executors make them: full ones, and a rest.
+        calls = [cells[start : start + at_once] for start in range(0, len(cells), at_once)] if at_once > 1 else []
+        third = {key: outcome for call in calls for key, outcome in _many(session, call, job).items()}
+    allowed = tolerance if at_once > 1 else 0.0
     for cell in cells:
         message = "in another session, in another order and with other global generators, among other cells"
-        _require_same(first[cell.key], second[cell.key], message)
+        _require_same(first[cell.key], second[cell.key], message, allowed)
+        if third:
+            _require_same(
+                first[cell.key], third[cell.key], f"in a call of up to cells_at_once={at_once} cells", allowed
+            )
     _require_same(first[base.key], first[cells[1].key], "with a seed that the approach does not declare")
     for factor, some in variants.items():
         effects = {part for cell in some for part in differences(first[base.key], first[cell.key])}
@@ -175,8 +192,8 @@ def _many(session: Any, cells: Sequence[Cell], job: Job) -> dict[str, Outcome]:
     return outcomes
 
 
-def _require_same(left: Outcome, right: Outcome, when: str) -> None:
-    found = differences(left, right)
+def _require_same(left: Outcome, right: Outcome, when: str, tolerance: float = 0.0) -> None:
+    found = differences(left, right, tolerance)
     require(not found, f"a cell gives other {', '.join(found)} {when}")
 
 

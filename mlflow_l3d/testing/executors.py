@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -19,10 +19,12 @@ from mlflow_l3d.tasks.base import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
 from mlflow_l3d.testing.cells import design_cells, one_cell
 from mlflow_l3d.testing.outcomes import require
-from mlflow_l3d.testing.trouble import Trouble, worker_processes
+from mlflow_l3d.testing.trouble import Trouble, calls_of_sessions, worker_processes
 
 STOP_SECONDS: Final = 3.0
 """How long an executor may take to stop its workers, on a machine that does other things, too."""
+AT_ONCE: Final = 4
+"""Cells that a session takes in one call, where that is checked."""
 
 
 def check_executor(
@@ -37,8 +39,9 @@ def check_executor(
 
     Checked are that every cell gives exactly one outcome, the right one; that cells are taken from an iterator without
     end only as they are needed; that a cell that fails, is not valid or ends its worker harms no other; that an error
-    of the preparation arrives as it is; that no cells need no worker; and that an iterator that ends, is closed, or is
-    interrupted leaves no process behind.
+    of the preparation arrives as it is; that no cells need no worker; that sessions which take many cells at once get
+    no more than that, and that a cell which goes wrong then harms no other cell of its call; and that an iterator that
+    ends, is closed, or is interrupted leaves no process behind.
 
     Parameters
     ----------
@@ -59,8 +62,9 @@ def check_executor(
         With one sentence that names what is wrong.
     """
     steps: list[Callable[[_Bench], None]] = [_check_results, _check_no_cells, _check_laziness, _check_preparation]
+    steps += [_check_calls, _check_laziness_of_calls]
     if separate_processes:
-        steps += [_check_lost_workers, _check_interruption]
+        steps += [_check_lost_workers, _check_lost_calls, _check_interruption]
     for step in steps:
         folder = cache / step.__name__.strip("_")
         folder.mkdir()
@@ -121,6 +125,15 @@ def _check_no_cells(bench: _Bench) -> None:
 
 
 def _check_laziness(bench: _Bench) -> None:
+    _require_laziness(bench, Trouble(), bench.most * bench.prefetch)
+
+
+def _check_laziness_of_calls(bench: _Bench) -> None:
+    # What workers have, what of it has arrived, and what was looked at to share it out.
+    _require_laziness(bench, Trouble(at_once=AT_ONCE), 4 * bench.most * AT_ONCE)
+
+
+def _require_laziness(bench: _Bench, approach: Trouble, allowed: int) -> None:
     taken: list[str] = []
 
     def endless() -> Iterator[Cell]:
@@ -129,9 +142,8 @@ def _check_laziness(bench: _Bench) -> None:
             taken.append(cell.key)
             yield cell
 
-    outcomes: Any = bench.executor(Trouble()).run(endless())
+    outcomes: Any = bench.executor(approach).run(endless())
     require(not taken, "cells are taken before the first outcome is asked for")
-    allowed = bench.most * bench.prefetch
     seen: set[str] = set()
     for done in range(1, 41):
         outcome = next(outcomes)
@@ -151,6 +163,32 @@ def _check_preparation(bench: _Bench) -> None:
         require(error.name == "model" and "Name another one." in str(error), f"the error of prepare became: {error}")
     else:
         require(False, f"prepare raised, and the executor gave {len(outcomes)} outcomes instead of that error")
+
+
+def _check_calls(bench: _Bench) -> None:
+    cells = list(design_cells(FACTORS, 24))
+    kinds = ["raise", "short", "none", "nan", "wrong key", "sys.exit"]
+    spoilt = {cell.key: kind for cell, kind in zip(cells[2::4], kinds, strict=True)}
+    outcomes = _collect(bench.executor(Trouble(spoilt, at_once=AT_ONCE)).run(iter(cells)), cells)
+    _require_only(spoilt.keys(), outcomes, cells)
+    sizes = {len(call) for call in calls_of_sessions(bench.cache)}
+    require(max(sizes) <= AT_ONCE, f"a call had {max(sizes)} cells, cells_at_once is {AT_ONCE}")
+
+
+def _check_lost_calls(bench: _Bench) -> None:
+    cells = list(design_cells(FACTORS, 12))
+    lost = {cells[1].key: "exit", cells[8].key: "kill"}
+    outcomes = _collect(bench.executor(Trouble(lost, at_once=AT_ONCE, together=True)).run(iter(cells)), cells)
+    _require_only(lost.keys(), outcomes, cells)
+
+
+def _require_only(lost: Collection[str], outcomes: Mapping[str, Outcome], cells: Sequence[Cell]) -> None:
+    for cell in cells:
+        error = outcomes[cell.key].error
+        if cell.key in lost:
+            require(error is not None, f"{cell.name} went wrong in a call of many, and its outcome has no error")
+        else:
+            require(error is None, f"{cell.name} was lost with another cell of its call: {error}")
 
 
 def _check_lost_workers(bench: _Bench) -> None:

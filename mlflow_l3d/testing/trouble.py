@@ -54,13 +54,28 @@ class Trouble(Synthetic):
     prepare
         ``parameter`` raises a ParameterError, ``raise`` a RuntimeError, ``exit`` ends the process with code 3,
         ``exit later`` does so in every process but the first.
+    at_once
+        How many cells a session takes in one call. Each call leaves a line with its keys in the file ``calls-PID`` of
+        the cache folder.
+    together
+        Whether a session trains all cells of a call before it gives the first outcome.
     """
 
     name = "trouble"
 
-    def __init__(self, cells: Mapping[str, str] | None = None, *, once: bool = False, prepare: str = "") -> None:
+    def __init__(
+        self,
+        cells: Mapping[str, str] | None = None,
+        *,
+        once: bool = False,
+        prepare: str = "",
+        at_once: int = 1,
+        together: bool = False,
+    ) -> None:
         self.cells = dict(cells or {})
         self.once = once
+        self.at_once = at_once
+        self.together = together
         self.preparation = prepare
         for kind in self.cells.values():
             if kind not in TROUBLES:
@@ -93,8 +108,20 @@ class TroubleSession:
     inner: SyntheticSession
     cache: Path
 
+    @property
+    def cells_at_once(self) -> int:
+        """How many cells one call may have."""
+        return self.approach.at_once
+
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Run the cells."""
+        call = list(cells)
+        if self.approach.at_once > 1:
+            with (self.cache / f"calls-{os.getpid()}").open("a", encoding="utf-8") as file:
+                file.write(" ".join(cell.key for cell in call) + "\n")
+        yield from list(self._run(call)) if self.approach.together else self._run(call)
+
+    def _run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         for cell in cells:
             kind = self.approach.cells.get(cell.key)
             if kind is not None and self._due(cell):
@@ -115,6 +142,11 @@ class TroubleSession:
 def worker_processes(cache: Path) -> set[int]:
     """Return the ids of the processes in which sessions of :class:`Trouble` were prepared with this cache folder."""
     return {int(path.stem.removeprefix("worker-")) for path in cache.glob("worker-*.json")}
+
+
+def calls_of_sessions(cache: Path) -> list[list[str]]:
+    """Return the keys of the cells of every call that sessions of :class:`Trouble` with `at_once` above 1 got."""
+    return [line.split() for path in cache.glob("calls-*") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def worker_environment(cache: Path, process: int) -> dict[str, str]:

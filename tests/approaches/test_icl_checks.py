@@ -16,10 +16,11 @@ from run_helpers import sqlite_place
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.classes import chosen_classes
 from mlflow_l3d.approaches.icl import InContextLearning, approach, loading, models
-from mlflow_l3d.approaches.icl.checks import check_answers, check_context, check_shots
+from mlflow_l3d.approaches.icl.checks import check_answers, check_context
 from mlflow_l3d.approaches.icl.encoding import prompts_ids
 from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.approaches.icl.wording import prompt_format
+from mlflow_l3d.approaches.shots import check_shots
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import SplitSettings, Task
 
@@ -77,16 +78,16 @@ def test_shots_are_refused_where_every_split_is_too_small_and_nowhere_else(
             min(int((data.labels[data.split(seed).train] == number).sum()) for number in classes) for seed in seeds
         }
         (most,) = smallest
-        check_shots(data, recipe(shots=most), classes)
+        check_shots(data, classes, most)
         with pytest.raises(ParameterError, match=f"Use at most {most}, or"):
-            check_shots(data, recipe(shots=most + 1), classes)
+            check_shots(data, classes, most + 1)
 
 
 def test_the_fix_for_too_many_shots_is_one_that_works() -> None:
     with pytest.raises(ParameterError, match=r"'few' has 6 .* leave the class out with hyperparameter classes\.$"):
-        check_shots(uneven_task(), recipe(shots=7), (0, 1, 2))
+        check_shots(uneven_task(), (0, 1, 2), 7)
     with pytest.raises(ParameterError, match=r"raise num_labelled\.$"):
-        check_shots(uneven_task(num_labelled=6), recipe(shots=3), (0, 1, 2))
+        check_shots(uneven_task(num_labelled=6), (0, 1, 2), 3)
 
 
 def test_a_task_that_divides_in_its_own_way_is_left_to_its_cells() -> None:
@@ -96,7 +97,7 @@ def test_a_task_that_divides_in_its_own_way_is_left_to_its_cells() -> None:
 
     data = uneven_task()
     own = Own(data.name, data.texts, data.labels, data.class_names, data.example_ids)
-    check_shots(own, recipe(shots=50), (0, 1, 2))
+    check_shots(own, (0, 1, 2), 50)
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=3), min_size=2, max_size=4), st.booleans())

@@ -91,7 +91,7 @@ def test_golden_numbers_are_those_of_the_golden_runs(importance, analysis):
     assert f"more than {1.96 * math.sqrt(2) * golden.std():.1f} points" in flat
     assert "87.5 % agree" in flat
     assert (
-        "Both are right on 70.2 %, and agree on a wrong answer on 17.3 %. Training again changes about one prediction "
+        "Both are right on 70.2 %, and agree on a wrong answer on 17.3 %. Another run changes about one prediction "
         "in 8." in flat
     )
 

@@ -6,31 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from mlflow_l3d.approaches.automatic import AUTO, AutoNumber
 from mlflow_l3d.approaches.base import Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError
-
-AUTO: Final = "auto"
-
-
-@dataclass(frozen=True, slots=True)
-class AutoNumber(Hyperparameter):
-    """A number whose default depends on `trainable`: `auto` until :func:`complete` puts the recipe's own value.
-
-    Attributes
-    ----------
-    whole
-        Whether it is a whole number.
-    """
-
-    whole: bool = False
-
-    def parse(self, name: str, value: object) -> Value:
-        """Return ``auto``, or the number, checked against the bounds."""
-        if str(value).strip().lower() == AUTO:
-            return AUTO
-        plain = Hyperparameter(1 if self.whole else 1.0, self.help, self.low, self.high)
-        return plain.parse(name, value)
-
 
 HYPERPARAMETERS: Final[Mapping[str, Hyperparameter]] = {
     "trainable": Hyperparameter(

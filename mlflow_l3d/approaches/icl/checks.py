@@ -13,7 +13,6 @@ from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.prompts.layout import PromptFormat
 from mlflow_l3d.tasks.base import IntArray, Task
-from mlflow_l3d.tasks.splits import quotas
 
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.icl.models import LoadedModel
@@ -22,35 +21,6 @@ MOST_CHARACTERS: Final = 10_000_000
 """More text than this is not cut into tokens only to say early what the first cell says anyway."""
 
 _MERGED: Final = 2  # tokens that a text and its neighbours in the prompt may become fewer together
-
-
-def check_shots(task: Task, recipe: Recipe, classes: Sequence[int]) -> None:
-    """Raise if a class has fewer labelled examples than shots, in every split: splits are stratified.
-
-    Parameters
-    ----------
-    task, recipe
-        What is asked, and how.
-    classes
-        Numbers of the classes that are told apart.
-
-    Raises
-    ------
-    ParameterError
-        It says how many shots the smallest class allows.
-    """
-    if type(task).split is not Task.split:  # a task that divides in its own way: its cells will say
-        return
-    sizes = quotas(np.bincount(task.labels, minlength=len(task.class_names)), task.settings, task.class_names)
-    smallest = min(classes, key=lambda number: int(sizes.train[number]))
-    most = int(sizes.train[smallest])
-    if most >= recipe.shots:
-        return
-    name = task.class_names[smallest]
-    allowed = f"class {name!r} has {most} labelled examples to take them from; those for validation do not count"
-    all_labelled = sizes.labelled[smallest] == sizes.train_part[smallest]
-    other = "leave the class out with hyperparameter classes" if all_labelled else "raise num_labelled"
-    raise ParameterError("hyperparameters.shots", recipe.shots, allowed, f"Use at most {most}, or {other}.")
 
 
 def check_model(
@@ -63,7 +33,7 @@ def check_model(
     loaded
         The model, with or without weights.
     task, recipe, classes
-        As for :func:`check_shots`.
+        As for :func:`mlflow_l3d.approaches.shots.check_shots`.
     prompt_format
         The format of the prompts.
 

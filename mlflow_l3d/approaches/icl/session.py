@@ -12,10 +12,11 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.classes import chosen_classes
 from mlflow_l3d.approaches.failures import one_by_one
 from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities, token_draws
-from mlflow_l3d.approaches.icl.checks import check_model, check_shots, uses_chat
+from mlflow_l3d.approaches.icl.checks import check_model, uses_chat
 from mlflow_l3d.approaches.icl.recipe import Recipe
-from mlflow_l3d.approaches.icl.selection import nearest_shots, random_shots, shot_order
+from mlflow_l3d.approaches.icl.selection import nearest_shots, shot_order
 from mlflow_l3d.approaches.icl.wording import prompt_format
+from mlflow_l3d.approaches.shots import check_shots, random_shots
 from mlflow_l3d.approaches.threads import one_thread
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import IntArray, Task
@@ -51,7 +52,7 @@ class PromptSession:
         self.task, self.recipe = task, recipe
         self.classes = chosen_classes(recipe.classes, task.class_names)
         self.format = prompt_format(task, recipe, self.classes)
-        check_shots(task, recipe, self.classes)
+        check_shots(task, self.classes, recipe.shots)
         self.loaded: LoadedModel = load_model(
             model,
             device,

@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.icl.engine.decoding import CACHED_TOKENS, TEXTS, deco
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.plain import plain_generate, plain_score
 from mlflow_l3d.approaches.icl.engine.reading import read_steps
-from mlflow_l3d.approaches.icl.engine.rows import Rows, row_width
+from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, checked_sampling
 from mlflow_l3d.approaches.icl.engine.support import honours_mask, layer_window
 from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
@@ -92,7 +92,7 @@ class CausalEngine:
 
         def work(batch: Sequence[int]) -> None:
             own = [texts[item][length:] for item in batch]
-            logits = packed.rest(prefix, own, trie, width=row_width(length, self.batches.tokens))
+            logits = packed.rest(prefix, own, trie, most=self.batches.tokens)
             read[batch] = read_steps(logits, nodes, tokens)
 
         self.batches.run(range(len(texts)), [len(text) - length + len(trie.tokens) for text in texts], work)
@@ -146,8 +146,7 @@ class CausalEngine:
             for item, tokens in zip(batch, found, strict=True):
                 results[item] = tokens
 
-        width = row_width(length, self.batches.tokens)
-        costs = [kept_tokens(len(text) - length, limit, length, width) for text in texts]
+        costs = kept_tokens([len(text) - length for text in texts], limit, length)
         self.batches.run(range(len(texts)), costs, work, tokens=CACHED_TOKENS, most=TEXTS)
         return results
 
@@ -175,4 +174,3 @@ class CausalEngine:
                     raise
             release()
             self.batches.tokens //= 2
-

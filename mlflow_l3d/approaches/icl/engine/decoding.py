@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
-from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, lay_out, row_width, stacked
+from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, joined, lay_out
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
 
 # A step of decoding reads all weights of the model whatever it has to do: with fewer texts it mostly waits for memory.
@@ -18,9 +18,9 @@ TEXTS = 256
 CACHED_TOKENS = 16_384
 
 
-def kept_tokens(own: int, limit: int, prefix: int, width: int) -> int:
-    """Return how many tokens a text adds to those kept: its own, the new ones, and its share of the row's prefix."""
-    return own + limit - 1 + -(-prefix * own // width)
+def kept_tokens(own: Sequence[int], limit: int, prefix: int) -> list[int]:
+    """Return how many tokens each text adds to those kept: its own, the new ones, and its share of a row's prefix."""
+    return [length + limit - 1 + min(prefix, length) for length in own]
 
 
 def decode(
@@ -53,8 +53,8 @@ def decode(
     for step in range(limit):
         filled = texts_of >= 0
         running = texts_of[filled]
-        flat = logits.reshape(texts_of.size, -1)
-        if not filled.all():
+        flat = logits.flatten(0, 1)
+        if len(running) < len(flat):
             flat = flat[torch.from_numpy(np.flatnonzero(filled)).to(flat.device)]
         chosen = np.full(texts_of.shape, 0)
         chosen[filled] = next_tokens(flat, step, sampling, running).cpu().numpy()
@@ -75,19 +75,34 @@ def decode(
 def _begun(
     packed: PackedModel, prefix: Rows, texts: Sequence[Sequence[int]], batch_tokens: int
 ) -> tuple[Rows, torch.Tensor, npt.NDArray[np.int64]]:
-    """Run the texts; return their rows, the logits behind them (R, S, vocabulary) and which text is where (R, S)."""
+    """Run the texts behind the prefix.
+
+    Returns
+    -------
+    The rows to be decoded; the logits behind the texts, (_, _, vocabulary), the first two axes in the order of what
+    follows; and which texts each row has, (R, S), -1 where it has fewer.
+    """
     length = prefix.owners.shape[1]
-    block = lay_out(texts, None, length, row_width(length, batch_tokens))
+    block = lay_out(texts, None, length, batch_tokens)
     parts, logits = [], []
     for part in block.parts(batch_tokens):
         rows = prefix.branch(len(part.tokens))
         logits.append(packed.extend(rows, part, part.texts.shape[1]))
+        rows.cut(length)
         parts.append(rows)
-    return stacked(parts), torch.cat(logits), block.texts
+    # What may run at once makes short rows behind a long prefix, of which each would keep a copy.
+    count = len(block.texts)
+    each = -(-count // -(-count // max(1, round(length / block.tokens.shape[1]))))
+    joint = joined(prefix, parts, each)
+    texts_of = np.pad(block.texts, ((0, len(joint.owners) * each - count), (0, 0)), constant_values=-1)
+    return joint, torch.cat(logits), texts_of.reshape(len(joint.owners), -1)
 
 
 def _next(
-    texts: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64], going: npt.NDArray[np.bool_], ends: npt.NDArray[np.int64]
+    texts: npt.NDArray[np.int64],
+    tokens: npt.NDArray[np.int64],
+    going: npt.NDArray[np.bool_],
+    ends: npt.NDArray[np.int64],
 ) -> Block:
     """Return the block of one more token of every text that goes on, (R, S) each; `ends` is a text's next position."""
     slots = int(going.sum(axis=1).max())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ import torch
 
 from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, empty_row, lay_out
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
+
+_GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
 
 
 class PackedModel:
@@ -56,14 +60,15 @@ class PackedModel:
         owners = np.concatenate([rows.owners, block.owners], axis=1)
         positions = np.concatenate([rows.positions, block.positions], axis=1)
         arguments: dict[str, Any] = {"logits_to_keep": keep} if self.sliced else {}
-        output = self.model(
-            input_ids=self._tensor(block.tokens),
-            position_ids=self._tensor(block.positions),
-            attention_mask=self._mask(self._sees(block, owners, positions, trie)),
-            past_key_values=rows.cache,
-            use_cache=True,
-            **arguments,
-        )
+        with _grouped_heads(self.device.type):
+            output = self.model(
+                input_ids=self._tensor(block.tokens),
+                position_ids=self._tensor(block.positions),
+                attention_mask=self._mask(self._sees(block, owners, positions, trie)),
+                past_key_values=rows.cache,
+                use_cache=True,
+                **arguments,
+            )
         rows.owners, rows.positions = owners, positions
         logits: torch.Tensor = output.logits[:, -keep:]
         return logits
@@ -80,7 +85,7 @@ class PackedModel:
         return row
 
     def rest(
-        self, prefix: Rows, texts: Sequence[Sequence[int]], trie: AnswerTrie | None = None, *, width: int
+        self, prefix: Rows, texts: Sequence[Sequence[int]], trie: AnswerTrie | None = None, *, most: int
     ) -> torch.Tensor:
         """Run the rest of each text behind a prefix, and below it the inner nodes of the trie.
 
@@ -92,14 +97,14 @@ class PackedModel:
             What follows the prefix, n texts.
         trie
             With I inner nodes; None for none.
-        width
-            About how many tokens a row gets.
+        most
+            Most tokens of a row.
 
         Returns
         -------
         Logits (n, 1 + I, vocabulary), for each text behind its last token and then behind the nodes.
         """
-        block = lay_out(texts, trie, prefix.owners.shape[1], width)
+        block = lay_out(texts, trie, prefix.owners.shape[1], most)
         rows = prefix.branch(len(block.tokens))
         each = 1 if trie is None else 1 + len(trie.tokens)
         logits = self.extend(rows, block, block.texts.shape[1] * each, trie)
@@ -138,3 +143,16 @@ class PackedModel:
         return torch.zeros(allowed.shape, dtype=dtype, device=self.device).masked_fill_(
             ~allowed, torch.finfo(dtype).min
         )
+
+
+@contextmanager
+def _grouped_heads(device_type: str) -> Iterator[None]:
+    """Let heads that share keys read the same ones: on a CPU, `transformers` else copies the keys for each of them."""
+    if device_type != "cpu" or _GROUPED in os.environ:
+        yield
+        return
+    os.environ[_GROUPED] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_GROUPED, None)

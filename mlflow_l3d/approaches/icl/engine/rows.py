@@ -15,9 +15,10 @@ from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
 
 SHARED = -1
 NOBODY = -2
-# Of a row's tokens without a prefix to share, and how much longer rows may become by filling them up.
-_NARROWEST = 64
+# Tokens of a row behind a short prefix, and how much longer rows may become by filling them up.
+_NARROWEST = 128
 _PADDED = 1.15
+_WHOSE = ("owners", "positions")
 
 
 @dataclass
@@ -46,6 +47,12 @@ class Rows:
             layer.keys, layer.values = (part.expand(count, -1, -1, -1) for part in (layer.keys, layer.values))
         return Rows(cache, self.owners.repeat(count, axis=0), self.positions.repeat(count, axis=0))
 
+    def cut(self, length: int) -> None:
+        """Drop the first keys of all rows."""
+        for layer in self.cache.layers:
+            layer.keys, layer.values = layer.keys[:, :, length:].clone(), layer.values[:, :, length:].clone()
+        self.owners, self.positions = self.owners[:, length:], self.positions[:, length:]
+
     def keep(self, rows: npt.NDArray[np.int64]) -> None:
         """Drop all rows but these."""
         for layer in self.cache.layers:
@@ -62,18 +69,45 @@ def empty_row() -> Rows:
     return Rows(DynamicCache(), nothing, nothing)
 
 
-def stacked(parts: Sequence[Rows]) -> Rows:
-    """Return the rows of all parts, which have equally many keys each; the parts are used up."""
-    first = parts[0]
-    if len(parts) > 1:
-        for layers in zip(*(part.cache.layers for part in parts), strict=True):
+def joined(prefix: Rows, parts: Sequence[Rows], each: int) -> Rows:
+    """Return rows that hold what `each` rows of the parts hold, behind one prefix; the parts are used up.
+
+    Parameters
+    ----------
+    prefix
+        The row of the shared prefix, P tokens.
+    parts
+        Rows without the prefix, of N tokens each, R altogether.
+    each
+        How many of them go into one row.
+
+    Returns
+    -------
+    ceil(R / each) rows of P + each * N tokens; what the last one lacks is `NOBODY`'s.
+    """
+    count = sum(len(part.owners) for part in parts)
+    rows = -(-count // each)
+    joint = prefix.branch(rows)
+    for number in range(len(parts[0].cache.layers)):
+        layers = [part.cache.layers[number] for part in parts]
+        if len(joint.cache.layers) <= number:
+            joint.cache.layers.append(layers[0])
+        target = joint.cache.layers[number]
+        for name in ("keys", "values"):
+            own = torch.cat([getattr(layer, name) for layer in layers])
             # Layer by layer, so that no more than one of them is there twice.
-            layers[0].keys = torch.cat([layer.keys for layer in layers])
-            layers[0].values = torch.cat([layer.values for layer in layers])
-            for layer in layers[1:]:
-                layer.keys = layer.values = None
-    owners, positions = ([getattr(part, name) for part in parts] for name in ("owners", "positions"))
-    return Rows(first.cache, np.concatenate(owners), np.concatenate(positions))
+            for layer in layers:
+                setattr(layer, name, None)
+            own = torch.nn.functional.pad(own, (0, 0, 0, 0, 0, 0, 0, rows * each - count))
+            own = own.view(rows, each, *own.shape[1:]).transpose(1, 2).flatten(2, 3)
+            before = getattr(target, name)
+            setattr(target, name, own if before is None else torch.cat([before, own], dim=2))
+    own_owners, own_positions = (np.concatenate([getattr(part, name) for part in parts]) for name in _WHOSE)
+    fill = ((0, rows * each - count), (0, 0))
+    own_owners = np.pad(own_owners, fill, constant_values=NOBODY).reshape(rows, -1)
+    joint.owners = np.concatenate([joint.owners, own_owners], axis=1)
+    joint.positions = np.concatenate([joint.positions, np.pad(own_positions, fill).reshape(rows, -1)], axis=1)
+    return joint
 
 
 @dataclass(frozen=True)
@@ -101,28 +135,18 @@ class Block:
         """Return blocks of neighbouring rows, of no more than so many tokens where a row has no more."""
         size = max(1, tokens // self.tokens.shape[1])
         fields = (self.tokens, self.owners, self.positions, self.nodes, self.texts)
-        return [
-            Block(*(field[start : start + size] for field in fields)) for start in range(0, len(self.tokens), size)
-        ]
+        return [Block(*(field[start : start + size] for field in fields)) for start in range(0, len(self.tokens), size)]
 
 
-def row_width(prefix: int, tokens: int) -> int:
-    """Return how many tokens of its own a row should have behind a prefix, when `tokens` are run at once.
-
-    A token pays for all keys of its row, and a row for a copy of the prefix. So a row gets as many tokens as the
-    prefix has.
-    """
-    return min(tokens, max(_NARROWEST, prefix))
-
-
-def lay_out(texts: Sequence[Sequence[int]], trie: AnswerTrie | None, start: int, width: int) -> Block:
+def lay_out(texts: Sequence[Sequence[int]], trie: AnswerTrie | None, start: int, most: int) -> Block:
     """Return the block of n texts that follow a prefix of `start` tokens, with a trie's inner nodes below each.
 
-    Text i is owner i. Rows have about `width` tokens and equally many texts, as far as possible.
+    Text i is owner i. A row has no more than about `most` tokens, unless a text alone has more. A token pays for all
+    keys of its row, and a row for a copy of the prefix; so rows get about as many tokens as the prefix has.
     """
     inner = 0 if trie is None else len(trie.tokens)
     lengths = [len(text) for text in texts]
-    packs = _packs([length + inner for length in lengths], width)
+    packs = _packs([length + inner for length in lengths], min(most, max(_NARROWEST, start)), most)
     slots = max(map(len, packs))
     body = max(sum(lengths[text] - 1 for text in pack) for pack in packs)
     shape = (len(packs), body + slots * (1 + inner))
@@ -146,18 +170,26 @@ def lay_out(texts: Sequence[Sequence[int]], trie: AnswerTrie | None, start: int,
     return Block(tokens, owners, positions, nodes, placed)
 
 
-def _packs(costs: Sequence[int], width: int) -> list[list[int]]:
-    """Return the items of each row: rows of about `width` tokens, as even in tokens and items as can be had."""
+def _packs(costs: Sequence[int], width: int, most: int) -> list[list[int]]:
+    """Return the items of each row, as even in tokens and in items as can be had."""
     total = sum(costs)
-    count = max(1, min(len(costs), total // max(width, *costs, 1)))
-    while True:
-        packs = _dealt(costs, count)
-        if count == 1 or count * max(sum(costs[item] for item in pack) for pack in packs) <= _PADDED * total:
-            return packs
+    count = max(1, min(len(costs), total // max(width, *costs)))
+    packs = _dealt(costs, count)
+    while count > 1 and count * _fullest(costs, packs) > _PADDED * total:
         count -= 1
+        packs = _dealt(costs, count)
+    while count < len(costs) and _fullest(costs, packs) > max(most, *costs):
+        count += 1
+        packs = _dealt(costs, count)
+    return packs
+
+
+def _fullest(costs: Sequence[int], packs: Sequence[Sequence[int]]) -> int:
+    return max(sum(costs[item] for item in pack) for pack in packs)
 
 
 def _dealt(costs: Sequence[int], count: int) -> list[list[int]]:
+    """Return the items of `count` rows: the most costly first, each to the emptiest row that has a place left."""
     most = -(-len(costs) // count)
     packs: list[list[int]] = [[] for _ in range(count)]
     filled = [0] * count

@@ -32,16 +32,16 @@ def layer_window(config: Any, longest: int) -> tuple[bool, int | None]:
 def honours_mask(model: Any) -> bool:
     """Return whether packed rows give what plain rows give: a trial with a few tokens.
 
-    A prefix of three tokens, three texts and a trie of two inner nodes are run in two rows, and plainly one by one. An
+    A prefix of three tokens, four texts and a trie of two inner nodes are run in two rows, and plainly one by one. An
     architecture that ignores the mask or the positions, or takes neither, is found here.
     """
     size = int(model.get_input_embeddings().weight.shape[0])
     ids = [(5 + 37 * number) % size for number in range(12)]
-    prefix, texts = ids[:3], (ids[3:5], ids[5:8], ids[1:2])
+    prefix, texts = ids[:3], (ids[3:5], ids[5:8], ids[4:7], ids[2:5])
     endings: tuple[list[int], ...] = ([], ids[8:9], ids[10:11])
     packed = PackedModel(model, None)
     try:
-        found = packed.rest(packed.prefix(prefix, 2), texts, build_trie([ids[8:10], ids[10:12]]), width=5)
+        found = packed.rest(packed.prefix(prefix, 2), texts, build_trie([ids[8:10], ids[10:12]]), most=10)
     except Exception as error:
         if is_out_of_memory(error):
             raise

@@ -1,0 +1,159 @@
+"""What all learners share: a meta-step over stacked cells, adaptation, memory that is reused."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from mlflow_l3d.approaches.meta_learning.learners.stack import Stack
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Settings(Protocol):
+    """The hyperparameters that a learner needs, none of them `auto`."""
+
+    @property
+    def learner(self) -> str:
+        """``protonet``, ``maml``, ``fomaml`` or ``reptile``."""
+        ...
+
+    @property
+    def shots(self) -> int:
+        """Support examples of a class in a task."""
+        ...
+
+    @property
+    def meta_learning_rate(self) -> float:
+        """Step size of the meta-optimiser."""
+        ...
+
+    @property
+    def meta_optimizer(self) -> str:
+        """``adam`` or ``sgd``."""
+        ...
+
+    @property
+    def inner_learning_rate(self) -> float:
+        """Step size of the base optimiser."""
+        ...
+
+    @property
+    def inner_optimizer(self) -> str:
+        """``sgd``, or ``adam`` for Reptile."""
+        ...
+
+    @property
+    def inner_steps(self) -> int:
+        """Steps of the base optimiser in a task."""
+        ...
+
+    @property
+    def adaptation_steps(self) -> int:
+        """Steps of the base optimiser on the adaptation set."""
+        ...
+
+
+class Learner(ABC):
+    """A way of meta-training that keeps its weights in a :class:`Stack`.
+
+    Cells never meet in an operation: one that diverges leaves the numbers of the others as they are.
+
+    Parameters
+    ----------
+    settings
+        Complete hyperparameters.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.buffers = Buffers()
+
+    @abstractmethod
+    def differentiate(
+        self, stack: Stack, x: torch.Tensor, labels: torch.Tensor, masks: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Put the meta-gradient of a step into `stack.g1` and `stack.g2`; parameters and return as :meth:`step`."""
+
+    @abstractmethod
+    def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Adapt each cell to a support set and return the logits of other examples; the stack stays as it is.
+
+        Dropout is off, in adaptation and in prediction.
+
+        Parameters
+        ----------
+        stack
+            B cells.
+        x_s, labels_s
+            Shapes (B, m, D + 1) and (B, m): the adaptation sets; every class occurs.
+        x
+            Shape (B, n, D + 1), the last column 1; may be an expanded view.
+
+        Returns
+        -------
+        torch.Tensor
+            Shape (B, n, C).
+        """
+
+    @abstractmethod
+    def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
+        """Return the bytes in float32 that a cell needs in a step: weights, state, gradient, examples, buffers.
+
+        Factors of dropout are not among them. Reptile with Adam needs less where there are many cells, on a CPU.
+
+        Parameters
+        ----------
+        inputs, hidden, classes, tasks, examples
+            Sizes D, H, C, T and n, the examples of a task.
+        """
+
+    def step(
+        self, stack: Stack, x: torch.Tensor, labels: torch.Tensor, masks: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Take one meta-step with every cell, in place.
+
+        Parameters
+        ----------
+        stack
+            B cells.
+        x
+            Shape (B, T, n, D + 1), contiguous: T tasks of n examples a cell, the last column 1. The first `shots` x C
+            of each task are its support set, the others its queries (Reptile has none: all are support).
+        labels
+            Shape (B, T, n), int64, in [0, C).
+        masks
+            Shape (B, T, n, H): factors of dropout, 0 or 1/(1 - p); an example keeps its own in all inner steps. None:
+            no dropout.
+
+        Returns
+        -------
+        torch.Tensor
+            Shape (B,): mean cross-entropy of the queries after adaptation, or (Reptile) of the support sets before it.
+            A cell that diverged has nan or inf here.
+        """
+        import torch
+
+        with torch.inference_mode():
+            losses = self.differentiate(stack, x, labels, masks)
+            stack.descend(self.settings.meta_optimizer, self.settings.meta_learning_rate)
+        return losses
+
+
+class Buffers:
+    """Tensors by name, made again only when a size changes: fresh memory costs more than what is written to it."""
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, torch.Tensor] = {}
+
+    def empty(self, name: str, like: torch.Tensor, *shape: int) -> torch.Tensor:
+        """Return the tensor `name` of that shape, of the type and on the device of `like`, its content undefined."""
+        known = self._tensors.get(name)
+        if known is None or known.shape != shape or known.dtype != like.dtype or known.device != like.device:
+            known = self._tensors[name] = like.new_empty(shape)
+        return known
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter(self._tensors.values())

@@ -1,0 +1,59 @@
+"""The features of the examples that a chunk of cells uses, once for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlflow_l3d.approaches.finetuning.draws import FloatArray
+from mlflow_l3d.tasks.base import IntArray
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Rows:
+    """Features in memory of torch's own, with the constant 1 behind them.
+
+    Parameters
+    ----------
+    features
+        Shape (N, D), float32, one row an example of the task; may be memory-mapped.
+    positions
+        The examples that are used, each once or more often; what is read of `features` is theirs.
+    device
+        Where the rows are kept.
+    """
+
+    def __init__(self, features: FloatArray, positions: Sequence[IntArray], device: str) -> None:
+        import torch
+
+        used = np.zeros(len(features), dtype=bool)
+        for own in positions:
+            used[own] = True
+        found = np.flatnonzero(used)
+        self._place = np.cumsum(used) - 1
+        matrix = torch.ones(len(found), features.shape[1] + 1)
+        matrix.numpy()[:, :-1] = features[found]
+        self._matrix = matrix.to(device)
+
+    def places(self, positions: IntArray) -> torch.Tensor:
+        """Return where examples stand in the matrix, in the shape of `positions`, on the device."""
+        import torch
+
+        return torch.from_numpy(self._place[positions]).to(self._matrix.device)
+
+    def empty(self, count: int) -> torch.Tensor:
+        """Return memory for `count` rows, its content undefined."""
+        return self._matrix.new_empty(count, self._matrix.shape[1])
+
+    def at(self, places: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the rows of some places: shape (*places.shape, D + 1).
+
+        `out`, from :meth:`empty`, takes them where it is given: fresh memory for every step costs as much again.
+        """
+        import torch
+
+        return torch.index_select(self._matrix, 0, places.reshape(-1), out=out).view(*places.shape, -1)

@@ -1,0 +1,117 @@
+"""Labelled examples of each class, drawn by ``sample_choice``: for a prompt, or for a learner to be adapted on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.tasks.base import IntArray, Task
+from mlflow_l3d.tasks.splits import quotas
+
+
+def random_shots(
+    seed: int,
+    candidates: IntArray,
+    labels: IntArray,
+    classes: Sequence[int],
+    shots: int,
+    *,
+    hyperparameter: str = "shots",
+) -> IntArray:
+    """Draw examples class by class.
+
+    Parameters
+    ----------
+    seed
+        That of ``sample_choice``.
+    candidates
+        Sorted positions of the labelled examples.
+    labels
+        Shape (n,): class of every example of the task.
+    classes
+        The classes that are told apart.
+    shots
+        Examples of each class.
+    hyperparameter
+        What the user calls `shots`, for the text of the error.
+
+    Returns
+    -------
+    ndarray
+        Shape (classes x shots,): positions, class after class. What is drawn from a class does not depend on which
+        other classes there are, and more shots hold the fewer.
+
+    Raises
+    ------
+    ParameterError
+        If a class has fewer labelled examples than shots.
+    """
+    chosen = []
+    for number in classes:
+        own = members(candidates, labels, number, shots, hyperparameter)
+        chosen.append(own[stream(seed, "shots", str(number)).permutation(len(own))[:shots]])
+    return np.concatenate(chosen) if chosen else np.empty(0, dtype=np.int64)
+
+
+def members(
+    candidates: IntArray, labels: IntArray, number: int, shots: int, hyperparameter: str = "shots", *, queries: int = 0
+) -> IntArray:
+    """Return the labelled examples of class `number`, in the order of `candidates`.
+
+    Raises
+    ------
+    ParameterError
+        If there are fewer than `shots` and `queries` together.
+    """
+    own: IntArray = candidates[labels[candidates] == number]
+    if len(own) < shots + queries:
+        taken = f"them and {queries} queries" if queries else "them"
+        allowed = f"class {number} has {len(own)} labelled examples to take {taken} from"
+        fix = "Use fewer shots, or raise num_labelled."
+        raise ParameterError(f"hyperparameters.{hyperparameter}", shots, allowed, fix)
+    return own
+
+
+def check_shots(
+    task: Task, classes: Sequence[int], shots: int, *, hyperparameter: str = "shots", queries: int = 0
+) -> None:
+    """Raise if a class has too few labelled examples, in every split: splits are stratified, so sizes are known.
+
+    Parameters
+    ----------
+    task
+        The data, with its split settings.
+    classes
+        Numbers of the classes that are told apart.
+    shots
+        Examples of each class that are asked for.
+    hyperparameter
+        What the user calls `shots`.
+    queries
+        Examples of each class that are needed beside them.
+
+    Raises
+    ------
+    ParameterError
+        It says how many shots the smallest class allows.
+    """
+    if type(task).split is not Task.split:  # a task that divides in its own way: its cells will say
+        return
+    sizes = quotas(np.bincount(task.labels, minlength=len(task.class_names)), task.settings, task.class_names)
+    smallest = min(classes, key=lambda number: int(sizes.train[number]))
+    available = int(sizes.train[smallest])
+    most = available - queries
+    if most >= shots:
+        return
+    name = task.class_names[smallest]
+    taken = f"them and {queries} queries" if queries else "them"
+    allowed = (
+        f"class {name!r} has {available} labelled examples to take {taken} from; those for validation do not count"
+    )
+    all_labelled = sizes.labelled[smallest] == sizes.train_part[smallest]
+    other = "leave the class out with hyperparameter classes" if all_labelled else "raise num_labelled"
+    fewer = "Use fewer of both" if queries and most < 1 else f"Use at most {most}"
+    raise ParameterError(f"hyperparameters.{hyperparameter}", shots, allowed, f"{fewer}, or {other}.")

@@ -1,0 +1,141 @@
+"""Calls: the cells that a session gets at once, and how many each worker is given."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import length_hint
+
+from mlflow_l3d.plan.cells import Cell
+
+
+@dataclass(slots=True)
+class Call:
+    """Cells that a session gets in one call.
+
+    Attributes
+    ----------
+    cells
+        Those without an outcome so far.
+    attempt
+        How often these cells are tried, this call included.
+    size
+        How many cells the call began with.
+    """
+
+    cells: list[Cell]
+    attempt: int = 1
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = len(self.cells)
+
+    def received(self, key: str) -> None:
+        """Note that there is an outcome for the cell with this key."""
+        # Outcomes mostly come in the order of the cells, so that this is the first one.
+        place = next(place for place, cell in enumerate(self.cells) if cell.key == key)
+        del self.cells[place]
+
+    def cut(self, most: int) -> list[Call]:
+        """Return the call as calls of at most `most` cells; for one that came from a session that takes more."""
+        return [Call(self.cells[start : start + most], self.attempt) for start in range(0, len(self.cells), most)]
+
+    def again(self) -> list[Call]:
+        """Return the calls in which the cells without an outcome are tried again: two halves, in the end one cell."""
+        middle = -(-len(self.cells) // 2)
+        return [Call(part, self.attempt + 1) for part in (self.cells[:middle], self.cells[middle:]) if part]
+
+
+class Queue:
+    """Cells that wait: calls that came back first, as they are, then the caller's cells.
+
+    Parameters
+    ----------
+    cells
+        Taken as they are needed.
+    """
+
+    def __init__(self, cells: Iterable[Cell]) -> None:
+        self._returned: deque[Call] = deque()
+        self._waiting: deque[Cell] = deque()
+        self._cells = iter(cells)
+
+    def look_ahead(self, count: int) -> int:
+        """Return how many cells there are, counting up to `count`; so many are taken from the caller."""
+        missing = max(0, count - self._here())
+        self._waiting.extend(itertools.islice(self._cells, missing))
+        return min(count, self._here())
+
+    def expected(self, count: int) -> int:
+        """Return how many cells are expected, counting up to `count`.
+
+        They are taken from the caller only where the caller's iterator has no ``__length_hint__``.
+        """
+        hint = length_hint(self._cells, -1)
+        return self.look_ahead(count) if hint < 0 else min(count, self._here() + hint)
+
+    def take(self, most: int) -> Call | None:
+        """Return the next call, of at most `most` cells where they are new; None where there is none."""
+        if not self.look_ahead(1):
+            return None
+        if self._returned:
+            return self._returned.popleft()
+        self.look_ahead(most)
+        return Call([self._waiting.popleft() for _ in range(min(most, len(self._waiting)))])
+
+    def put_back(self, calls: Iterable[Call]) -> None:
+        """Let calls that were not started, or not finished, be the next ones."""
+        self._returned.extendleft(reversed(tuple(calls)))
+
+    def _here(self) -> int:
+        return len(self._waiting) + sum(len(call.cells) for call in self._returned)
+
+
+class Hinted(Iterator[Cell]):
+    """Cells that say how many there still are, so that nobody has to look ahead.
+
+    Parameters
+    ----------
+    cells
+        The cells.
+    hint
+        Returns how many it may still give; a guess is enough.
+    """
+
+    def __init__(self, cells: Iterator[Cell], hint: Callable[[], int]) -> None:
+        self._cells = cells
+        self._hint = hint
+
+    def __next__(self) -> Cell:
+        """Return the next cell."""
+        return next(self._cells)
+
+    def __length_hint__(self) -> int:
+        """Return the hint, for :func:`operator.length_hint`."""
+        return max(0, self._hint())
+
+
+def share(waiting: int, loads: Sequence[float], most: int) -> int:
+    """Return how many cells a free worker is given, so that all workers are done at about the same time.
+
+    The cells that wait are thought poured onto the workers, the least loaded first, until all of those that got some
+    have the same load.
+
+    Parameters
+    ----------
+    waiting
+        Cells that wait, counted as far as workers could take them at once.
+    loads
+        What is left to do for each of the other workers, in cells.
+    most
+        The most that the worker takes in one call.
+    """
+    heaviest_first = sorted([0.0, *loads], reverse=True)
+    while True:
+        level = (waiting + sum(heaviest_first)) / len(heaviest_first)
+        if level >= heaviest_first[0]:
+            return max(1, min(most, math.ceil(level)))
+        del heaviest_first[0]

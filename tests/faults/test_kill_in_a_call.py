@@ -1,0 +1,119 @@
+"""Sessions that train many cells at once: a worker or the whole investigation is killed in the middle of a call."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from run_helpers import Place, assert_whole, sqlite_place, wait_until
+
+from mlflow_l3d.investigation import Investigation
+from mlflow_l3d.testing import Trouble
+from mlflow_l3d.testing.trouble import calls_of_sessions, worker_processes
+
+SETTINGS: dict[str, Any] = {
+    "investigation_runs": 4,
+    "mitigation_runs": 3,
+    "golden_runs": 8,
+    "hyperparameters": "duration=0.08,noise=0.1",
+}
+CELLS = 20
+AT_ONCE = 6
+SCRIPT = """
+import json, sys
+from mlflow_l3d.investigation import investigate
+from mlflow_l3d.testing import Trouble
+
+if __name__ == "__main__":
+    approach, settings = json.loads(sys.argv[1])
+    investigate(approach=Trouble(**approach), **settings)
+"""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> dict[str, float]:
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("undisturbed"))
+    result = investigate(place, Trouble())
+    return dict(place.client.get_run(result.run_id).data.metrics)
+
+
+def investigate(place: Place, approach: Trouble, **parameters: Any) -> Investigation:
+    return place.investigate(approach=approach, **SETTINGS, **parameters)
+
+
+def started(place: Place) -> Counter[str]:
+    """How often each cell was part of a call."""
+    return Counter(key for call in calls_of_sessions(place.cache) for key in call)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("executor", "together"), [("processes", False), ("inline", False), ("processes", True)])
+def test_killed_in_a_call_and_started_again(
+    executor: str, together: bool, undisturbed: dict[str, float], migrated_store: Path, tmp_path: Path
+) -> None:
+    place = sqlite_place(migrated_store, tmp_path / "place")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    approach = {"at_once": AT_ONCE, "together": together}
+    settings = {
+        **{"metric": "synthetic_score", "executor": executor, **SETTINGS},
+        **({"workers": 2} if executor == "processes" else {}),
+    }
+    process = place.start(sys.executable, str(script), json.dumps([approach, settings]))
+
+    def in_a_call() -> bool:
+        kept = len(place.spooled())
+        return kept >= 4 and kept < sum(started(place).values())
+
+    wait_until(lambda: in_a_call() or process.poll() is not None, "a call that is partly done")
+    assert process.poll() is None, process.communicate()
+    family = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    psutil.wait_procs(family, timeout=10)
+    kept = place.spooled()
+    assert 4 <= len(kept) < CELLS
+    before = started(place)
+
+    result = investigate(place, Trouble(at_once=AT_ONCE, together=together))
+
+    assert (result.computed, result.reused) == (CELLS - len(kept), len(kept))
+    again = started(place) - before
+    assert set(again) == {run.data.tags["l3d.cell_key"] for run in place.cells(result.run_id)} - kept
+    assert set(again.values()) == {1}
+    assert_whole(place, result.run_id, CELLS)
+    assert place.client.get_run(result.run_id).data.metrics == undisturbed
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_worker_is_killed_in_a_call(
+    together: bool, undisturbed: dict[str, float], migrated_store: Path, tmp_path: Path
+) -> None:
+    place = sqlite_place(migrated_store, tmp_path / "place")
+    killed = []
+
+    def kill_one() -> None:
+        wait_until(lambda: bool(calls_of_sessions(place.cache)), "the first call")
+        killed.append(min(worker_processes(place.cache)))
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    result = investigate(place, Trouble(at_once=AT_ONCE, together=together), executor="processes", workers=1)
+    killer.join()
+    assert len(worker_processes(place.cache)) == 2
+    assert (result.computed, result.reused) == (CELLS, 0)
+    assert_whole(place, result.run_id, CELLS)
+    assert place.client.get_run(result.run_id).data.metrics == undisturbed
+    # Only cells of the call that was cut short are run twice.
+    first = set((place.cache / f"calls-{killed[0]}").read_text().split())
+    assert {key for key, times in started(place).items() if times > 1} <= first
+    assert len(started(place)) == CELLS
