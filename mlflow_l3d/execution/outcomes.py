@@ -16,6 +16,7 @@ from mlflow_l3d.approaches.failures import failed, one_line
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.factors import configuration_seed
 
 _logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Iterator[Out
         while True:
             # Only what the session does is guarded: what is thrown in at the `yield` is the caller's.
             try:
-                outcomes = iter(session.run(list(cells))) if outcomes is None else outcomes
+                outcomes = iter(session.run([seeded(cell, job) for cell in cells])) if outcomes is None else outcomes
                 outcome = next(outcomes)
             except StopIteration:
                 break
@@ -105,7 +106,7 @@ def run_cell(session: Session, cell: Cell, job: Job) -> Outcome:
     """
     started = time.perf_counter()
     try:
-        outcomes = list(session.run([cell]))
+        outcomes = list(session.run([seeded(cell, job)]))
         if len(outcomes) != 1:
             msg = f"approach {job.approach.name} returned {len(outcomes)} outcomes for one cell."
             raise L3DError(msg)
@@ -116,6 +117,15 @@ def run_cell(session: Session, cell: Cell, job: Job) -> Outcome:
     if outcome.duration_seconds > 0:
         return outcome
     return replace(outcome, duration_seconds=time.perf_counter() - started)
+
+
+def seeded(cell: Cell, job: Job) -> Cell:
+    """Return the cell with a seed for every factor of the approach: a fixed one for those that have no effect here.
+
+    A design leaves such factors out, so they are no part of a cell's key.
+    """
+    missing = {name: configuration_seed(0, name, 0) for name in job.approach.factors if name not in cell.seeds}
+    return replace(cell, seeds={**cell.seeds, **missing}) if missing else cell
 
 
 def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:

@@ -142,7 +142,7 @@ class PromptSession:
         own, blank = scores[: len(prompts)], scores[len(prompts) :]
         if len(blank):
             own = calibrated(own, blank)
-        places = chosen(own, recipe.temperature, cell.seeds.get("model_randomness", 0))
+        places = chosen(own, recipe.temperature, cell.seeds["model_randomness"])
         wide = np.zeros((len(own), len(self.task.class_names)), dtype=np.float32)
         wide[:, list(self.classes)] = probabilities(own)
         return places, wide, metrics
@@ -154,7 +154,7 @@ class PromptSession:
         recipe = self.recipe
         if recipe.temperature == 0:
             return None
-        seed = cell.seeds.get("model_randomness", 0)
+        seed = cell.seeds["model_randomness"]
         return Sampling(recipe.temperature, token_draws(seed, texts, recipe.max_new_tokens))
 
 

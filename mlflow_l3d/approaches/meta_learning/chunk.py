@@ -82,7 +82,7 @@ class Draws:
                 hyperparameter="adaptation_shots",
             ),
             initial_head(seeds["model_initialisation"], inputs, recipe.hidden_units, len(classes)),
-            seeds.get("model_randomness", 0),  # absent where dropout is 0
+            seeds["model_randomness"],
         )
 
 
