@@ -16,6 +16,19 @@ def minor_version(package: str, approach: str = "finetuning") -> str:
         raise L3DError(msg) from None
 
 
+def torch_numerics(device: str, approach: str) -> dict[str, str]:
+    """Return what decides the numbers of every approach that computes with torch, on one thread a cell.
+
+    The device class, the threads, and the versions (major.minor) of torch and transformers.
+    """
+    return {
+        "device": device_class(device),
+        "threads": "1",
+        "torch": minor_version("torch", approach),
+        "transformers": minor_version("transformers", approach),
+    }
+
+
 def device_class(device: str) -> str:
     """Return what kind of device computes: ``cpu``, ``mps``, or the name of the CUDA device.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
 from mlflow_l3d.approaches.finetuning import recipe as recipes
-from mlflow_l3d.approaches.numerics import device_class, minor_version
+from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
@@ -51,13 +51,7 @@ class Finetuning:
 
     def numerics(self, device: str) -> Mapping[str, str]:
         """Return the device class, the dtype, the versions (major.minor) of torch and transformers, and the threads."""
-        return {
-            "device": device_class(device),
-            "dtype": "float32",
-            "threads": "1",
-            "torch": minor_version("torch"),
-            "transformers": minor_version("transformers"),
-        }
+        return {**torch_numerics(device, self.name), "dtype": "float32"}
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path

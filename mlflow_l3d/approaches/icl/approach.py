@@ -10,7 +10,7 @@ from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.loading import need_bitsandbytes
 from mlflow_l3d.approaches.icl.presets import default_quantisation
 from mlflow_l3d.approaches.models import resolve
-from mlflow_l3d.approaches.numerics import device_class, minor_version
+from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.prompts.words import check_words
 from mlflow_l3d.tasks.base import Task
@@ -81,12 +81,7 @@ class InContextLearning:
 
     def numerics(self, device: str) -> Mapping[str, str]:
         """Return the device class, the versions (major.minor) of torch and transformers, and the threads."""
-        return {
-            "device": device_class(device),
-            "threads": "1",
-            "torch": minor_version("torch", "icl"),
-            "transformers": minor_version("transformers", "icl"),
-        }
+        return torch_numerics(device, self.name)
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path

@@ -9,7 +9,7 @@ from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
 from mlflow_l3d.approaches.classes import chosen_classes
 from mlflow_l3d.approaches.meta_learning import recipe as recipes
-from mlflow_l3d.approaches.numerics import device_class, minor_version
+from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
 from mlflow_l3d.approaches.shots import check_shots
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -53,13 +53,7 @@ class MetaLearning:
 
     def numerics(self, device: str) -> Mapping[str, str]:
         """Return the device class, the dtype, the versions (major.minor) of torch and transformers, and the threads."""
-        return {
-            "device": device_class(device),
-            "dtype": "float32",
-            "threads": "1",
-            "torch": minor_version("torch", self.name),
-            "transformers": minor_version("transformers", self.name),
-        }
+        return {**torch_numerics(device, self.name), "dtype": "float32"}
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
