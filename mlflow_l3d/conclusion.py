@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mlflow_l3d.ledger.ledger import Ledger
+    from mlflow_l3d.ledger.records import CellRecord
     from mlflow_l3d.ledger.spool import Spool
     from mlflow_l3d.specification.investigation import Specification
 
@@ -73,7 +74,7 @@ def conclude(
     return frame, scored
 
 
-def _cells_frame(specification: Specification, spool: Spool, run_ids: Mapping[str, str]) -> pd.DataFrame:
+def _cells_frame(specification: Specification, spool: Spool[CellRecord], run_ids: Mapping[str, str]) -> pd.DataFrame:
     """Return one row a cell of the plan, in the order of :func:`mlflow_l3d.scoring.order`."""
     columns: dict[str, list[Any]] = {}
     for count, cell in enumerate(specification.design().cells()):
@@ -123,7 +124,7 @@ def planned(specification: Specification) -> Planned:
     )
 
 
-def _spooled_predictions(frame: pd.DataFrame, spool: Spool) -> Iterator[pa.Table | None]:
+def _spooled_predictions(frame: pd.DataFrame, spool: Spool[CellRecord]) -> Iterator[pa.Table | None]:
     import pyarrow.parquet as pq
 
     for key, status in zip(frame["cell_key"], frame["status"], strict=True):

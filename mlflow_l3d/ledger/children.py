@@ -1,4 +1,4 @@
-"""One cell as one child run: written in four calls, found again by its key."""
+"""One cell or trial as one child run: written in four calls, found again by its key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-    from mlflow_l3d.ledger.records import CellRecord
+    from mlflow_l3d.ledger.records import RunRecord
     from mlflow_l3d.ledger.spool import Spool
 
 _PARAMETERS_A_BATCH = 100
@@ -25,16 +25,16 @@ _RUNS_A_PAGE = 250  # a run takes tens of kilobytes of memory
 
 @dataclass(frozen=True)
 class ChildWriter:
-    """Writes the cells of one investigation.
+    """Writes the children of one parent.
 
     Attributes
     ----------
     client, experiment_id, parent_run_id
         Where the runs go.
     context_key
-        Tag of everything that the cells share.
+        Tag of everything that the children share.
     shared_params
-        Parameters that every cell has: task, approach, model, hyperparameters.
+        Parameters that every child has: task, approach, model; of cells also the hyperparameters.
     user
         Name of the user as MLflow knows it, or None.
     """
@@ -46,7 +46,7 @@ class ChildWriter:
     shared_params: Mapping[str, str]
     source_tags: Mapping[str, str]
 
-    def write(self, spool: Spool, key: str, *, repeated: bool) -> str:
+    def write(self, spool: Spool[Any], key: str, *, repeated: bool) -> str:
         """Write one cell of the spool and return its run id. May be called again after any failure.
 
         Parameters
@@ -68,41 +68,30 @@ class ChildWriter:
         spool.set_run_id(key, run_id)
         self._log(run_id, record)
         self._log_artifacts(artifact_uri or self._artifact_uri(run_id), record, spool.predictions(key))
-        self.client.set_terminated(run_id, "FAILED" if record.error else "FINISHED", end_time=record.end_time)
+        self.client.set_terminated(run_id, record.status, end_time=record.end_time)
         return run_id
 
     def _artifact_uri(self, run_id: str) -> str:
         return str(self.client.get_run(run_id).info.artifact_uri)
 
-    def _create(self, record: CellRecord) -> tuple[str, str]:
+    def _create(self, record: RunRecord) -> tuple[str, str]:
         tags = {
             names.PARENT_RUN_ID: self.parent_run_id,
-            names.ROLE: "cell",
             names.SCHEMA_TAG: names.SCHEMA,
-            names.PHASE: record.phase,
-            names.CELL_KEY: record.key,
             names.CONTEXT_KEY: self.context_key,
             **self.source_tags,
+            **record.tags(),
         }
-        places = {
-            names.FACTOR: record.factor,
-            names.ROW: record.row,
-            names.COLUMN: record.column,
-            names.INDEX: record.index,
-        }
-        tags |= {name: str(value) for name, value in places.items() if value is not None}
         if record.error:
             tags[names.ERROR] = record.error[:5000]
         start_time = record.end_time - round(1000 * record.metrics.get("duration_seconds", 0.0))
         run = self.client.create_run(self.experiment_id, start_time=start_time, tags=tags, run_name=record.name)
         return str(run.info.run_id), str(run.info.artifact_uri)
 
-    def _log(self, run_id: str, record: CellRecord) -> None:
+    def _log(self, run_id: str, record: RunRecord) -> None:
         from mlflow.entities import Metric, Param
 
-        params = [Param(f"factor.{name}", str(number)) for name, number in record.configurations.items()]
-        params += [Param(f"seed.{name}", str(seed)) for name, seed in record.seeds.items()]
-        params += [Param(name, value) for name, value in self.shared_params.items()]
+        params = [Param(name, value[:6000]) for name, value in {**record.params(), **self.shared_params}.items()]
         metrics = [Metric(name, value, record.end_time, 0) for name, value in record.metrics.items()]
         for name, values in record.curves.items():
             metrics += [Metric(f"curve/{name}", value, record.end_time, step) for step, value in enumerate(values)]
@@ -114,7 +103,7 @@ class ChildWriter:
         for start in range(0, len(rest), _PARAMETERS_A_BATCH):
             self.client.log_batch(run_id, params=rest[start : start + _PARAMETERS_A_BATCH])
 
-    def _log_artifacts(self, artifact_uri: str, record: CellRecord, predictions: Path | None) -> None:
+    def _log_artifacts(self, artifact_uri: str, record: RunRecord, predictions: Path | None) -> None:
         if predictions is not None:
             self._log_file(artifact_uri, predictions)
         if record.traceback is not None:
@@ -164,8 +153,11 @@ def children_of(client: MlflowClient, experiment_id: str, parent_run_id: str) ->
     return search(client, [experiment_id], f"tags.`{names.PARENT_RUN_ID}` = '{parent_run_id}'")
 
 
-def finished_cells(client: MlflowClient, context_key: str) -> dict[str, Run]:
-    """Return key -> the oldest finished run, of every cell on the server that shares a context, in any experiment."""
+def finished_cells(client: MlflowClient, context_key: str, role: str = "cell") -> dict[str, Run]:
+    """Return key -> the oldest finished run, of every cell on the server that shares a context, in any experiment.
+
+    With ``role="trial"`` those of trials.
+    """
     experiment_ids = []
     token: str | None = None
     while True:
@@ -176,7 +168,7 @@ def finished_cells(client: MlflowClient, context_key: str) -> dict[str, Run]:
             break
     found: dict[str, Run] = {}
     condition = (
-        f"tags.`{names.CONTEXT_KEY}` = '{context_key}' and tags.`{names.ROLE}` = 'cell' "
+        f"tags.`{names.CONTEXT_KEY}` = '{context_key}' and tags.`{names.ROLE}` = '{role}' "
         "and attributes.status = 'FINISHED'"
     )
     for run in search(client, experiment_ids, condition):

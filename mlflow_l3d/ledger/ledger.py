@@ -2,73 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import logging
-import os
-import threading
 import time
-import uuid
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.ledger import names
-from mlflow_l3d.ledger import parent as parents
-from mlflow_l3d.ledger.children import ChildWriter, children_of
-from mlflow_l3d.ledger.connection import connect, error_line, is_outage
+from mlflow_l3d.ledger.parent import investigation_card
+from mlflow_l3d.ledger.recorder import Opened, Recorder, open_recorder
 from mlflow_l3d.ledger.records import CellRecord
 from mlflow_l3d.ledger.recovery import Recovered, recover
-from mlflow_l3d.ledger.spool import Spool, unwritable
-from mlflow_l3d.ledger.uploader import Uploader
-from mlflow_l3d.paths import cache_folder
 
 if TYPE_CHECKING:
-    from filelock import BaseFileLock
-    from mlflow import MlflowClient
-
     from mlflow_l3d.plan.cells import Cell, Outcome
     from mlflow_l3d.specification.investigation import Specification
 
-_logger = logging.getLogger("mlflow_l3d")
-_HEARTBEAT_SECONDS: Final = 60.0
-PATIENCE_SECONDS: Final = 120.0
-"""How long the end of an investigation waits for a server that is away; ``$L3D_UPLOAD_PATIENCE`` overrides it."""
 
-
-class Ledger:
+class Ledger(Recorder[CellRecord]):
     """Open with :meth:`open`; then `record` every outcome, and end with `finish`, `interrupt` or `fail`.
 
-    Contract: `record` and `log_metrics` never wait for the server. A cell that was recorded is never lost: it lies in
-    the spool until the server holds it. The main thread owns the ledger.
+    Attributes
+    ----------
+    recovered
+        What was done before.
     """
 
-    def __init__(
-        self,
-        client: MlflowClient,
-        specification: Specification,
-        parent: parents.Parent,
-        spool: Spool,
-        lock: BaseFileLock,
-        uploader: Uploader,
-    ) -> None:
-        self.client = client
-        self.parent = parent
-        self.spool = spool
-        self.uploader = uploader
-        self._lock = lock
-        self._writer = ChildWriter(
-            client=client,
-            experiment_id=parent.experiment_id,
-            parent_run_id=parent.run_id,
-            context_key=specification.context_key,
-            shared_params=_shared_params(specification),
-            source_tags=parent.source_tags,
-        )
+    def __init__(self, opened: Opened[CellRecord], specification: Specification) -> None:
+        super().__init__(opened, specification.context_key, _shared_params(specification))
         self.recovered = Recovered()
-        self._ended = threading.Event()
-        threading.Thread(target=self._beat, name="l3d-heartbeat", daemon=True).start()
 
     @classmethod
     def open(cls, specification: Specification, attached: str | None = None) -> Ledger:
@@ -88,152 +46,17 @@ class Ledger:
         L3DError
             If another process of this machine is at the same investigation.
         """
-        patience_seconds()
-        client = connect()
-        experiment_id = (
-            parents.attached_experiment_id(client, attached) if attached else parents.current_experiment_id(client)
-        )
-        folder = _spool_folder(client, str(experiment_id), specification.investigation_key)
-        lock = _lock(folder)
-        ledger: Ledger | None = None
-        spool_id = ""
-        try:
-            spool, spool_id = Spool(folder), _spool_id(folder)
-            parent = parents.open_parent(client, specification, attached, spool_id)
-            threads = 8 if _is_remote(client) else 2
-            ledger = cls(client, specification, parent, spool, lock, Uploader(threads))
-            ledger.recovered = recover(client, specification, parent, spool, spool_id, ledger.uploader)
-            for key in ledger.recovered.to_upload:
-                ledger._submit(key, repeated=True)
-        except BaseException as error:
-            status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
-            if ledger is not None:
-                ledger._end(status, error_line(error), patience=0.0)
-            elif spool_id:
-                parents.end_unopened(client, str(experiment_id), spool_id, status, error_line(error))
-            lock.release()
-            if getattr(error, "error_code", None) is not None and is_outage(error):
-                msg = f"The tracking server does not answer: {error_line(error)}"
-                raise L3DError(msg) from error
-            raise
-        return ledger
+
+        def find(ledger: Ledger, opened: Opened[CellRecord]) -> list[str]:
+            ledger.recovered = recover(opened, specification)
+            return ledger.recovered.to_upload
+
+        card = investigation_card(specification)
+        return open_recorder(card, CellRecord, attached, lambda opened: cls(opened, specification), find)
 
     def record(self, cell: Cell, outcome: Outcome) -> CellRecord:
         """Keep one outcome: into the spool at once, to the server by and by."""
-        record = CellRecord.of(cell, outcome, end_time=int(time.time() * 1000))
-        self.spool.add(record, outcome)
-        self._submit(record.key)
-        return record
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
-        """Put metrics on the parent, by and by."""
-        from mlflow.entities import Metric
-
-        now = int(time.time() * 1000)
-        batch = [Metric(names.metric_name(name), value, now, step) for name, value in metrics.items()]
-        self.uploader.submit(
-            f"the metrics of step {step}", lambda _repeated: self.client.log_batch(self.parent.run_id, metrics=batch)
-        )
-
-    def log_params(self, params: Mapping[str, str]) -> None:
-        """Put parameters on the parent, by and by."""
-        from mlflow.entities import Param
-
-        batch = [Param(name, value) for name, value in params.items()]
-        self.uploader.submit(
-            "the parameters of the parent", lambda _repeated: self.client.log_batch(self.parent.run_id, params=batch)
-        )
-
-    def wait(self, patience: float | None = None) -> None:
-        """Wait until the server holds everything.
-
-        Raises
-        ------
-        L3DError
-            If the server is away for longer than `patience` seconds (by default :func:`patience_seconds`), or refused
-            something.
-        """
-        patience = patience_seconds() if patience is None else patience
-        if not self.uploader.wait(patience=patience):
-            msg = (
-                f"The tracking server does not answer: {self.uploader.pending} uploads wait in the spool. "
-                "Run the same command again when it is back: nothing is computed twice."
-            )
-            raise L3DError(msg)
-        if self.uploader.refused:
-            name, line = self.uploader.refused[0]
-            msg = f"The tracking server refused {len(self.uploader.refused)} uploads; the first was {name}: {line}"
-            raise L3DError(msg)
-
-    def finish(self, artifacts: Path, *, complete: bool, description: str) -> None:
-        """Upload the folder `artifacts` to the parent, set its state and description, end it, and empty the spool."""
-        tables = [name for name in names.TABLES if (artifacts / name).exists()]
-        table = json.dumps([{"path": name, "type": "table"} for name in tables])
-        state = "complete" if complete else "incomplete"
-        tags = {names.STATE: state, names.LOGGED_ARTIFACTS: table, names.NOTE: description}
-
-        def work(_repeated: bool) -> None:
-            self.client.log_artifacts(self.parent.run_id, str(artifacts))
-            parents.set_tags(self.client, self.parent.run_id, tags)
-            self.client.set_terminated(self.parent.run_id, "FINISHED")
-
-        self.uploader.submit("the artifacts of the parent", work)
-        self.wait()
-        self.spool.clear()
-        self._close()
-
-    def interrupt(self, line: str, *, patience: float = 10.0) -> None:
-        """End the parent as KILLED and resumable (Ctrl-C); waits for uploads as long as the server answers."""
-        self._end("KILLED", line, patience)
-
-    def fail(self, line: str, *, patience: float = 10.0) -> None:
-        """End the parent as FAILED with the line that says why; what is done stays."""
-        self._end("FAILED", line, patience)
-
-    def run_ids(self) -> dict[str, str]:
-        """Return key -> run id of every cell in the spool, after removing what a retried call doubled."""
-        wanted = {key: run_id for key in self.spool if (run_id := self.spool.run_id(key)) is not None}
-        doubled = [
-            str(run.info.run_id)
-            for run in children_of(self.client, self.parent.experiment_id, self.parent.run_id)
-            if wanted.get(run.data.tags.get(names.CELL_KEY, ""), run.info.run_id) != run.info.run_id
-        ]
-        for run_id in doubled:
-            self.client.delete_run(run_id)
-        return wanted
-
-    def _submit(self, key: str, *, repeated: bool = False) -> None:
-        def work(repeated: bool) -> str:
-            return self._writer.write(self.spool, key, repeated=repeated)
-
-        self.uploader.submit(f"cell {key}", work, repeated=repeated)
-
-    def _end(self, status: str, line: str, patience: float) -> None:
-        if self._ended.is_set():
-            return
-        try:
-            self.uploader.wait(patience=0.0 if self.uploader.outage_seconds else patience)
-            tags = {names.STATE: "incomplete", names.ERROR: line[:5000], names.NOTE: line[:5000]}
-            parents.set_tags(self.client, self.parent.run_id, tags)
-            self.client.set_terminated(self.parent.run_id, status)
-        except Exception as error:  # noqa: BLE001 - the user must see `line`, not that the server is away, too
-            _logger.error("The parent run could not be ended: %s", error_line(error))
-        finally:
-            self._close()
-
-    def _close(self) -> None:
-        self._ended.set()
-        self.uploader.stop()
-        self._lock.release()
-
-    def _beat(self) -> None:
-        while not self._ended.wait(_HEARTBEAT_SECONDS):
-            if self.uploader.outage_seconds == 0.0:
-                self.uploader.submit("the heartbeat", self._heartbeat())
-
-    def _heartbeat(self) -> Callable[[bool], object]:
-        tags = {names.HEARTBEAT: str(int(time.time()))}
-        return lambda _repeated: parents.set_tags(self.client, self.parent.run_id, tags)
+        return self.add(CellRecord.of(cell, outcome, end_time=int(time.time() * 1000)), outcome)
 
 
 def _shared_params(specification: Specification) -> dict[str, str]:
@@ -243,64 +66,3 @@ def _shared_params(specification: Specification) -> dict[str, str]:
         "model": specification.model or "none",
         **{name: str(value) for name, value in specification.hyperparameters.items()},
     }
-
-
-def _is_remote(client: MlflowClient) -> bool:
-    return str(client.tracking_uri).startswith(("http://", "https://", "databricks"))
-
-
-def _spool_folder(client: MlflowClient, experiment_id: str, investigation_key: str) -> Path:
-    """Return the folder of one investigation in one experiment of one store."""
-    uri = str(client.tracking_uri)
-    if uri.startswith("sqlite:///"):
-        uri = str(Path(uri.removeprefix("sqlite:///")).resolve())
-    store = hashlib.sha256(f"{uri}\n{experiment_id}".encode()).hexdigest()[:12]
-    return cache_folder() / "spool" / f"{store}-{investigation_key}"
-
-
-def _lock(folder: Path) -> BaseFileLock:
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder.with_suffix(".lock"))
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
-    except Timeout:
-        msg = (
-            "The same investigation is running in another process on this machine: wait for it, or change a parameter."
-        )
-        raise L3DError(msg) from None
-    except OSError as error:
-        raise unwritable(error) from error
-    return lock
-
-
-def _spool_id(folder: Path) -> str:
-    """Return what tells this spool from those of other machines: a number drawn once a cache folder, and the name."""
-    path = folder.with_name("id")
-    try:
-        with path.open("x", encoding="ascii") as file:
-            file.write(uuid.uuid4().hex)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise unwritable(error) from error
-    return hashlib.sha256(f"{path.read_text(encoding='ascii')}\n{folder.name}".encode()).hexdigest()[:16]
-
-
-def patience_seconds() -> float:
-    """Return how long the end of an investigation waits for a server that is away.
-
-    Raises
-    ------
-    ParameterError
-        If ``$L3D_UPLOAD_PATIENCE`` is no number of seconds.
-    """
-    given = os.environ.get("L3D_UPLOAD_PATIENCE")
-    try:
-        seconds = PATIENCE_SECONDS if given is None else float(given)
-    except ValueError:
-        seconds = -1.0
-    if not seconds >= 0.0:
-        raise ParameterError("L3D_UPLOAD_PATIENCE", given, "must be a number of seconds, 0 or more")
-    return seconds

@@ -31,6 +31,34 @@ _STALE_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
+class Card:
+    """What a parent says of itself.
+
+    Attributes
+    ----------
+    role
+        ``investigation`` or ``search``.
+    key
+        The same key means the same work, so that one parent can continue another.
+    title
+        Name of the run.
+    tags, params
+        Beside those that every parent has; parameters are logged where `mlflow run` has not logged them.
+    """
+
+    role: str
+    key: str
+    title: str
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+
+    @property
+    def key_tag(self) -> str:
+        """Return the tag that holds the key."""
+        return names.INVESTIGATION_KEY if self.role == "investigation" else names.SEARCH_KEY
+
+
+@dataclass(frozen=True, slots=True)
 class Parent:
     """A parent run that was opened."""
 
@@ -96,27 +124,42 @@ def attached_experiment_id(client: MlflowClient, run_id: str) -> str:
         raise L3DError(msg) from error
 
 
-def open_parent(client: MlflowClient, specification: Specification, attached: str | None, spool_id: str) -> Parent:
+def investigation_card(specification: Specification) -> Card:
+    """Return what the parent of an investigation says of itself."""
+    return Card(
+        role="investigation",
+        key=specification.investigation_key,
+        title=run_title(specification),
+        tags={
+            names.FACTOR: ",".join(specification.factors),
+            names.DESIGN: specification.given["design"],
+            names.CONTEXT_KEY: specification.context_key,
+        },
+        params={
+            **{name: public_name(value) for name, value in specification.given.items()},
+            **{f"resolved.{name}": value for name, value in specification.resolved().items()},
+        },
+    )
+
+
+def open_parent(client: MlflowClient, card: Card, attached: str | None, spool_id: str) -> Parent:
     """Attach to the run `attached`, or create one, and give it its tags and parameters."""
-    title = run_title(specification)
     tags = {
-        names.ROLE: "investigation",
+        names.ROLE: card.role,
         names.SCHEMA_TAG: names.SCHEMA,
-        names.FACTOR: ",".join(specification.factors),
-        names.DESIGN: specification.given["design"],
         names.STATE: "running",
-        names.INVESTIGATION_KEY: specification.investigation_key,
-        names.CONTEXT_KEY: specification.context_key,
+        card.key_tag: card.key,
+        **card.tags,
         names.HEARTBEAT: str(int(time.time())),
         names.SPOOL: spool_id,
         **_git_tags(Path.cwd() if attached else Path(sys.argv[0]).absolute().parent),
     }
     if attached is None:
-        run = client.create_run(current_experiment_id(client), tags={**own_tags(), **tags}, run_name=title)
+        run = client.create_run(current_experiment_id(client), tags={**own_tags(), **tags}, run_name=card.title)
     else:
-        set_tags(client, attached, tags | attaching_tags(client.get_run(attached), title))
+        set_tags(client, attached, tags | attaching_tags(client.get_run(attached), card.title))
         run = client.get_run(attached)
-    _log_params(client, run, specification)
+    _log_params(client, run, card.params)
     source_tags: dict[str, str] = {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
     return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags)
 
@@ -167,15 +210,15 @@ def end_unopened(client: MlflowClient, experiment_id: str, spool_id: str, status
             client.set_terminated(run.info.run_id, status)
 
 
-def earlier_parents(client: MlflowClient, parent: Parent, investigation_key: str) -> list[Run]:
-    """Return the unfinished parents of the same investigation in the same experiment, oldest first.
+def earlier_parents(client: MlflowClient, parent: Parent, card: Card) -> list[Run]:
+    """Return the unfinished parents of the same work in the same experiment, oldest first.
 
     Also those that another parent continues: it may have been killed before it had all their children.
 
     Those whose process may still be alive elsewhere (running, with a fresh heartbeat, and not of this machine's spool)
     are the caller's to judge, see :func:`may_be_alive`.
     """
-    condition = f"tags.`{names.INVESTIGATION_KEY}` = '{investigation_key}' and tags.`{names.ROLE}` = 'investigation'"
+    condition = f"tags.`{card.key_tag}` = '{card.key}' and tags.`{names.ROLE}` = '{card.role}'"
     return [
         run
         for run in search(client, [parent.experiment_id], condition)
@@ -199,13 +242,10 @@ def may_be_alive(run: Run, spool_id: str) -> bool:
     return time.time() - heartbeat < _STALE_SECONDS
 
 
-def _log_params(client: MlflowClient, run: Run, specification: Specification) -> None:
+def _log_params(client: MlflowClient, run: Run, params: Mapping[str, str]) -> None:
     from mlflow.entities import Param
 
-    present = run.data.params
-    values = {name: public_name(value) for name, value in specification.given.items()}
-    values |= {f"resolved.{name}": value for name, value in specification.resolved().items()}
-    missing = [Param(name, value[:6000]) for name, value in values.items() if name not in present]
+    missing = [Param(name, value[:6000]) for name, value in params.items() if name not in run.data.params]
     client.log_batch(run.info.run_id, params=missing)
 
 

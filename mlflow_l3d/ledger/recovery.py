@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger import parent as parents
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
+    from mlflow_l3d.ledger.recorder import Opened
     from mlflow_l3d.ledger.spool import Spool
-    from mlflow_l3d.ledger.uploader import Uploader
     from mlflow_l3d.plan.cells import Cell
     from mlflow_l3d.specification.investigation import Specification
 
@@ -48,24 +48,18 @@ class Recovered:
     continued: list[str] = field(default_factory=list)
 
 
-def recover(
-    client: MlflowClient,
-    specification: Specification,
-    parent: parents.Parent,
-    spool: Spool,
-    spool_id: str,
-    uploader: Uploader,
-) -> Recovered:
+def recover(opened: Opened[CellRecord], specification: Specification) -> Recovered:
     """Find what is done, take over the children of interrupted parents, and fetch what the tables of the parent need.
 
     Moving children and fetching predictions goes on in the uploader's threads after the return.
     """
+    client, spool = opened.client, opened.spool
     result = Recovered()
     on_server = finished_cells(client, specification.context_key)
     nothing = not on_server and not any(True for _ in spool)
     planned = set() if nothing else {cell.key for cell in specification.design().cells()}
     spooled = {key for key in list(spool) if _usable(spool, key, planned)}
-    result.continued = _take_over(client, specification, parent, spool, spooled, spool_id, uploader)
+    result.continued = take_over(opened, spooled)
     for cell in specification.design().cells() if planned else ():
         key = cell.key
         if key in spooled:
@@ -73,16 +67,16 @@ def recover(
             if key in on_server:
                 spool.set_run_id(key, on_server[key].info.run_id)
             else:
-                _forget_deleted(client, spool, key)
+                forget_deleted(client, spool, key)
                 result.to_upload.append(key)
         elif key in on_server:
             run = on_server[key]
             result.metrics[key] = own_metrics(run)
-            uploader.submit(f"the predictions of run {run.info.run_id}", _fetching(client, spool, cell, run))
+            opened.uploader.submit(f"the predictions of run {run.info.run_id}", _fetching(client, spool, cell, run))
     return result
 
 
-def _usable(spool: Spool, key: str, planned: set[str]) -> bool:
+def _usable(spool: Spool[CellRecord], key: str, planned: set[str]) -> bool:
     """Keep a cell of the spool that is planned, whole and did not fail; remove any other."""
     if key in planned and spool.has(key) and spool.record(key).error is None:
         return True
@@ -90,7 +84,7 @@ def _usable(spool: Spool, key: str, planned: set[str]) -> bool:
     return False
 
 
-def _forget_deleted(client: MlflowClient, spool: Spool, key: str) -> None:
+def forget_deleted(client: MlflowClient, spool: Spool[Any], key: str) -> None:
     """Let a cell be uploaded anew whose run somebody deleted."""
     from mlflow.exceptions import MlflowException
 
@@ -107,27 +101,33 @@ def _forget_deleted(client: MlflowClient, spool: Spool, key: str) -> None:
         spool.set_run_id(key, None)
 
 
-def _take_over(
-    client: MlflowClient,
-    specification: Specification,
-    parent: parents.Parent,
-    spool: Spool,
-    spooled: set[str],
-    spool_id: str,
-    uploader: Uploader,
-) -> list[str]:
+def take_over(opened: Opened[Any], spooled: set[str]) -> list[str]:
+    """Move the children of interrupted parents of the same work to the new one, and end what was left running.
+
+    Parameters
+    ----------
+    opened
+        The new parent.
+    spooled
+        Keys of the records that lie in the spool and are of use.
+
+    Returns
+    -------
+    list of str
+        The parents that the new one continues.
+    """
+    client, parent, spool = opened.client, opened.parent, opened.spool
     continued = []
-    for earlier in parents.earlier_parents(client, parent, specification.investigation_key):
+    for earlier in parents.earlier_parents(client, parent, opened.card):
         earlier_id = str(earlier.info.run_id)
-        if parents.may_be_alive(earlier, spool_id):
-            _logger.warning(
-                "Run %s is at the same investigation on another machine; its cells are left there.", earlier_id
-            )
+        if parents.may_be_alive(earlier, opened.spool_id):
+            _logger.warning("Run %s is at the same work on another machine; its children are left there.", earlier_id)
             continue
         for child in children_of(client, parent.experiment_id, earlier_id):
             key = child.data.tags.get(names.CELL_KEY, "")
-            if child.info.status == "FINISHED":
-                uploader.submit(f"run {child.info.run_id}", _adopting(client, child, parent.run_id))
+            pruned = child.data.tags.get(names.TRIAL_STATE) == "pruned" and child.info.status == "KILLED"
+            if child.info.status == "FINISHED" or pruned:
+                opened.uploader.submit(f"run {child.info.run_id}", _adopting(client, child, parent.run_id))
             elif child.info.status == "RUNNING" and key in spooled and spool.run_id(key) in {None, child.info.run_id}:
                 spool.set_run_id(key, child.info.run_id)
                 client.set_tag(child.info.run_id, names.PARENT_RUN_ID, parent.run_id)
@@ -145,7 +145,7 @@ def _adopting(client: MlflowClient, child: Run, parent_run_id: str) -> Callable[
     return lambda _repeated: client.set_tag(child.info.run_id, names.PARENT_RUN_ID, parent_run_id)
 
 
-def _fetching(client: MlflowClient, spool: Spool, cell: Cell, run: Run) -> Callable[[bool], object]:
+def _fetching(client: MlflowClient, spool: Spool[CellRecord], cell: Cell, run: Run) -> Callable[[bool], object]:
     def work(_repeated: bool) -> None:
         if spool.has(cell.key):
             return

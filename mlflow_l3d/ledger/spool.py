@@ -10,33 +10,38 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.ledger.names import PREDICTIONS
-from mlflow_l3d.ledger.records import CellRecord
+from mlflow_l3d.ledger.records import CellRecord, RunRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from mlflow_l3d.plan.cells import Outcome
 
+R = TypeVar("R", bound=RunRecord)
+
 _RECORD = "cell.json"
 _RUN_ID = "run_id"
 
 
-class Spool:
-    """The spool of one investigation on one tracking server.
+class Spool(Generic[R]):
+    """The spool of one investigation or search on one tracking server.
 
     Parameters
     ----------
     folder
         Where the cells' folders lie; created if need be. Of several processes, one at a time may own it (the ledger
         holds a lock); several threads may use it.
+    kind
+        Class of the records.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kind: type[R] | None = None) -> None:
         self.folder = folder
+        self._kind = CellRecord if kind is None else kind
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -44,7 +49,7 @@ class Spool:
         for leftover in folder.glob(".*.tmp"):
             shutil.rmtree(leftover, ignore_errors=True)
 
-    def add(self, record: CellRecord, outcome: Outcome) -> None:
+    def add(self, record: R, outcome: Outcome | None = None) -> None:
         """Write one cell; it is either there whole or not at all.
 
         Raises
@@ -52,9 +57,9 @@ class Spool:
         L3DError
             If the disk is full or the folder cannot be written.
         """
-        self._write(record, predictions_table(outcome))
+        self._write(record, None if outcome is None else predictions_table(outcome))
 
-    def add_copy(self, record: CellRecord, predictions: Path | None, run_id: str) -> None:
+    def add_copy(self, record: R, predictions: Path | None, run_id: str) -> None:
         """Write a cell that the server already holds, for the tables of the parent."""
         target = self._place(record.key)
         partial = self.folder / f".{record.key}.tmp"
@@ -70,10 +75,10 @@ class Spool:
         found = self.folder.iterdir() if self.folder.is_dir() else iter(())
         return (path.name for path in found if path.is_dir() and not path.name.startswith("."))
 
-    def record(self, key: str) -> CellRecord:
+    def record(self, key: str) -> R:
         """Read the record of a cell."""
         content = json.loads((self._place(key) / _RECORD).read_text(encoding="utf-8"))
-        return CellRecord(**content)
+        return cast(R, self._kind(**content))
 
     def predictions(self, key: str) -> Path | None:
         """Return the file of a cell's predictions; None where the cell has none."""
@@ -116,7 +121,7 @@ class Spool:
     def _place(self, key: str) -> Path:
         return self.folder / key
 
-    def _write(self, record: CellRecord, table: pa.Table | None) -> None:
+    def _write(self, record: R, table: pa.Table | None) -> None:
         target = self._place(record.key)
         partial = self.folder / f".{record.key}.tmp"
         try:
