@@ -97,6 +97,12 @@ class Session(Protocol):
     then differ with the other cells of the call, within a tolerance that the approach states; predictions may not.
     Each outcome should carry its cell's share of the time as ``duration_seconds``; where it has none, the time until
     then is divided by the cells of the call.
+
+    A session that trains in epochs may have the attribute ``watch``, None until someone sets it. It then calls
+    ``watch(cell.key, epoch, scores)`` after every epoch of a cell, the first being 0, with scores on the validation
+    part such as ``{"validation_f1_macro": 0.7}``; see :mod:`mlflow_l3d.approaches.watching`. Where the answer is True
+    it ends the training of that cell with what it has, as early stopping would, and the outcome is a whole one. To be
+    watched and never told to end changes no prediction.
     """
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
@@ -135,6 +141,12 @@ class Approach(Protocol):
     An approach may also have ``complete(hyperparameters) -> hyperparameters``, called once they are resolved, where a
     default depends on another hyperparameter. And ``dependencies(hyperparameters, model) -> Mapping[str, str]``, which
     joins the numerics: what decides the numbers under these hyperparameters only, such as the version of a library.
+    And ``search_space(hyperparameters) -> Mapping[str, Searched]`` (:mod:`mlflow_l3d.approaches.searching`): what a
+    search of hyperparameters tries under these complete ones; every default lies within it. What it does not name stays
+    as it is, and it should change no factor's being active. Without it everything is searched that is declared with
+    both bounds, or with two or more choices.
+    And ``published(task, given) -> Mapping | None``: the values that the authors of a paper published for a task of
+    that name, under the values that the user gives beside them; None where there are none.
     """
 
     name: str

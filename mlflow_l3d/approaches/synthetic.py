@@ -16,6 +16,7 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.base import Hyperparameter, Value
 from mlflow_l3d.approaches.failures import one_by_one
 from mlflow_l3d.approaches.modelless import no_model
+from mlflow_l3d.approaches.searching import Searched, SearchRange
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS, stream
 from mlflow_l3d.tasks.base import Task
@@ -154,6 +155,14 @@ class Synthetic:
             factor: f"a_{factor} is {NO_EFFECT:g} or more; give it a smaller value"
             for factor in FACTORS
             if factor not in active
+        }
+
+    def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
+        """Return two sensitivities, where they have an effect: the best ones of a few cells are luck alone."""
+        return {
+            name: SearchRange(0.0, 9.0)
+            for name in ("a_data_order", "a_sample_choice")
+            if float(hyperparameters[name]) < NO_EFFECT
         }
 
     def model_revision(self, model: str) -> str:

@@ -12,4 +12,4 @@ from mlflow_l3d.testing.approaches import check_approach
 )
 def test_keeps_the_contract_of_an_approach(given, tmp_path):
     task = handmade_task(100, num_labelled=20, test_size=20)
-    check_approach(Finetuning(), task, hyperparameters=given, cache=tmp_path, configurations=1)
+    check_approach(Finetuning(), task, hyperparameters=given, cache=tmp_path, configurations=1, tolerance=1e-5)

@@ -3,12 +3,15 @@ import pytest
 import torch
 from finetuning_helpers import cell, content, handmade_task, prepare, run
 
-from mlflow_l3d.approaches.finetuning import Finetuning, head
-from mlflow_l3d.approaches.finetuning.training import f1_macro
+from mlflow_l3d.approaches.finetuning import Finetuning, head, heads
+from mlflow_l3d.approaches.scores import f1_macro
+from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tasks.base import Split, Task
 from mlflow_l3d.tasks.packaged import rotten_tomatoes
 
 TASK = handmade_task()
+DRAWS = {"batch_order": heads, "initial_head": head, "dropout_masks": heads}
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +45,50 @@ def test_outcome_is_that_of_the_test_part(session):
 
 def test_same_cell_alone_among_others_and_in_another_session(session, cache):
     cells = [cell(i) for i in range(4)]
-    together = {outcome.key: content(outcome) for outcome in run(session, *cells)}
-    assert len({outcome.scores for outcome in together.values()}) == 4
-    backwards = {outcome.key: content(outcome) for outcome in run(session, *cells[::-1])}
+    together = {outcome.key: outcome for outcome in run(session, *cells)}
+    assert len({outcome.scores.tobytes() for outcome in together.values()}) == 4
+    backwards = run(session, *cells[::-1])
     other = prepare(TASK, cache, learning_rate=3e-3)
     torch.manual_seed(11)
-    alone = content(run(other, cells[2])[0])
-    assert together == backwards
-    assert alone == together[cells[2].key]
+    for outcome in (*backwards, *run(other, cells[2])):
+        same(outcome, together[outcome.key])
+    again = run(prepare(TASK, cache, learning_rate=3e-3), *cells)
+    assert [content(outcome) for outcome in again] == [content(together[chosen.key]) for chosen in cells]
+
+
+def same(one, other):
+    assert np.array_equal(one.predictions, other.predictions)
+    np.testing.assert_allclose(one.scores, other.scores, rtol=0, atol=1e-5)
+    assert one.metrics == pytest.approx(other.metrics, abs=1e-5)
+    assert one.metrics["best_epoch"] == other.metrics["best_epoch"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_a_cell_is_the_same_in_any_chunk(session, size):
+    cells = [cell(i) for i in range(7)]
+    whole = run(session, *cells)
+    session.cells_at_once = size
+    for one, other in zip(run(session, *cells), whole, strict=True):
+        same(one, other)
+
+
+def test_chunks_are_as_large_as_they_pay(session, cache):
+    assert session.cells_at_once == 25
+    assert prepare(TASK, cache, hidden_units=8192).cells_at_once == 1
+    step, held = head.bytes_per_cell(384, 2, 800, session.recipe)
+    weights = 4 * (385 * 128 + 129 * 2)
+    assert 4 * weights < step < 4.2 * weights
+    assert held > step + weights + 4 * 800 * 128
+    _, of_many = head.bytes_per_cell(384, 2, 100_000, session.recipe)
+    assert chunks.cells_at_once(step, of_many, "cpu", cache=head.CACHE, memory=head.MEMORY) == 9
+
+
+def test_the_wall_clock_is_shared_by_the_epochs(cache):
+    outcomes = run(prepare(TASK, cache, learning_rate=0.03, early_stopping_patience=1), *[cell(i) for i in range(8)])
+    epochs = [len(outcome.curves["train_loss"]) for outcome in outcomes]
+    assert len(set(epochs)) > 1
+    seconds = [outcome.duration_seconds for outcome in outcomes]
+    np.testing.assert_allclose(seconds, np.array(epochs) * sum(seconds) / sum(epochs))
 
 
 def test_global_generators_and_threads_stay_as_they_are(session):
@@ -65,14 +104,14 @@ def observed(session, chosen, monkeypatch):
     fed = {"batch_order": [], "initial_head": [], "dropout_masks": []}
     with monkeypatch.context() as patch:
         for name, seen in fed.items():
-            original = getattr(head, name)
+            original = getattr(DRAWS[name], name)
 
             def spy(*given, original=original, seen=seen):
                 drawn = original(*given)
                 seen.append(b"".join(array.tobytes() for array in (drawn if isinstance(drawn, tuple) else (drawn,))))
                 return drawn
 
-            patch.setattr(head, name, spy)
+            patch.setattr(DRAWS[name], name, spy)
         (outcome,) = run(session, chosen)
     split = TASK.split(chosen.seeds)
     parts = {name: getattr(split, name).tobytes() for name in ("train", "validation", "test")}
@@ -103,10 +142,10 @@ def test_a_factor_changes_what_it_feeds_and_nothing_else(cache, monkeypatch, fac
 def test_seeds_reach_the_draws(session, monkeypatch):
     """Each draw is made from the seed of the factor that its documentation names."""
     seeds = []
-    for name in ("batch_order", "initial_head", "dropout_masks"):
-        original = getattr(head, name)
+    for name, where in DRAWS.items():
+        original = getattr(where, name)
         monkeypatch.setattr(
-            head, name, lambda *given, name=name, f=original: seeds.append((name, given[0])) or f(*given)
+            where, name, lambda *given, name=name, f=original: seeds.append((name, given[0])) or f(*given)
         )
     chosen = cell(3)
     run(session, chosen)
@@ -124,24 +163,85 @@ def test_without_dropout_model_randomness_changes_nothing(cache):
 
 
 def test_a_cell_that_raises_does_not_stop_the_others(session, monkeypatch):
-    original = session.train
-
-    def train(chosen, split):
-        if chosen.index == 1:
+    def draw(seed, *given):
+        if seed == cell(1).seeds["model_initialisation"]:
             raise ZeroDivisionError("oh")
-        return original(chosen, split)
+        return head_of(seed, *given)
 
-    monkeypatch.setattr(session, "train", train)
-    outcomes = list(session.run([cell(0), cell(1), cell(2)]))
-    assert [outcome.error for outcome in outcomes] == [None, "ZeroDivisionError: oh", None]
-    assert "Traceback" in outcomes[1].traceback
-    assert outcomes[1].predictions is None
+    head_of = head.initial_head
+    monkeypatch.setattr(head, "initial_head", draw)
+    outcomes = {outcome.key: outcome for outcome in session.run([cell(0), cell(1), cell(2)])}
+    errors = [outcomes[cell(number).key].error for number in range(3)]
+    assert errors == [None, "ZeroDivisionError: oh", None]
+    assert "Traceback" in outcomes[cell(1).key].traceback
+    assert outcomes[cell(1).key].predictions is None
 
 
-def test_a_diverged_cell_is_an_outcome_with_its_cause(session):
-    session.features = np.full_like(session.features, np.inf)
+def test_a_chunk_that_fails_is_halved(session, monkeypatch):
+    """As where the memory does not suffice: three cells at most fit, and one never does."""
+    train, sizes = head.train_heads, []
+
+    def narrow(some, *given):
+        sizes.append(len(some))
+        if len(some) > 3 or any(own.seeds == cell(4).seeds for own in some):
+            raise MemoryError
+        return train(some, *given)
+
+    whole = {outcome.key: outcome for outcome in run(session, *[cell(i) for i in range(6)])}
+    monkeypatch.setattr(head, "train_heads", narrow)
+    outcomes = list(session.run([cell(i) for i in range(6)]))
+    assert sizes == [6, 3, 3, 1, 2, 1, 1]
+    assert {outcome.key: outcome.error for outcome in outcomes if outcome.error} == {cell(4).key: "MemoryError"}
+    for outcome in outcomes:
+        if outcome.error is None:
+            same(outcome, whole[outcome.key])
+
+
+def test_a_diverged_cell_is_an_outcome_with_its_cause_and_the_others_are_unharmed(session, monkeypatch):
+    original = head.initial_head
+
+    def huge(seed, *given):
+        first, second = original(seed, *given)
+        return (first * np.inf, second) if seed == cell(1).seeds["model_initialisation"] else (first, second)
+
+    whole = run(session, *[cell(i) for i in range(3)])
+    monkeypatch.setattr(head, "initial_head", huge)
+    outcomes = list(session.run([cell(i) for i in range(3)]))
+    assert [outcome.key for outcome in outcomes] == [outcome.key for outcome in whole]
+    assert outcomes[1].error.startswith("training diverged: nan or inf in epoch 1 at learning_rate=0.003.")
+    assert 0 < outcomes[1].duration_seconds < outcomes[0].duration_seconds
+    for number in (0, 2):
+        same(outcomes[number], whole[number])
+
+
+def test_scores_that_are_not_finite_are_an_error(session):
+    """The test examples are none that the training looks at."""
+    test = TASK.split(cell(0).seeds).test
+    session.features = np.array(session.features)
+    session.features[test[0]] = np.nan
     (outcome,) = session.run([cell(0)])
-    assert outcome.error.startswith("training diverged: nan or inf in epoch 1 at learning_rate=0.003.")
+    assert outcome.error == "the scores of the test examples are nan or inf. Use a lower learning rate."
+
+
+class Uneven(Task):
+    """A task whose splits have unequal sizes."""
+
+    def split(self, seeds):
+        whole = super().split(seeds)
+        fewer = seeds["data_split"] % 3
+        return Split(whole.train[fewer:], whole.validation[fewer:], whole.test[: len(whole.test) - fewer])
+
+
+def test_splits_of_unequal_sizes(cache):
+    task = Uneven(TASK.name, TASK.texts, TASK.labels, TASK.class_names, TASK.example_ids, TASK.settings, "uneven")
+    session = prepare(task, cache, epochs=2)
+    cells = [cell(i) for i in range(6)]
+    assert len({len(task.split(chosen.seeds).train) for chosen in cells}) == 3
+    together = run(session, *cells)
+    assert [outcome.key for outcome in together] == [chosen.key for chosen in cells]
+    session.cells_at_once = 1
+    for one, other in zip(run(session, *cells), together, strict=True):
+        same(one, other)
 
 
 def test_no_validation_examples(tmp_path, cache):

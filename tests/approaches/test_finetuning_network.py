@@ -2,26 +2,31 @@ import numpy as np
 import pytest
 import torch
 
-from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks, initial_head
-from mlflow_l3d.approaches.finetuning.head import train_head
-from mlflow_l3d.approaches.finetuning.network import HeadNetwork
+from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks
+from mlflow_l3d.approaches.finetuning.heads import Head, train_heads
+from mlflow_l3d.approaches.finetuning.network import HeadNetwork, logits_of
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import DivergedError, learning_rates
+from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
+from mlflow_l3d.approaches.stacked.draws import initial_head
+from mlflow_l3d.approaches.stacked.stack import Stack
+from mlflow_l3d.tasks.base import Split
 
-SIZES = {"inputs": 7, "hidden": 5, "classes": 3, "batch_size": 4}
-
-
-def double_network():
-    network = HeadNetwork(**SIZES, weight_decay=0.01, dtype=torch.float64)
-    network.start(*initial_head(3, 7, 5, 3))
-    return network
+CELLS, INPUTS, HIDDEN, CLASSES = 3, 7, 5, 3
 
 
-def data(rows, dtype=torch.float64):
+def double_network(cells=CELLS):
+    weights = [initial_head(3 + number, INPUTS, HIDDEN, CLASSES) for number in range(cells)]
+    return HeadNetwork(Stack.of(weights, dtype=torch.float64), weight_decay=0.01)
+
+
+def data(rows):
+    """Return x, one-hot labels, masks and labels of every cell."""
     rng = np.random.default_rng(rows)
-    x = torch.from_numpy(np.hstack([rng.normal(size=(rows, 7)), np.ones((rows, 1))])).to(dtype)
-    labels = rng.integers(3, size=rows)
-    return x, torch.from_numpy(labels), torch.from_numpy(dropout_masks(0, 0, rows, 5, 0.3)).to(dtype)
+    x = np.concatenate([rng.normal(size=(CELLS, rows, INPUTS)), np.ones((CELLS, rows, 1))], axis=2)
+    labels = torch.from_numpy(rng.integers(CLASSES, size=(CELLS, rows)))
+    masks = np.stack([dropout_masks(number, 0, rows, HIDDEN, 0.3) for number in range(CELLS)])
+    onehot = torch.nn.functional.one_hot(labels, CLASSES).double()
+    return torch.from_numpy(x), onehot, torch.from_numpy(masks).double(), labels
 
 
 def reference_logits(x, w1, w2, mask):
@@ -29,76 +34,103 @@ def reference_logits(x, w1, w2, mask):
     return hidden @ w2[:-1] + w2[-1]
 
 
-@pytest.mark.parametrize("rows", [4, 3, 2])
-def test_gradient_is_that_of_autograd(rows):
-    network, (x, labels, mask) = double_network(), data(rows)
-    logits = torch.empty(rows, 3, dtype=torch.float64)
-    network.differentiate(x, torch.nn.functional.one_hot(labels, 3).double(), mask, logits)
+@pytest.mark.parametrize("dropout", [True, False])
+@pytest.mark.parametrize("rows", [4, 3, 1])
+def test_gradient_is_that_of_autograd(rows, dropout):
+    network, (x, onehot, masks, labels) = double_network(), data(rows)
+    logits = network.differentiate(x, onehot, masks if dropout else None)
+    stack = network.stack
+    for cell in range(CELLS):
+        w1, w2 = (weight[cell].clone().requires_grad_() for weight in (stack.w1, stack.w2))
+        expected = reference_logits(x[cell], w1, w2, masks[cell] if dropout else 1.0)
+        g1, g2 = torch.autograd.grad(torch.nn.functional.cross_entropy(expected, labels[cell]), (w1, w2))
+        torch.testing.assert_close(logits[cell], expected.detach(), rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(stack.g1[cell], g1, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(stack.g2[cell], g2, rtol=1e-12, atol=1e-14)
+    assert stack.g1.abs().max() > 0
 
-    w1, w2 = (weight.clone().requires_grad_() for weight in (network.w1, network.w2))
-    expected = reference_logits(x, w1, w2, mask)
-    g1, g2 = torch.autograd.grad(torch.nn.functional.cross_entropy(expected, labels), (w1, w2))
 
-    torch.testing.assert_close(logits, expected.detach(), rtol=1e-12, atol=1e-14)
-    torch.testing.assert_close(network.g1, g1, rtol=1e-12, atol=1e-14)
-    torch.testing.assert_close(network.g2, g2, rtol=1e-12, atol=1e-14)
-    assert network.g1.abs().max() > 0
+def test_batches_of_two_sizes_do_not_disturb_each_other():
+    network, twice = double_network(), double_network()
+    for rows in (4, 2, 4):
+        x, onehot, masks, _ = data(rows)
+        logits = network.differentiate(x, onehot, masks)
+    x, onehot, masks, _ = data(4)
+    assert torch.equal(twice.differentiate(x, onehot, masks), logits)
+    assert torch.equal(twice.stack.g1, network.stack.g1)
 
 
 def test_update_is_that_of_torch_adamw():
     network = double_network()
-    parameter = torch.nn.Parameter(network.weights.clone())
-    optimizer = torch.optim.AdamW([parameter], weight_decay=0.01, foreach=False, fused=False)
+    stack = network.stack
+    parameters = [torch.nn.Parameter(weight.clone()) for weight in (stack.w1, stack.w2)]
+    optimizer = torch.optim.AdamW(parameters, weight_decay=0.01, foreach=False, fused=False)
     rng = torch.Generator().manual_seed(0)
     for rate in (0.0, 0.02, 0.1, 0.003, 0.0):
-        network.gradient.copy_(torch.randn(len(parameter), generator=rng, dtype=torch.float64))
-        parameter.grad = network.gradient.clone()
+        for gradient, parameter in zip((stack.g1, stack.g2), parameters, strict=True):
+            gradient.copy_(torch.randn(gradient.shape, generator=rng, dtype=torch.float64))
+            parameter.grad = gradient.clone()
         optimizer.param_groups[0]["lr"] = rate
         optimizer.step()
         network.update(rate)
-        torch.testing.assert_close(network.weights, parameter.detach(), rtol=1e-10, atol=1e-12)
+        for weight, parameter in zip((stack.w1, stack.w2), parameters, strict=True):
+            torch.testing.assert_close(weight, parameter.detach(), rtol=1e-10, atol=1e-12)
 
 
-def test_a_new_start_forgets_the_optimiser():
-    first, second = double_network(), double_network()
-    for _ in range(3):
-        second.gradient.fill_(1.0)
-        second.update(0.1)
-    second.start(*initial_head(3, 7, 5, 3))
-    for network in (first, second):
-        network.gradient.fill_(0.5)
-        network.update(0.1)
-    assert torch.equal(first.weights, second.weights)
+def test_a_cell_that_is_not_finite_leaves_the_others_as_they_are():
+    healthy, sick = double_network(), double_network()
+    x, onehot, masks, _ = data(4)
+    broken = x.clone()
+    broken[1, 2, 3] = float("nan")
+    for network, given in ((healthy, x), (sick, broken)):
+        for _ in range(3):
+            network.differentiate(given, onehot, masks)
+            network.update(0.1)
+    assert sick.stack.w1[1].isnan().any()
+    for cell in (0, 2):
+        assert torch.equal(healthy.stack.w1[cell], sick.stack.w1[cell])
+        assert torch.equal(healthy.stack.w2[cell], sick.stack.w2[cell])
 
 
 def test_evaluation_has_no_dropout():
-    network, (x, _, mask) = double_network(), data(6)
-    expected = reference_logits(x, network.w1, network.w2, torch.ones_like(mask))
-    torch.testing.assert_close(network.logits(x), expected, rtol=1e-12, atol=1e-14)
+    stack, (x, _, _, _) = double_network().stack, data(6)
+    expected = reference_logits(x[1], stack.w1[1], stack.w2[1], 1.0)
+    torch.testing.assert_close(logits_of(x[1], stack.w1[1], stack.w2[1]), expected, rtol=1e-12, atol=1e-14)
+
+
+# Whole trainings.
+
+RNG = np.random.default_rng(10)
+FEATURES = RNG.normal(size=(40, INPUTS))
+LABELS = RNG.integers(CLASSES, size=40)
 
 
 def recipe(**given):
     values = {name: declared.default for name, declared in HYPERPARAMETERS.items()}
-    return Recipe.of(values | {"hidden_units": 5, "batch_size": 4, "epochs": 4, "learning_rate": 0.05} | given)
+    sizes = {"hidden_units": HIDDEN, "batch_size": 4, "epochs": 6, "learning_rate": 0.05}
+    return Recipe.of(values | sizes | {"early_stopping_metric": "loss"} | given)
 
 
-SEEDS = {"data_order": 1, "model_initialisation": 2, "model_randomness": 0}
+def split_of(number, n=10):
+    order = np.random.default_rng(100 + number).permutation(40)
+    return Split(*(np.sort(part) for part in np.split(order, [n, n + 9, n + 9 + 12])[:3]))
 
 
-def test_a_whole_training_is_that_of_plain_torch():
-    """The last batch is smaller (10 = 4 + 4 + 2), and the best epoch comes back."""
-    x, labels, _ = data(10)
-    held_x, held_labels, _ = data(9)
-    chosen = recipe(early_stopping_metric="loss", early_stopping_patience=0)
-    network = double_network()
-    progress = train_head(network, x, labels.numpy(), held_x, held_labels.numpy(), chosen, SEEDS)
+def head(number, chosen, n=10):
+    seeds = {"data_order": number, "model_randomness": 50 + number}
+    return Head(split_of(number, n), initial_head(number, INPUTS, HIDDEN, CLASSES), seeds, Progress(chosen))
 
-    weights = [torch.nn.Parameter(torch.from_numpy(layer).double()) for layer in initial_head(2, 7, 5, 3)]
+
+def plain(number, chosen):
+    """Train one cell as plain torch does; return its validation losses and the test logits of the best epoch."""
+    split, x = split_of(number), torch.from_numpy(np.hstack([FEATURES, np.ones((40, 1))]))
+    labels = torch.from_numpy(LABELS)
+    weights = [torch.nn.Parameter(torch.from_numpy(layer).double()) for layer in initial_head(number, 7, 5, 3)]
     optimizer = torch.optim.AdamW(weights, weight_decay=0.01)
-    rates, losses, states = iter(learning_rates(chosen, 12)), [], []
-    for epoch in range(4):
-        order = torch.from_numpy(batch_order(1, epoch, 10))
-        masks = torch.from_numpy(dropout_masks(0, epoch, 10, 5, 0.1)).double()
+    rates, losses, logits = iter(learning_rates(chosen, 3 * chosen.epochs)), [], []
+    for epoch in range(chosen.epochs):
+        order = torch.from_numpy(split.train[batch_order(number, epoch, 10)])
+        masks = torch.from_numpy(dropout_masks(50 + number, epoch, 10, HIDDEN, chosen.dropout)).double()
         for batch, mask in zip(order.split(4), masks.split(4), strict=True):
             optimizer.param_groups[0]["lr"] = next(rates)
             optimizer.zero_grad()
@@ -106,19 +138,75 @@ def test_a_whole_training_is_that_of_plain_torch():
             torch.autograd.backward(loss)
             optimizer.step()
         with torch.no_grad():
-            held = reference_logits(held_x, *weights, 1.0)
-            losses.append(float(torch.nn.functional.cross_entropy(held, held_labels)))
-            states.append(torch.cat([weight.detach().flatten() for weight in weights]))
-    assert progress.loss == pytest.approx(losses, rel=1e-9)
-    assert progress.best == int(np.argmin(losses))
-    torch.testing.assert_close(network.weights, states[progress.best], rtol=1e-9, atol=1e-11)
+            held = reference_logits(x[split.validation], *weights, 1.0)
+            losses.append(float(torch.nn.functional.cross_entropy(held, labels[split.validation])))
+            logits.append(reference_logits(x[split.test], *weights, 1.0))
+        best = int(np.argmin(losses))
+        if chosen.early_stopping_patience and epoch - best >= chosen.early_stopping_patience:
+            break
+    return losses, logits[best]
 
 
-def test_a_diverged_training_says_so():
-    x, labels, _ = data(10)
-    x[3, 2] = float("inf")
-    with pytest.raises(DivergedError, match=r"epoch 1 at learning_rate=0.05. Use a lower"):
-        train_head(double_network(), x, labels.numpy(), x, labels.numpy(), recipe(), SEEDS)
+@pytest.mark.parametrize("given", [{}, {"dropout": 0}, {"early_stopping_patience": 0}])
+def test_a_whole_training_is_that_of_plain_torch(given):
+    """The last batch is smaller (10 = 4 + 4 + 2); cells stop early, each in its own epoch; the best one comes back."""
+    chosen = recipe(epochs=12, **{"early_stopping_patience": 1} | given)
+    heads = [head(number, chosen) for number in range(6)]
+    found = train_heads(heads, FEATURES, LABELS, chosen, "cpu")
+    lengths = set()
+    for number, (own, logits) in enumerate(zip(heads, found, strict=True)):
+        losses, expected = plain(number, chosen)
+        assert own.progress.loss == pytest.approx(losses, rel=1e-9)
+        torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-11)
+        lengths.add(len(losses))
+    assert len(lengths) > 1 or chosen.early_stopping_patience == 0
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 5])
+def test_a_head_is_the_same_in_any_company(chunk):
+    chosen = recipe(early_stopping_patience=1)
+    features = FEATURES.astype(np.float32)
+    whole = train_heads([head(number, chosen) for number in range(6)], features, LABELS, chosen, "cpu")
+    parts = []
+    for start in range(0, 6, chunk):
+        some = [head(number, chosen) for number in range(start, min(6, start + chunk))]
+        parts += train_heads(some, features, LABELS, chosen, "cpu")
+    for one, other in zip(whole, parts, strict=True):
+        assert torch.equal(one.argmax(1), other.argmax(1))
+        torch.testing.assert_close(one.softmax(1), other.softmax(1), rtol=0, atol=1e-5)
+
+
+def test_a_diverged_head_says_so_and_the_others_go_on():
+    chosen = recipe()
+    alone = train_heads([head(0, chosen), head(2, chosen)], FEATURES, LABELS, chosen, "cpu")
+    sick = head(1, chosen)
+    sick.weights[0][2, 3] = np.inf
+    heads = [head(0, chosen), sick, head(2, chosen)]
+    first, middle, last = train_heads(heads, FEATURES, LABELS, chosen, "cpu")
+    assert isinstance(middle, DivergedError)
+    assert str(middle).startswith("training diverged: nan or inf in epoch 1 at learning_rate=0.05. Use a lower")
+    for own, other in zip((first, last), alone, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-12, atol=1e-14)
+
+
+def test_all_heads_diverge():
+    chosen = recipe()
+    found = train_heads([head(0, chosen), head(1, chosen)], np.full_like(FEATURES, np.inf), LABELS, chosen, "cpu")
+    assert [type(own) for own in found] == [DivergedError] * 2
+
+
+def test_heads_with_unequal_numbers_of_examples_are_refused():
+    chosen = recipe()
+    with pytest.raises(ValueError, match=r"equally many training examples, not \[8, 10\]"):
+        train_heads([head(0, chosen), head(1, chosen, n=8)], FEATURES, LABELS, chosen, "cpu")
+
+
+def test_validation_is_that_of_the_definitions():
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 1.0]])
+    f1, loss = validate(logits, np.array([0, 1, 1]))
+    assert f1 == pytest.approx(2 / 3)
+    assert loss == pytest.approx(np.mean([np.log1p(np.exp(-2)), np.log1p(np.exp(-1)), np.log1p(np.exp(2))]))
+    assert np.isnan(validate(logits[:0], np.empty(0, dtype=np.int64))).all()
 
 
 def test_draws_are_what_their_names_say():

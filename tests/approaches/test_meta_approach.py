@@ -13,10 +13,11 @@ import torch
 from finetuning_helpers import content, handmade_task, run
 
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
-from mlflow_l3d.approaches.finetuning.training import f1_macro
-from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk, chunks, session
+from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk, session
 from mlflow_l3d.approaches.meta_learning.recipe import LEARNERS, Recipe
 from mlflow_l3d.approaches.meta_learning.result import diverged_step
+from mlflow_l3d.approaches.scores import f1_macro
+from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import finished

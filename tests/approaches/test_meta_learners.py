@@ -13,7 +13,7 @@ from meta_learning_cases import Case, Given, case
 
 from mlflow_l3d.approaches.meta_learning import reference
 from mlflow_l3d.approaches.meta_learning.learners import LEARNERS, Stack, learner_of
-from mlflow_l3d.approaches.meta_learning.optimisers import Moments, adam, sgd
+from mlflow_l3d.approaches.stacked.optimisers import Moments, adam, sgd
 from mlflow_l3d.approaches.threads import one_thread
 from mlflow_l3d.errors import ParameterError
 

@@ -8,7 +8,10 @@ from pathlib import Path
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
 from mlflow_l3d.approaches.finetuning import recipe as recipes
+from mlflow_l3d.approaches.finetuning.published import published
+from mlflow_l3d.approaches.finetuning.space import search_space
 from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
+from mlflow_l3d.approaches.searching import Searched
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
@@ -38,6 +41,14 @@ class Finetuning:
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the hyperparameters with the recipe's own values in place of `auto`; see :func:`recipe.complete`."""
         return recipes.complete(hyperparameters)
+
+    def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
+        """Return what the authors used for a task; see :mod:`mlflow_l3d.approaches.finetuning.published`."""
+        return published(task, given)
+
+    def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
+        """Return what a search of hyperparameters tries; see :mod:`mlflow_l3d.approaches.finetuning.space`."""
+        return search_space(hyperparameters)
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return `model_randomness` where dropout is 0: nothing else is random inside the model."""

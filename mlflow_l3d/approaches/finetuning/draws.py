@@ -1,19 +1,17 @@
 """Everything that fine-tuning draws itself, as pure functions of the seed of one factor each.
 
-Batch order belongs to ``data_order``, new weights to ``model_initialisation``, dropout to ``model_randomness``. Each
-epoch has a stream of its own, so that no draw depends on how many came before it.
+Batch order belongs to ``data_order``, dropout to ``model_randomness``, new weights to ``model_initialisation`` (of
+the head: :mod:`mlflow_l3d.approaches.stacked.draws`). Each epoch has a stream of its own, so that no draw depends
+on how many came before it.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.approaches.stacked.draws import FloatArray
 from mlflow_l3d.plan.factors import stream, stream_seed
-
-FloatArray: TypeAlias = npt.NDArray[np.float32]
 
 
 def batch_order(seed: int, epoch: int, n: int) -> npt.NDArray[np.int64]:
@@ -22,29 +20,6 @@ def batch_order(seed: int, epoch: int, n: int) -> npt.NDArray[np.int64]:
     `seed` is that of ``data_order``. Batches are consecutive pieces of it.
     """
     return stream(seed, "batch_order", str(epoch)).permutation(n)
-
-
-def initial_head(seed: int, inputs: int, hidden: int, classes: int) -> tuple[FloatArray, FloatArray]:
-    """Return new weights of the two layers of the head, the bias as the last row of each.
-
-    Parameters
-    ----------
-    seed
-        That of ``model_initialisation``.
-    inputs, hidden, classes
-        Sizes D, H, C.
-
-    Returns
-    -------
-    tuple
-        Shapes (D + 1, H) and (H + 1, C): uniform in +-1/sqrt(fan-in), weights and biases alike, as ``torch.nn.Linear``.
-    """
-    return _uniform(seed, "hidden", inputs, hidden), _uniform(seed, "output", hidden, classes)
-
-
-def _uniform(seed: int, layer: str, fan_in: int, fan_out: int) -> FloatArray:
-    draws = stream(seed, "head", layer).random((fan_in + 1, fan_out), dtype=np.float32)
-    return (2 * draws - 1) / np.float32(np.sqrt(fan_in))
 
 
 def dropout_masks(seed: int, epoch: int, n: int, units: int, probability: float) -> FloatArray:

@@ -10,12 +10,12 @@ import numpy as np
 from mlflow_l3d.approaches.encoder.pretrained import load_classifier, load_tokenizer
 from mlflow_l3d.approaches.encoder.tokens import check_length, tokenise
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_seed, initialisation_seed
-from mlflow_l3d.approaches.finetuning.head import validate
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.session import CellSession, Trained, pieces
-from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates
+from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates, validate
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.models import ModelReference
+from mlflow_l3d.approaches.watching import Watch, told_to_end
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.tasks.base import IntArray, Split, Task
 
@@ -45,7 +45,11 @@ class FullSession(CellSession):
         Name -> pretrained weight; never written to.
     new
         Names of the weights that each cell initialises.
+    watch
+        Called after every epoch, where someone set it.
     """
+
+    watch: Watch | None = None
 
     def __init__(self, task: Task, found: ModelReference, recipe: Recipe, device: str) -> None:
         super().__init__(task)
@@ -64,7 +68,7 @@ class FullSession(CellSession):
     def train(self, cell: Cell, split: Split) -> Trained:
         """Train the model of one cell and return the logits of its test examples."""
         initialise(self.model, self.original, self.new, cell.seeds["model_initialisation"])
-        progress = self._fit(split, cell.seeds)
+        progress = self._fit(cell, split)
         return Trained(progress, self.logits(split.test))
 
     def logits(self, positions: IntArray) -> torch.Tensor:
@@ -79,11 +83,12 @@ class FullSession(CellSession):
                 found[torch.from_numpy(part)] = self.model(**inputs).logits.float().cpu()
         return found
 
-    def _fit(self, split: Split, seeds: Mapping[str, int]) -> Progress:
+    def _fit(self, cell: Cell, split: Split) -> Progress:
         """Train; the model holds the weights of the best epoch afterwards."""
         import torch
 
-        recipe, n, labels = self.recipe, len(split.train), self.task.labels
+        recipe, n, seeds = self.recipe, len(split.train), cell.seeds
+        held, labels = split.validation, self.task.labels[split.validation]
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         rates = learning_rates(recipe, recipe.epochs * -(-n // recipe.batch_size))
         optimizer = torch.optim.AdamW(weights, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
@@ -94,10 +99,11 @@ class FullSession(CellSession):
             with seeded(dropout_seed(seeds["model_randomness"], epoch), self.device):
                 train_loss = self._epoch(batches, optimizer, rates[step : step + len(batches)])
             step += len(batches)
-            better = progress.add(*validate(self.logits(split.validation), labels[split.validation]), train_loss)
+            logits = self.logits(held)
+            better = progress.add(*validate(logits, labels), train_loss)
             if better and epoch + 1 < recipe.epochs:
                 best = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
-            if progress.stop:
+            if told_to_end(self.watch, cell.key, epoch, logits, labels) or progress.stop:
                 break
         if progress.best + 1 < len(progress.f1):
             self.model.load_state_dict(best)

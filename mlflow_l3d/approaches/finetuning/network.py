@@ -1,130 +1,87 @@
-"""The dense head in plain tensor operations: a step costs what its arithmetic costs, not what autograd adds to it."""
+"""The dense heads of many cells in plain tensor operations: a step costs what its arithmetic costs, not autograd."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+from mlflow_l3d.approaches.stacked.stack import Stack
 
 if TYPE_CHECKING:
     import torch
 
 
 class HeadNetwork:
-    """Dense layer, ReLU, dropout, classification layer; cross-entropy; AdamW over one flat buffer.
+    """Dense layer, ReLU, dropout, classification layer; cross-entropy; AdamW.
 
-    Biases are rows of the weight matrices, met by a constant 1 at the end of every input row. All buffers are made
-    once; slices of them serve every batch.
+    Cells never meet in an operation: one that diverges leaves the numbers of the others as they are.
 
     Parameters
     ----------
-    inputs, hidden, classes
-        Sizes D, H, C.
-    batch_size
-        Most examples a step, B.
+    stack
+        Weights of the B cells, which the network trains.
     weight_decay
         Decoupled, on every weight.
-    dtype, device
-        Of every tensor.
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        hidden: int,
-        classes: int,
-        batch_size: int,
-        *,
-        weight_decay: float,
-        device: str = "cpu",
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        import torch
-
-        where, kind = torch.device(device), dtype or torch.float32
-
-        def filled(value: float, *shape: int) -> torch.Tensor:
-            return torch.full(shape, value, device=where, dtype=kind)
-
-        first = (inputs + 1) * hidden
-        total = first + (hidden + 1) * classes
+    def __init__(self, stack: Stack, weight_decay: float) -> None:
+        self.stack = stack
         self.weight_decay = weight_decay
-        self.weights, self.gradient = filled(0.0, total), filled(0.0, total)
-        self._mean, self._square = filled(0.0, total), filled(0.0, total)
-        self._steps = torch.zeros((), dtype=torch.float32, device=where)
-        self.w1, self.w2 = self.weights[:first].view(-1, hidden), self.weights[first:].view(-1, classes)
-        self.g1, self.g2 = self.gradient[:first].view(-1, hidden), self.gradient[first:].view(-1, classes)
-        self._inner = self.w2[:hidden].t()
-        self._hidden = filled(1.0, batch_size, hidden + 1)
-        self._back = filled(0.0, batch_size, hidden)
-        self._views: dict[int, tuple[torch.Tensor, ...]] = {}
+        self._inner = stack.w2[:, :-1].transpose(1, 2)
+        self._buffers: dict[int, tuple[torch.Tensor, ...]] = {}
 
-    def start(self, w1: npt.NDArray[np.float32], w2: npt.NDArray[np.float32]) -> None:
-        """Put new weights, shapes (D + 1, H) and (H + 1, C), and forget the optimiser's state."""
-        import torch
-
-        self.w1.copy_(torch.from_numpy(w1))
-        self.w2.copy_(torch.from_numpy(w2))
-        for state in (self._mean, self._square, self._steps):
-            state.zero_()
-
-    def differentiate(self, x: torch.Tensor, onehot: torch.Tensor, mask: torch.Tensor, logits: torch.Tensor) -> None:
-        """Compute the logits of one batch, and the gradient of its mean cross-entropy.
+    def differentiate(self, x: torch.Tensor, onehot: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """Put the gradient of a batch's mean cross-entropy into the stack; return the logits, shape (B, b, C).
 
         Parameters
         ----------
         x
-            Shape (b, D + 1), the last column 1; b at most B.
+            Shape (B, b, D + 1): b examples of each cell, the last column 1.
         onehot
-            Shape (b, C).
+            Shape (B, b, C).
         mask
-            Shape (b, H): the factors of dropout.
-        logits
-            Shape (b, C): overwritten.
+            Shape (B, b, H): the factors of dropout; None: no dropout.
         """
         import torch
 
-        b = len(x)
-        if b not in self._views:
-            rows = self._hidden[:b]
-            self._views[b] = rows, rows[:, :-1], rows.t(), self._back[:b]
-        rows, hidden, rows_t, back = self._views[b]
-        torch.mm(x, self.w1, out=hidden)
-        hidden.relu_().mul_(mask)
-        torch.mm(rows, self.w2, out=logits)
-        error = torch.softmax(logits, 1).sub_(onehot).div_(b)
-        torch.mm(rows_t, error, out=self.g2)
-        torch.mm(error, self._inner, out=back)
-        # The sign of what came out is 1 exactly where the unit was active and not dropped: the slope is then the mask.
-        back.mul_(mask).mul_(hidden.sign())
-        torch.mm(x.t(), back, out=self.g1)
+        stack, examples = self.stack, x.shape[1]
+        if examples not in self._buffers:
+            self._buffers[examples] = self._empty(examples)
+        rows, hidden, rows_t, active, back = self._buffers[examples]
+        torch.bmm(x, stack.w1, out=active)
+        active.clamp_min_(0)
+        if mask is None:
+            hidden.copy_(active)
+        else:
+            torch.mul(active, mask, out=hidden)
+        logits = torch.bmm(rows, stack.w2)
+        error = torch.softmax(logits, 2).sub_(onehot).div_(examples)
+        torch.bmm(rows_t, error, out=stack.g2)
+        torch.bmm(error, self._inner, out=back)
+        back.mul_(active.sign_())  # 1 where the unit was active, else 0
+        if mask is not None:
+            back.mul_(mask)
+        torch.bmm(x.transpose(1, 2), back, out=stack.g1)
+        return logits
 
     def update(self, learning_rate: float) -> None:
-        """Take one step of AdamW (Loshchilov and Hutter 2019, algorithm 2; betas 0.9 and 0.999, epsilon 1e-8)."""
-        from torch.optim.adamw import adamw
+        """Take one step of AdamW with the gradient of the latest batch."""
+        self.stack.descend("adamw", learning_rate, self.weight_decay)
 
-        adamw(
-            [self.weights],
-            [self.gradient],
-            [self._mean],
-            [self._square],
-            [],
-            [self._steps],
-            fused=True,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=learning_rate,
-            weight_decay=self.weight_decay,
-            eps=1e-8,
-            maximize=False,
-        )
+    def _empty(self, examples: int) -> tuple[torch.Tensor, ...]:
+        """Return memory for batches of a size: hidden rows with a constant 1, parts of them, activations, errors."""
+        w1, units = self.stack.w1, self.stack.w1.shape[2]
+        rows = w1.new_ones(len(w1), examples, units + 1)
+        active, back = (w1.new_empty(len(w1), examples, units) for _ in range(2))
+        return rows, rows[:, :, :-1], rows.transpose(1, 2), active, back
 
-    def logits(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the logits, shape (n, C), of rows (n, D + 1), without dropout."""
-        import torch
 
-        hidden = torch.ones(len(x), self._hidden.shape[1], dtype=x.dtype, device=x.device)
-        torch.mm(x, self.w1, out=hidden[:, :-1])
-        return torch.mm(hidden.relu_(), self.w2)
+def logits_of(x: torch.Tensor, w1: torch.Tensor, w2: torch.Tensor) -> torch.Tensor:
+    """Return the logits, shape (n, C), of rows (n, D + 1) for the weights of one cell, without dropout.
+
+    One cell at a time: a product of many rows gains nothing from company, and parts may have another size in each cell.
+    """
+    import torch
+
+    hidden = x.new_ones(len(x), len(w2))
+    torch.mm(x, w1, out=hidden[:, :-1])
+    return torch.mm(hidden.clamp_min_(0), w2)

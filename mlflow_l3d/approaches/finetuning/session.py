@@ -1,4 +1,4 @@
-"""The loop over cells that both ways of training share."""
+"""What both ways of training share: the outcome of a training; and the loop over cells that are trained alone."""
 
 from __future__ import annotations
 
@@ -28,6 +28,29 @@ class Trained:
     logits: torch.Tensor
 
 
+def outcome_of(key: str, task: Task, split: Split, trained: Trained) -> Outcome:
+    """Return the outcome of the cell with this key, without its wall clock.
+
+    Raises
+    ------
+    L3DError
+        If a logit is not finite.
+    """
+    import torch
+
+    if not bool(torch.isfinite(trained.logits).all()):
+        raise L3DError("the scores of the test examples are nan or inf. Use a lower learning rate.")
+    return Outcome(
+        key=key,
+        example_ids=task.example_ids[split.test],
+        labels=task.labels[split.test],
+        predictions=trained.logits.argmax(1).numpy().astype(np.int64),
+        scores=torch.softmax(trained.logits.float(), 1).numpy(),
+        metrics=trained.progress.metrics,
+        curves=trained.progress.curves,
+    )
+
+
 class CellSession(ABC):
     """Train and evaluate cell after cell; see :class:`mlflow_l3d.approaches.base.Session` for the contract."""
 
@@ -44,25 +67,8 @@ class CellSession(ABC):
 
     def _alone(self, cell: Cell) -> Outcome:
         with one_thread():
-            return self._outcome(cell)
-
-    def _outcome(self, cell: Cell) -> Outcome:
-        import torch
-
-        split = self.task.split(cell.seeds)
-        trained = self.train(cell, split)
-        if not bool(torch.isfinite(trained.logits).all()):
-            raise L3DError("the scores of the test examples are nan or inf. Use a lower learning rate.")
-        scores = torch.softmax(trained.logits.float(), 1).numpy()
-        return Outcome(
-            key=cell.key,
-            example_ids=self.task.example_ids[split.test],
-            labels=self.task.labels[split.test],
-            predictions=trained.logits.argmax(1).numpy().astype(np.int64),
-            scores=scores,
-            metrics=trained.progress.metrics,
-            curves=trained.progress.curves,
-        )
+            split = self.task.split(cell.seeds)
+            return outcome_of(cell.key, self.task, split, self.train(cell, split))
 
     def close(self) -> None:
         """Release what the session holds."""

@@ -1,17 +1,18 @@
-"""What both ways of training share: the schedule, the rule of early stopping, the validation score, the threads."""
+"""What both ways of training share: the schedule, the rule of early stopping, the scores that it looks at."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.scores import f1_macro
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.tasks.base import IntArray
 
-IntArray = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import torch
 
 
 class DivergedError(L3DError):
@@ -37,16 +38,15 @@ def learning_rates(recipe: Recipe, steps: int) -> list[float]:
     ]
 
 
-def f1_macro(labels: IntArray, predictions: IntArray, classes: int) -> float:
-    """Return the mean over classes of 2 TP / (2 TP + FP + FN), in [0, 1]; 0 for a class that neither has.
+def validate(logits: torch.Tensor, labels: IntArray) -> tuple[float, float]:
+    """Return F1 macro and mean cross-entropy of logits (v, C) on labels (v,); nan and nan where v is 0."""
+    import torch
 
-    Both arrays have shape (n,) and hold class numbers. nan where n is 0.
-    """
     if not len(labels):
-        return math.nan
-    table = np.bincount(labels * classes + predictions, minlength=classes * classes).reshape(classes, classes)
-    hits, sizes = np.diagonal(table), table.sum(axis=0) + table.sum(axis=1)
-    return float(np.mean(2 * hits / np.maximum(sizes, 1)))
+        return math.nan, math.nan
+    predictions = logits.argmax(1).cpu().numpy()
+    loss = torch.nn.functional.cross_entropy(logits.cpu(), torch.from_numpy(labels))
+    return f1_macro(labels, predictions, logits.shape[1]), float(loss)
 
 
 @dataclass

@@ -9,8 +9,11 @@ from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.loading import need_bitsandbytes
 from mlflow_l3d.approaches.icl.presets import default_quantisation
+from mlflow_l3d.approaches.icl.published import published
+from mlflow_l3d.approaches.icl.space import search_space
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
+from mlflow_l3d.approaches.searching import Searched
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.prompts.words import check_words
 from mlflow_l3d.tasks.base import Task
@@ -58,6 +61,14 @@ class InContextLearning:
                 name = "hyperparameters.selection_encoder"
                 raise ParameterError(name, error.value, error.allowed, error.fix) from None
         return found
+
+    def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
+        """Return what the authors used for a task; see :mod:`mlflow_l3d.approaches.icl.published`."""
+        return published(task, given)
+
+    def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
+        """Return what a search of hyperparameters tries; see :mod:`mlflow_l3d.approaches.icl.space`."""
+        return search_space(hyperparameters)
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return the factors without an effect: no examples to choose or order, greedy answers."""

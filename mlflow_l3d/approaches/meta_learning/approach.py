@@ -9,7 +9,10 @@ from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
 from mlflow_l3d.approaches.classes import chosen_classes
 from mlflow_l3d.approaches.meta_learning import recipe as recipes
+from mlflow_l3d.approaches.meta_learning.published import published
+from mlflow_l3d.approaches.meta_learning.space import search_space
 from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
+from mlflow_l3d.approaches.searching import Searched
 from mlflow_l3d.approaches.shots import check_shots
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -40,6 +43,14 @@ class MetaLearning:
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the hyperparameters with the learner's own values in place of `auto`; see :func:`recipe.complete`."""
         return recipes.complete(hyperparameters)
+
+    def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
+        """Return what the authors used for a task; see :mod:`mlflow_l3d.approaches.meta_learning.published`."""
+        return published(task, given)
+
+    def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
+        """Return what a search of hyperparameters tries; see :mod:`mlflow_l3d.approaches.meta_learning.space`."""
+        return search_space(hyperparameters)
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return `model_randomness` where dropout is 0: nothing else is random inside the model."""

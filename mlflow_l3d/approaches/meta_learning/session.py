@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 
 from mlflow_l3d.approaches.classes import chosen_classes
-from mlflow_l3d.approaches.failures import failed
-from mlflow_l3d.approaches.finetuning.draws import FloatArray
 from mlflow_l3d.approaches.meta_learning.chunk import Draws, train
-from mlflow_l3d.approaches.meta_learning.chunks import cells_at_once
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.meta_learning.result import outcome_of
-from mlflow_l3d.approaches.threads import one_thread
+from mlflow_l3d.approaches.stacked.chunks import cells_at_once, in_chunks
+from mlflow_l3d.approaches.stacked.draws import FloatArray
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
@@ -57,43 +52,21 @@ class MetaSession:
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Train and evaluate the cells in their order, with one thread; a chunk's outcomes come together."""
-        waiting = iter(cells)
-        while chunk := list(islice(waiting, self.cells_at_once)):
-            yield from self._chunk(chunk)
+        return in_chunks(cells, self.cells_at_once, self._draw, self._together)
 
     def close(self) -> None:
         """Release what the session holds."""
         self.__dict__.clear()
 
-    def _chunk(self, cells: Sequence[Cell]) -> list[Outcome]:
-        """Return the outcomes of one chunk; each is said to take its share of the chunk's wall clock."""
-        started = time.perf_counter()
-        drawn, outcomes = [], []
-        for cell in cells:
-            try:
-                drawn.append(Draws.of(cell, self.task, self.classes, self.recipe, self.features.shape[1]))
-            except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
-                outcomes.append(failed(cell.key, error))
-        try:
-            found = self._together(drawn) if drawn else []
-        except Exception as error:  # noqa: BLE001
-            if len(drawn) == 1:
-                return [*outcomes, failed(drawn[0].cell.key, error, time.perf_counter() - started)]
-            found = None
-        if found is None:
-            # Too little memory, or one cell is to blame: halves fit the one, and find the other. Outside of `except`,
-            # which would keep the memory of the first try.
-            chosen, middle = [own.cell for own in drawn], len(drawn) // 2
-            return [*outcomes, *self._chunk(chosen[:middle]), *self._chunk(chosen[middle:])]
-        each = (time.perf_counter() - started) / len(cells)
-        return [*outcomes, *(replace(outcome, duration_seconds=each) for outcome in found)]
+    def _draw(self, cell: Cell) -> Draws:
+        return Draws.of(cell, self.task, self.classes, self.recipe, self.features.shape[1])
 
-    def _together(self, drawn: Sequence[Draws]) -> list[Outcome]:
-        with one_thread():
-            trained = train(drawn, self.learner, self.features, self.recipe, self.device)
+    def _together(self, drawn: Sequence[Draws]) -> list[tuple[Outcome, float]]:
+        trained = train(drawn, self.learner, self.features, self.recipe, self.device)
         rows = zip(drawn, trained.losses, trained.test, trained.validation, strict=True)
         return [
-            outcome_of(own, losses, test, validation, self.task, self.classes) for own, losses, test, validation in rows
+            (outcome_of(own, losses, test, validation, self.task, self.classes), 1.0)
+            for own, losses, test, validation in rows
         ]
 
 

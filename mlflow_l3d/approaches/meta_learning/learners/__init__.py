@@ -9,7 +9,7 @@ from mlflow_l3d.approaches.meta_learning.learners.base import Learner, Settings
 from mlflow_l3d.approaches.meta_learning.learners.maml import Maml
 from mlflow_l3d.approaches.meta_learning.learners.protonet import ProtoNet
 from mlflow_l3d.approaches.meta_learning.learners.reptile import Reptile
-from mlflow_l3d.approaches.meta_learning.learners.stack import Stack
+from mlflow_l3d.approaches.stacked.stack import Stack
 from mlflow_l3d.errors import unknown_name
 
 LEARNERS: Final[Mapping[str, type[Learner]]] = {

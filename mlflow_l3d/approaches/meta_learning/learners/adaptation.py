@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mlflow_l3d.approaches.meta_learning.learners.base import Buffers
 from mlflow_l3d.approaches.meta_learning.learners.inner import descend, one_hot, per_task
-from mlflow_l3d.approaches.meta_learning.learners.stack import Stack
+from mlflow_l3d.approaches.stacked.stack import Stack
 
 if TYPE_CHECKING:
     import torch

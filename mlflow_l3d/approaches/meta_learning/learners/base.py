@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from mlflow_l3d.approaches.meta_learning.learners.stack import Stack
+from mlflow_l3d.approaches.stacked.stack import Stack
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ from mlflow_l3d.approaches.meta_learning.learners.adaptation import adapted
 from mlflow_l3d.approaches.meta_learning.learners.base import Learner, Settings
 from mlflow_l3d.approaches.meta_learning.learners.inner import Path, descend, losses, one_hot, per_task, through
 from mlflow_l3d.approaches.meta_learning.learners.memory import bytes_of_inner, bytes_of_weights
-from mlflow_l3d.approaches.meta_learning.learners.stack import Stack
+from mlflow_l3d.approaches.stacked.stack import Stack
 
 if TYPE_CHECKING:
     import torch

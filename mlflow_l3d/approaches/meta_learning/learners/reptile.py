@@ -10,8 +10,8 @@ from mlflow_l3d.approaches.meta_learning.learners.adaptation import adapted, pre
 from mlflow_l3d.approaches.meta_learning.learners.base import Buffers, Learner
 from mlflow_l3d.approaches.meta_learning.learners.inner import Path, descend, losses, one_hot, per_task
 from mlflow_l3d.approaches.meta_learning.learners.memory import bytes_of_inner, bytes_of_weights, layers
-from mlflow_l3d.approaches.meta_learning.learners.stack import Stack
-from mlflow_l3d.approaches.meta_learning.optimisers import EPSILON
+from mlflow_l3d.approaches.stacked.optimisers import EPSILON
+from mlflow_l3d.approaches.stacked.stack import Stack
 
 if TYPE_CHECKING:
     import torch

@@ -1,8 +1,8 @@
-"""SGD and Adam over stacked weights: one call updates a layer of every cell."""
+"""SGD, Adam and AdamW over stacked weights: one call updates a layer of every cell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -50,6 +50,31 @@ def adam(
     """Take one step of Adam in place (Kingma and Ba 2015, algorithm 1; betas 0.9 and 0.999, epsilon 1e-8)."""
     from torch.optim.adam import adam as functional
 
+    _step(functional, weights, gradients, moments, learning_rate, 0.0)
+
+
+def adamw(
+    weights: Sequence[torch.Tensor],
+    gradients: Sequence[torch.Tensor],
+    moments: Moments,
+    learning_rate: float,
+    weight_decay: float,
+) -> None:
+    """Take one step of AdamW in place (Loshchilov and Hutter 2019, algorithm 2; betas and epsilon as for Adam)."""
+    from torch.optim.adamw import adamw as functional
+
+    _step(functional, weights, gradients, moments, learning_rate, weight_decay)
+
+
+def _step(
+    functional: Callable[..., None],
+    weights: Sequence[torch.Tensor],
+    gradients: Sequence[torch.Tensor],
+    moments: Moments,
+    learning_rate: float,
+    weight_decay: float,
+) -> None:
+
     functional(
         list(weights),
         list(gradients),
@@ -62,7 +87,7 @@ def adam(
         beta1=BETA_1,
         beta2=BETA_2,
         lr=learning_rate,
-        weight_decay=0.0,
+        weight_decay=weight_decay,
         eps=EPSILON,
         maximize=False,
     )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from mlflow_l3d.approaches.finetuning.draws import FloatArray
 from mlflow_l3d.tasks.base import IntArray
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ class Rows:
     Parameters
     ----------
     features
-        Shape (N, D), float32, one row an example of the task; may be memory-mapped.
+        Shape (N, D), float32 (or float64, which the rows keep), one row an example of the task; may be memory-mapped.
     positions
         The examples that are used, each once or more often; what is read of `features` is theirs.
     device
         Where the rows are kept.
     """
 
-    def __init__(self, features: FloatArray, positions: Sequence[IntArray], device: str) -> None:
+    def __init__(self, features: npt.NDArray[np.floating], positions: Sequence[IntArray], device: str) -> None:
         import torch
 
         used = np.zeros(len(features), dtype=bool)
@@ -35,9 +35,15 @@ class Rows:
             used[own] = True
         found = np.flatnonzero(used)
         self._place = np.cumsum(used) - 1
-        matrix = torch.ones(len(found), features.shape[1] + 1)
+        kind = torch.float64 if features.dtype == np.float64 else torch.float32
+        matrix = torch.ones(len(found), features.shape[1] + 1, dtype=kind)
         matrix.numpy()[:, :-1] = features[found]
         self._matrix = matrix.to(device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the rows."""
+        return self._matrix.dtype
 
     def places(self, positions: IntArray) -> torch.Tensor:
         """Return where examples stand in the matrix, in the shape of `positions`, on the device."""
@@ -56,4 +62,5 @@ class Rows:
         """
         import torch
 
-        return torch.index_select(self._matrix, 0, places.reshape(-1), out=out).view(*places.shape, -1)
+        found = torch.index_select(self._matrix, 0, places.reshape(-1), out=out)
+        return found.view(*places.shape, self._matrix.shape[1])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.meta_learning.optimisers import Moments, adam, sgd
+from mlflow_l3d.approaches.stacked.optimisers import Moments, adam, adamw, sgd
 
 if TYPE_CHECKING:
     import torch
@@ -89,22 +89,27 @@ class Stack:
         moments = None if self.moments is None else self.moments.select(index)
         return Stack(self.w1.index_select(0, index), self.w2.index_select(0, index), moments)
 
-    def descend(self, optimizer: str, learning_rate: float) -> None:
+    def descend(self, optimizer: str, learning_rate: float, weight_decay: float = 0.0) -> None:
         """Update the weights with the gradient in `g1` and `g2`.
 
         Parameters
         ----------
         optimizer
-            ``adam`` or ``sgd``.
+            ``adam``, ``adamw`` or ``sgd``.
         learning_rate
             Step size.
+        weight_decay
+            Decoupled, on every weight; of ``adamw`` only.
         """
         if optimizer == "sgd":
             sgd(self._weights, self._gradients, learning_rate)
             return
         if self.moments is None:
             self.moments = Moments.of(self._weights)
-        adam(self._weights, self._gradients, self.moments, learning_rate)
+        if optimizer == "adamw":
+            adamw(self._weights, self._gradients, self.moments, learning_rate, weight_decay)
+        else:
+            adam(self._weights, self._gradients, self.moments, learning_rate)
 
 
 def _rows(like: torch.Tensor) -> torch.Tensor:
