@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +27,7 @@ from mlflow_l3d.investigation import Investigation, fail_attached, run
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger.connection import connect, error_line, own_settings, scrub_environment
 from mlflow_l3d.ledger.parent import factor_words, set_tags
+from mlflow_l3d.ledger.searches import find
 from mlflow_l3d.ledger.side_run import side_run
 from mlflow_l3d.report.words import signed
 from mlflow_l3d.specification.investigation import Specification, specify
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.tasks.base import Task
 
+_logger = logging.getLogger("mlflow_l3d")
 DESIGNS: Final = ("random", "fixed", "crossed")
 """In the paper's order; the last is the published method, *interactions*."""
 TABLE: Final = "strategies.json"
@@ -119,11 +123,13 @@ def compare_strategies(
             for name in parameters:
                 if name not in STRATEGIES:
                     raise unknown_name("parameter", name, STRATEGIES)
+            searches = cache(find)  # the latest search is the same one for all strategies
             specifications = {
                 design: specify(
                     {**parameters, **named, "design": design},
                     approach=None if isinstance(approach, str) else approach,
                     task=None if isinstance(task, str) else task,
+                    searches=searches,
                 )
                 for design in DESIGNS
             }
@@ -133,6 +139,8 @@ def compare_strategies(
                 fail_attached(attached, error_line(error))
             raise
         crossed = specifications["crossed"]
+        for note in crossed.origin.notes:
+            _logger.warning("%s", note)
         title = f"strategies: {crossed.approach.name} {crossed.task.name}: {factor_words(crossed)}"
         given = {name: crossed.given[name] for name in STRATEGIES}
         with side_run(client, attached, role="comparison", title=title, parameters=given) as opened:

@@ -54,6 +54,7 @@ def conclude(
         )
         notes = [
             *specification.task.notes,
+            *specification.origin.notes,
             *(f"{k} has no effect: {v}" for k, v in specification.fixed_factors.items()),
         ]
         write_artifacts(
@@ -121,6 +122,7 @@ def planned(specification: Specification) -> Planned:
         mitigated=bool(plan.mitigation),
         product=plan.joint == "product",
         classes=len(specification.task.class_names),
+        searched_splits=specification.searched_splits(),
     )
 
 

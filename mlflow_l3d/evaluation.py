@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +24,7 @@ from mlflow_l3d.ledger import parent as parents
 from mlflow_l3d.ledger.children import search
 from mlflow_l3d.ledger.connection import connect, own_settings
 from mlflow_l3d.ledger.reader import read_investigation, read_predictions
+from mlflow_l3d.ledger.searches import searched_splits
 from mlflow_l3d.scoring import Planned, Scored, order, score, tables
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def evaluate(
         run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         recorded = read_investigation(run_id, client, where="" if where == "none" else where)
         planned = planned_by(recorded.parent, design=design, missing=missing)
+        planned = replace(planned, searched_splits=searched_splits(client, recorded.parent))
         cells = planned.within(order(recorded.cells))
         if metric == "auto":
             metric = own_parameter(recorded.parent, "metric") or "f1_macro"

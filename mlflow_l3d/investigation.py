@@ -22,6 +22,7 @@ from mlflow_l3d.interrupts import deferred_interrupts
 from mlflow_l3d.ledger.connection import error_line, own_settings, scrub_environment
 from mlflow_l3d.ledger.ledger import Ledger
 from mlflow_l3d.ledger.parent import factor_words, run_title
+from mlflow_l3d.ledger.searches import find
 from mlflow_l3d.monitor import Monitor
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.specification.investigation import Specification, specify
@@ -115,11 +116,14 @@ def investigate(
                 {**parameters, **named},
                 approach=None if isinstance(approach, str) else approach,
                 task=None if isinstance(task, str) else task,
+                searches=find,
             )
         except Exception as error:
             if attached is not None:
                 fail_attached(attached, error_line(error))
             raise
+        for note in specification.origin.notes:
+            _logger.warning("%s", note)
         return run(specification, attached=attached, progress=progress)
 
 

@@ -33,7 +33,7 @@ class Planned:
 
     Attributes
     ----------
-    design, factors, rows, columns, golden_runs, pooled, missing, mitigated, product, classes
+    design, factors, rows, columns, golden_runs, pooled, missing, mitigated, product, classes, searched_splits
         As for :func:`mlflow_l3d.analysis.aggregate.analyse`.
     """
 
@@ -47,6 +47,7 @@ class Planned:
     mitigated: bool = False
     product: bool = False
     classes: int | None = None
+    searched_splits: Sequence[Mapping[str, int]] = ()
 
     def within(self, cells: pd.DataFrame) -> pd.DataFrame:
         """Return the cells of the plan: those that were under way when a stopping rule said stop lie beyond it."""
@@ -156,6 +157,7 @@ def score(
         consistencies=counted.stability.consistencies() if counted else {},
         mitigated=plan.mitigated,
         product=plan.product,
+        searched_splits=plan.searched_splits,
     )
     if counted is None:
         return Scored(replace(analysis, looks=looks))

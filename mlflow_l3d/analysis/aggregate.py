@@ -21,6 +21,7 @@ from mlflow_l3d.analysis.frames import (
 from mlflow_l3d.analysis.layouts import Missing, Tables, importances_of, strategies_of
 from mlflow_l3d.analysis.multiplicity import Ranking, important_factors, rank_factors
 from mlflow_l3d.analysis.results import Analysis, Consistency, FloatArray, Importance
+from mlflow_l3d.analysis.searched import searched_split_checks
 from mlflow_l3d.analysis.variances import Layout
 
 CHANCE_METRICS: Final = ("f1_macro", "accuracy")
@@ -71,6 +72,7 @@ def analyse(
     consistencies: Mapping[str, Consistency] | None = None,
     mitigated: bool = False,
     product: bool = False,
+    searched_splits: Sequence[Mapping[str, int]] = (),
     level: float = LEVEL,
 ) -> Analysis:
     """Return the importance of every factor, and the checks.
@@ -100,6 +102,8 @@ def analyse(
         Whether a mitigation strategy holds in the tables, so that golden runs vary more than they do.
     product
         Whether the columns of joint factors are the product of their configurations.
+    searched_splits
+        Splits that the hyperparameters were searched on, see :mod:`mlflow_l3d.analysis.searched`.
     level
         Confidence level of the intervals.
 
@@ -136,6 +140,7 @@ def analyse(
             mitigated=mitigated,
             product=product,
             reml=missing == "reml",
+            others=searched_split_checks(cells, searched_splits),
         ),
         cells_failed=scores.missing,
         design=scores.layout,

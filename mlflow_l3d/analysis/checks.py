@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -32,6 +32,7 @@ def all_checks(
     mitigated: bool = False,
     product: bool = False,
     reml: bool = False,
+    others: Iterable[Check] = (),
 ) -> tuple[Check, ...]:
     """Return every check that fires, warnings first, else by number and factor.
 
@@ -49,8 +50,10 @@ def all_checks(
         Whether the columns of joint factors are the product of their configurations.
     reml
         Whether restricted maximum likelihood was asked for where cells are missing.
+    others
+        Checks that need more than scores, to be put among these.
     """
-    found: list[Check] = []
+    found: list[Check] = list(others)
     records = list(importances.values())
     if any(record.golden_pooled for record in records):
         found.append(_pooled(golden))

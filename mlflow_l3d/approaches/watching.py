@@ -19,7 +19,9 @@ Watch: TypeAlias = Callable[[str, int, Mapping[str, float]], bool]
 and scores of :func:`validation_scores`, with others that the approach has. True asks for the end of its training."""
 
 
-def told_to_end(watch: Watch | None, key: str, epoch: int, logits: torch.Tensor, labels: IntArray) -> bool:
+def told_to_end(
+    watch: Watch | None, key: str, epoch: int, logits: torch.Tensor | npt.NDArray[np.floating], labels: IntArray
+) -> bool:
     """Tell the watcher of an epoch, if there is one; return whether it wants the training of this cell to end.
 
     Parameters
@@ -29,11 +31,11 @@ def told_to_end(watch: Watch | None, key: str, epoch: int, logits: torch.Tensor,
     key, epoch
         See :data:`Watch`.
     logits, labels
-        Shapes (n, C) and (n,), of the validation part; nobody is told of an empty one.
+        Shapes (n, C), on the CPU, and (n,), of the validation part; nobody is told of an empty one.
     """
     if watch is None or not len(labels):
         return False
-    return watch(key, epoch, validation_scores(labels, logits.argmax(1).cpu().numpy(), logits.shape[1]))
+    return watch(key, epoch, validation_scores(labels, np.asarray(logits.argmax(1)), logits.shape[1]))
 
 
 def validation_scores(labels: IntArray, predictions: npt.NDArray[np.int64], classes: int) -> dict[str, float]:

@@ -153,25 +153,28 @@ def children_of(client: MlflowClient, experiment_id: str, parent_run_id: str) ->
     return search(client, [experiment_id], f"tags.`{names.PARENT_RUN_ID}` = '{parent_run_id}'")
 
 
+def experiment_ids(client: MlflowClient) -> Iterator[str]:
+    """Yield the id of every active experiment of a server, page after page."""
+    token: str | None = None
+    while True:
+        page = client.search_experiments(page_token=token)
+        yield from (str(experiment.experiment_id) for experiment in page)
+        token = page.token
+        if not token:
+            return
+
+
 def finished_cells(client: MlflowClient, context_key: str, role: str = "cell") -> dict[str, Run]:
     """Return key -> the oldest finished run, of every cell on the server that shares a context, in any experiment.
 
     With ``role="trial"`` those of trials.
     """
-    experiment_ids = []
-    token: str | None = None
-    while True:
-        page = client.search_experiments(page_token=token)
-        experiment_ids += [str(experiment.experiment_id) for experiment in page]
-        token = page.token
-        if not token:
-            break
     found: dict[str, Run] = {}
     condition = (
         f"tags.`{names.CONTEXT_KEY}` = '{context_key}' and tags.`{names.ROLE}` = '{role}' "
         "and attributes.status = 'FINISHED'"
     )
-    for run in search(client, experiment_ids, condition):
+    for run in search(client, list(experiment_ids(client)), condition):
         found.setdefault(run.data.tags.get(names.CELL_KEY, ""), run)
     found.pop("", None)
     return found

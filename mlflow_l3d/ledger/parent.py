@@ -134,6 +134,7 @@ def investigation_card(specification: Specification) -> Card:
             names.FACTOR: ",".join(specification.factors),
             names.DESIGN: specification.given["design"],
             names.CONTEXT_KEY: specification.context_key,
+            **({names.SEARCH: searched} if (searched := specification.origin.search_run_id) else {}),
         },
         params={
             **{name: public_name(value) for name, value in specification.given.items()},

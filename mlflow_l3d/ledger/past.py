@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.ledger import names
-from mlflow_l3d.ledger.children import finished_cells, search
+from mlflow_l3d.ledger.children import experiment_ids, finished_cells, search
 from mlflow_l3d.ledger.connection import connect, is_outage
 from mlflow_l3d.ledger.reader import Recorded, read_investigation
 
@@ -51,7 +50,10 @@ class Past:
             f"and params.approach = {quote}{approach}{quote}"
         )
         runs = self.client.search_runs(
-            list(self._experiments()), condition, max_results=MOST_SIMILAR, order_by=["attributes.start_time DESC"]
+            list(experiment_ids(self.client)),
+            condition,
+            max_results=MOST_SIMILAR,
+            order_by=["attributes.start_time DESC"],
         )
         wanted = {"task": task, "model": model or "none"}
         return [run for run in runs if all(run.data.params.get(name) == value for name, value in wanted.items())]
@@ -62,7 +64,7 @@ class Past:
         A large investigation knows more than a small later one.
         """
         condition = f"tags.`{names.ROLE}` = 'investigation' and tags.`{names.CONTEXT_KEY}` = '{context_key}'"
-        found = search(self.client, list(self._experiments()), condition)
+        found = search(self.client, list(experiment_ids(self.client)), condition)
         newest_first = [run for run in found if run.data.tags.get(names.STATE) == "complete"][::-1]
         return sorted(newest_first, key=lambda run: -_size(run))
 
@@ -91,15 +93,6 @@ class Past:
             if is_outage(error):
                 raise
             return None
-
-    def _experiments(self) -> Iterator[str]:
-        token: str | None = None
-        while True:
-            page = self.client.search_experiments(page_token=token)
-            yield from (str(experiment.experiment_id) for experiment in page)
-            token = page.token
-            if not token:
-                return
 
 
 def _size(parent: Run) -> int:

@@ -145,7 +145,7 @@ def _with_shared(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> pd.D
     if names.INVESTIGATION_KEY not in parent.data.tags:
         return cells
     with tempfile.TemporaryDirectory() as folder:
-        path = _download(client, parent.info.run_id, names.CELLS, Path(folder))
+        path = fetch_artifact(client, parent.info.run_id, names.CELLS, Path(folder))
         if path is None:
             return cells
         listed = pd.read_parquet(path)
@@ -190,7 +190,7 @@ def read_predictions(
         def fetch(run_id: str) -> pd.DataFrame | None:
             place = folder / run_id
             place.mkdir()
-            path = _download(client, run_id, names.PREDICTIONS, place)
+            path = fetch_artifact(client, run_id, names.PREDICTIONS, place)
             return None if path is None else _checked(pd.read_parquet(path), run_id)
 
         for start in range(0, len(run_ids), 64):
@@ -200,7 +200,7 @@ def read_predictions(
 
 def fetch_predictions(client: MlflowClient, run_id: str, folder: Path) -> Path | None:
     """Download the predictions of one run; None where it has none."""
-    return _download(client, run_id, names.PREDICTIONS, folder)
+    return fetch_artifact(client, run_id, names.PREDICTIONS, folder)
 
 
 def _checked(table: pd.DataFrame, run_id: str) -> pd.DataFrame:
@@ -212,7 +212,7 @@ def _checked(table: pd.DataFrame, run_id: str) -> pd.DataFrame:
     return table
 
 
-def _download(client: MlflowClient, run_id: str, artifact: str, folder: Path) -> Path | None:
+def fetch_artifact(client: MlflowClient, run_id: str, artifact: str, folder: Path) -> Path | None:
     """Download one artifact; None where the run has none of that name."""
     from mlflow.exceptions import MlflowException
 

@@ -25,6 +25,10 @@ SWAP_BASE: Final = 200_000_000
 """Swap ``i`` of a factor, in the radial design, puts that factor at configuration ``SWAP_BASE + i``."""
 RANDOM_BASE: Final = 300_000_000
 """Run ``j`` of the strategy `random` puts every factor but the investigated at configuration ``RANDOM_BASE + j``."""
+SEARCH_BASE: Final = 400_000_000
+"""Configuration ``j`` of a hyperparameter search puts every factor at configuration ``SEARCH_BASE + j``."""
+HELD_OUT_BASE: Final = 500_000_000
+"""Configuration ``j`` on which a found setting is compared with the default: ``HELD_OUT_BASE + j``."""
 NESTED_BASE: Final = 1_000_000_000
 """Row ``i``, column ``j`` of the nested design: configuration ``NESTED_BASE + i * NESTED_COLUMNS + j``."""
 NESTED_COLUMNS: Final = 1_000

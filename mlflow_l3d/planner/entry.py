@@ -16,6 +16,7 @@ from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger.connection import error_line, is_outage, own_settings, scrub_environment
 from mlflow_l3d.ledger.parent import run_title
 from mlflow_l3d.ledger.past import Past
+from mlflow_l3d.ledger.searches import find
 from mlflow_l3d.ledger.side_run import side_run
 from mlflow_l3d.planner.notes import ROUGH, planner_notes
 from mlflow_l3d.planner.pilot import Pilot, named_pilot, no_past, past_pilot, pilot_parameters
@@ -97,6 +98,7 @@ def _plan(
         {**parameters, **named},
         approach=None if isinstance(approach, str) else approach,
         task=None if isinstance(task, str) else task,
+        searches=find,
     )
     run_id: str | None = None
     if pilot == "run":
@@ -172,7 +174,7 @@ def _assemble(
         factors=factors,
         designs=design_table(specification, known.factors, known.seconds, workers, factors),
         guidance=guidance_table(specification) if unsure else None,
-        notes=tuple(planner_notes(specification, known, factors, workers=workers, why=why)),
+        notes=(*specification.origin.notes, *planner_notes(specification, known, factors, workers=workers, why=why)),
         run_id=attached,
     )
 

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from mlflow_l3d import registry
-from mlflow_l3d.approaches.base import Approach, Value, resolve_hyperparameters
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.approaches.base import Approach, Value
+from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.designs import Design, factor_members, joint_name
-from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.specification.layout import Plan, parse_plan
 from mlflow_l3d.specification.parameters import MAIN
-from mlflow_l3d.specification.values import as_text, number_or_auto, parse_hyperparameters, public_name
-from mlflow_l3d.tasks.base import SPLITS_VERSION, SplitSettings, Task
-
-METRICS = ("f1_macro", "accuracy", "matthews_corrcoef")
-"""Metrics that every approach with predictions has."""
+from mlflow_l3d.specification.search_document import Searches, Subject, splits_of
+from mlflow_l3d.specification.setup import check_choice, given_texts, set_up, subject_of
+from mlflow_l3d.specification.sources import Origin
+from mlflow_l3d.specification.values import public_name
+from mlflow_l3d.tasks.base import SPLITS_VERSION, Task
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,8 @@ class Specification:
         Hash of everything that the cells share: equal keys and equal seeds mean equal results.
     investigation_key
         Hash that says whether two parents are the same investigation, so that one can continue the other.
+    origin
+        Where the hyperparameters came from.
     """
 
     given: Mapping[str, str]
@@ -74,6 +74,7 @@ class Specification:
     numerics: Mapping[str, str]
     context_key: str = ""
     investigation_key: str = ""
+    origin: Origin = field(default_factory=Origin)
 
     def design(self) -> Design:
         """Return the layout of the cells."""
@@ -135,6 +136,15 @@ class Specification:
         runs = {"mitigation_runs": str(self.mitigation_runs), "golden_runs": golden}
         return {name: value for name, value in runs.items() if value and value != self.given[name]}
 
+    @property
+    def subject(self) -> Subject:
+        """What is trained on what, by which a search of the same is found."""
+        return subject_of(self.approach, self.model_reference, self.model_revision, self.task)
+
+    def searched_splits(self) -> tuple[dict[str, int], ...]:
+        """Return the splits that the hyperparameters were searched on, by their seeds, where cells may have them."""
+        return splits_of(self.origin.searched, self.task.fingerprint, self.task.settings, self.all_factors)
+
     def document(self) -> dict[str, Any]:
         """Return everything needed to repeat the investigation, as JSON types; free of private paths."""
         settings = self.task.settings
@@ -157,6 +167,8 @@ class Specification:
             "approach": {"name": self.approach.name, "version": self.approach.version},
             "model": {"name": self.model, "revision": self.model_revision},
             "hyperparameters": dict(self.hyperparameters),
+            "hyperparameters_from": {**self.origin.document(), "searched_splits": list(self.searched_splits())},
+            "notes": list(self.origin.notes),
             "design": self.plan.document(),
             "metric": self.metric,
             "missing": self.missing,
@@ -168,7 +180,11 @@ class Specification:
 
 
 def specify(
-    parameters: Mapping[str, object], *, approach: Approach | None = None, task: Task | None = None
+    parameters: Mapping[str, object],
+    *,
+    approach: Approach | None = None,
+    task: Task | None = None,
+    searches: Searches | None = None,
 ) -> Specification:
     """Check the parameters of `main` and load what they name.
 
@@ -179,66 +195,38 @@ def specify(
         has them: numbers, a list of factors, a mapping of hyperparameters.
     approach, task
         Objects in place of the names, for the Python API.
+    searches
+        Finds the search that ``hyperparameters=latest`` or a run id means; None where no tracking server can be asked.
 
     Raises
     ------
     ParameterError
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
-    for name in parameters:
-        if name not in MAIN:
-            raise unknown_name("parameter", name, MAIN)
-    given = {name: as_text(name, parameters.get(name, parameter.default)) for name, parameter in MAIN.items()}
-    if approach is None:
-        _check_choice("approach", given, registry.names("approach"))
-        approach = registry.load("approach", given["approach"])()
-    _check_approach(approach)
-    given["approach"] = approach.name
-    if task is not None:
-        _check_task(task, given)
-        given["task"] = task.name
+    given, approach = given_texts(parameters, MAIN, approach, task)
     plan = parse_plan(given, approach.factors)
-    _check_choice("missing", given, ["drop", "reml"])
-    _check_choice("executor", given, registry.names("executor"))
-    _check_choice("test_selection", given, ["label_selection", "fixed"])
-    _check_choice("metric", given, [*METRICS, *approach.metrics])
+    check_choice("missing", given, ["drop", "reml"])
     wanted = _wanted_factors(given["factor"], approach)
-    workers = number_or_auto("workers", given["workers"], 1)
-    if given["executor"] == "inline" and workers not in {None, 1}:
-        raise ParameterError("workers", workers, "executor=inline has one", "Use executor=processes.")
-    settings = SplitSettings(
-        num_labelled=number_or_auto("num_labelled", given["num_labelled"], 2),
-        test_size=number_or_auto("test_size", given["test_size"], 2),
-        test_selection=given["test_selection"],
-        fixed_seed=configuration_seed(plan.root_seed, "test_selection", 0) if given["test_selection"] == "fixed" else 0,
-    )
-    hyperparameters = resolve_hyperparameters(approach, parse_hyperparameters(given["hyperparameters"]))
-    if hasattr(approach, "complete"):
-        hyperparameters = approach.complete(hyperparameters)
-    device = _device(given["device"], approach)
-    model = approach.default_model if given["model"] == "auto" else given["model"]
-    dependencies = approach.dependencies(hyperparameters, model) if hasattr(approach, "dependencies") else {}
-    model_revision = approach.model_revision(model)
-    task = _load_task(given, approach, settings) if task is None else _bind_task(task, settings)
-    fixed_factors = _factors_without_effect(approach, hyperparameters, task)
+    setup = set_up(given, approach, task, root_seed=plan.root_seed, searches=searches)
     specification = Specification(
         given=given,
-        factors=_effective(wanted, approach, fixed_factors),
-        all_factors=tuple(name for name in approach.factors if name not in fixed_factors),
-        fixed_factors=fixed_factors,
-        task=task,
+        factors=_effective(wanted, approach, setup.fixed_factors),
+        all_factors=setup.all_factors,
+        fixed_factors=setup.fixed_factors,
+        task=setup.task,
         approach=approach,
-        hyperparameters=hyperparameters,
-        model=public_name(model),
-        model_reference=model,
-        model_revision=model_revision,
-        device=device,
+        hyperparameters=setup.hyperparameters,
+        model=setup.model,
+        model_reference=setup.model_reference,
+        model_revision=setup.model_revision,
+        device=setup.device,
         plan=plan,
         metric=given["metric"],
         missing="reml" if given["missing"] == "reml" else "drop",
-        executor=given["executor"],
-        workers=workers,
-        numerics={**approach.numerics(device), **dependencies},
+        executor=setup.executor,
+        workers=setup.workers,
+        numerics=setup.numerics,
+        origin=setup.origin,
     )
     specification = _with_keys(specification)
     specification.design()  # raises where cells would repeat
@@ -266,7 +254,7 @@ def _with_keys(specification: Specification) -> Specification:
         {
             "task": specification.task.fingerprint,
             "splits": [SPLITS_VERSION, ".".join(np.__version__.split(".")[:2])],
-            "settings": asdict(specification.task.settings),
+            "settings": specification.task.settings.identity(),
             "approach": [specification.approach.name, specification.approach.version],
             "model": specification.model_revision,
             "hyperparameters": dict(specification.hyperparameters),
@@ -281,32 +269,6 @@ def _with_keys(specification: Specification) -> Specification:
         **specification.plan.identity(),
     }
     return replace(specification, context_key=context, investigation_key=content_key(layout))
-
-
-def _check_choice(name: str, given: Mapping[str, str], known: Sequence[str]) -> None:
-    if given[name] not in known:
-        raise unknown_name(name, given[name], known)
-
-
-def _check_approach(approach: object) -> None:
-    """Check that an approach, from an entry point or from Python, is one."""
-    if isinstance(approach, type):
-        raise ParameterError("approach", approach.__name__, "must be an object, not its class", "Call the class first.")
-    if isinstance(approach, Approach):
-        return
-    wanted = [*Approach.__annotations__, *(name for name in vars(Approach) if not name.startswith("_"))]
-    missing = ", ".join(name for name in wanted if not hasattr(approach, name))
-    fix = "Wrap a function in mlflow_l3d.approaches.callable.Callable." if callable(approach) else ""
-    raise ParameterError("approach", type(approach).__name__, f"is no approach: it lacks {missing}", fix)
-
-
-def _check_task(task: object, given: Mapping[str, str]) -> None:
-    if not isinstance(task, Task):
-        allowed = "must be a name, or an object that mlflow_l3d.tasks.identity.make_task returned"
-        raise ParameterError("task", type(task).__name__, allowed)
-    for name in ("text_column", "label_column"):
-        if given[name] != MAIN[name].default:
-            raise ParameterError(name, given[name], "has no effect on a task object", "Leave it out.")
 
 
 def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
@@ -344,47 +306,3 @@ def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mappi
         if set(factor_members(name, active)) == set(active):
             raise ParameterError("factor", name, "joins every factor that has an effect: none is left to mitigate")
     return active if wanted == ("all",) else wanted
-
-
-def _factors_without_effect(approach: Approach, hyperparameters: Mapping[str, Value], task: Task) -> dict[str, str]:
-    from mlflow_l3d.tasks.resolve import inactive_factors
-
-    of_task = {name: reason for name, reason in inactive_factors(task).items() if name in approach.factors}
-    return {**of_task, **approach.inactive_factors(hyperparameters)}
-
-
-def _load_task(given: Mapping[str, str], approach: Approach, settings: SplitSettings) -> Task:
-    from mlflow_l3d.tasks.resolve import load_task
-
-    name = approach.default_task if given["task"] == "auto" else given["task"]
-    return load_task(name, text_column=given["text_column"], label_column=given["label_column"], settings=settings)
-
-
-def _bind_task(task: Task, settings: SplitSettings) -> Task:
-    from mlflow_l3d.tasks.resolve import bind_task
-
-    return bind_task(task, settings)
-
-
-def _device(device: str, approach: Approach) -> str:
-    """Return the device to train on; torch is asked only where the answer depends on it."""
-    if device == "cpu" or not approach.default_model:
-        if device not in {"auto", "cpu"}:
-            raise ParameterError("device", device, f"{approach.name} runs on the cpu only")
-        return "cpu"
-    try:
-        import torch
-    except ModuleNotFoundError:
-        if device == "auto":
-            return "cpu"
-        msg = f"device={device}: needs torch. Run: pip install 'mlflow-l3d[models]'"
-        raise L3DError(msg) from None
-
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    kind = device.partition(":")[0]
-    if kind not in {"cuda", "mps"}:
-        raise unknown_name("device", device, ["auto", "cpu", "cuda", "cuda:N", "mps"])
-    if not (torch.cuda.is_available() if kind == "cuda" else torch.backends.mps.is_available()):
-        raise ParameterError("device", device, "no such device on this machine", "Use device=cpu or device=auto.")
-    return device

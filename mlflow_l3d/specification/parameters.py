@@ -47,7 +47,11 @@ MAIN: Final[Mapping[str, Parameter]] = {
     "missing": Parameter("drop", "rows with missing cells: drop leaves them out, reml estimates from every cell"),
     "root_seed": Parameter("0", "the number that every seed is derived from"),
     "metric": Parameter("f1_macro", "the metric whose spread is investigated"),
-    "hyperparameters": Parameter("default", "`default`, a JSON file, or inline name=value pairs separated by commas"),
+    "hyperparameters": Parameter(
+        "default",
+        "`default`, `latest` (finished search) or a search's run id, `paper` (the authors' values), or a JSON file; "
+        "name=value pairs, separated by commas, stand alone or after one of these and override it",
+    ),
     "num_labelled": Parameter(
         "auto", "training examples that count as labelled; auto is 1000, fewer where data is small"
     ),
@@ -62,6 +66,47 @@ MAIN: Final[Mapping[str, Parameter]] = {
     "workers": Parameter("auto", "worker processes; auto is one a core (one a GPU)"),
 }
 """Parameters of the entry point `main`, in the order in which people read them."""
+
+SEARCH: Final[Mapping[str, Parameter]] = {
+    "task": MAIN["task"],
+    "approach": MAIN["approach"],
+    "model": MAIN["model"],
+    "metric": Parameter("f1_macro", "what a trial is scored by, on the validation part"),
+    "hyperparameters": Parameter(
+        "default", "what holds for all trials, and the first trial itself; forms as in main, e.g. trainable=full"
+    ),
+    "space": Parameter(
+        "auto",
+        "what is searched: auto, name=low..high, name=a|b|c or a name alone, separated by commas, JSON, or a JSON file",
+    ),
+    "coarse_trials": Parameter("auto", "trials of level 1; auto is the grid of coarse values, and 30 at most"),
+    "fine_trials": Parameter("20", "trials of level 2, around the best of level 1; 0 leaves level 2 out"),
+    "search_seeds": Parameter("1", "configurations that each trial is trained on and averaged over; it costs as much"),
+    "coarse_sampler": Parameter("auto", "level 1: auto (grid where it fits, else qmc), or any sampler of Optuna"),
+    "fine_sampler": Parameter("auto", "level 2: auto (tpe), or any sampler of Optuna"),
+    "pruner": Parameter("auto", "what ends poor trials early: auto (median), none, or any pruner of Optuna"),
+    "storage": Parameter(
+        "auto", "where Optuna keeps the studies: auto (a journal in the cache), a URL, or a .log file"
+    ),
+    "held_out_runs": Parameter(
+        "10", "configurations not searched on, on which the found setting and the given one are compared; 0 for none"
+    ),
+    "root_seed": Parameter("0", "the number that the search's configurations and samplers are derived from"),
+    **{
+        name: MAIN[name]
+        for name in (
+            "num_labelled",
+            "test_size",
+            "test_selection",
+            "text_column",
+            "label_column",
+            "device",
+            "executor",
+            "workers",
+        )
+    },
+}
+"""Parameters of the entry point `search`."""
 
 EVALUATE: Final[Mapping[str, Parameter]] = {
     "parent_run_id": Parameter("latest", "the parent run; `latest` is the experiment's latest investigation"),

@@ -1,12 +1,12 @@
-"""Values as they are typed: numbers, `auto`, and hyperparameters in their three forms."""
+"""Values as they are typed: numbers, `auto`, and names that others may see."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
-from pathlib import Path, PurePath
-from typing import Any, Final
+from pathlib import PurePath
+from typing import Final
 
 from mlflow_l3d.errors import ParameterError
 
@@ -74,48 +74,6 @@ def number(name: str, value: str, low: float, high: float) -> float:
         bounds = f"above {low:g}" if high == math.inf else f"above {low:g} and below {high:g}"
         raise ParameterError(name, value, f"must be a number {bounds}")
     return found
-
-
-def parse_hyperparameters(text: str) -> dict[str, Any]:
-    """Return the hyperparameters that `text` gives: nothing for ``default``, a JSON file, inline JSON, or ``a=1,b=2``.
-
-    Raises
-    ------
-    ParameterError
-        If it is none of these.
-    """
-    if text == "default":
-        return {}
-    if text.lstrip().startswith("{"):
-        return _json_object(text, text)
-    if text.endswith(".json"):
-        try:
-            content = Path(text).expanduser().read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ParameterError("hyperparameters", text, f"the file cannot be read ({reason})") from error
-        return _json_object(text, content)
-    values: dict[str, Any] = {}
-    for part in text.split(","):
-        name, equals, value = part.partition("=")
-        if not equals or not name.strip():
-            raise ParameterError(
-                "hyperparameters", text, "must be default, a .json file, a JSON object, or name=value,name=value"
-            )
-        if name.strip() in values:
-            raise ParameterError("hyperparameters", text, f"must name {name.strip()} once")
-        values[name.strip()] = value.strip()
-    return values
-
-
-def _json_object(text: str, content: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(content)
-    except json.JSONDecodeError as error:
-        raise ParameterError("hyperparameters", text, f"is not valid JSON ({error})") from error
-    if not isinstance(parsed, dict):
-        raise ParameterError("hyperparameters", text, "must hold a JSON object, name -> value")
-    return parsed
 
 
 def public_name(value: str) -> str:

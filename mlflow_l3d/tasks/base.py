@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,9 @@ class SplitSettings:
         Seed of that fixed test set.
     train_fraction
         Share of the training part, in the outer (train/test) and in the inner (train/validation) split.
+    evaluated
+        The part that a cell is evaluated on. With ``validation``, `Split.test` is the validation part, so that any
+        approach can be scored without a look at a test example: what a search of hyperparameters needs.
     """
 
     num_labelled: int | None = None
@@ -40,11 +43,23 @@ class SplitSettings:
     test_selection: str = "label_selection"
     fixed_seed: int = 0
     train_fraction: float = 0.8
+    evaluated: Literal["test", "validation"] = "test"
+
+    def identity(self) -> dict[str, Any]:
+        """Return what belongs into the key of a cell, as JSON types; `evaluated` only where it is not the default."""
+        found = asdict(self)
+        if self.evaluated == "test":
+            # Keys that were computed before there was a choice stay as they are.
+            del found["evaluated"]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Positions (into the task's arrays, int64) of the examples that one cell uses. The three parts are disjoint."""
+    """Positions (into the task's arrays, int64) of the examples that one cell uses.
+
+    The three parts are disjoint; but where the settings evaluate on the validation part, `test` is that very part.
+    """
 
     train: IntArray
     validation: IntArray

@@ -15,6 +15,7 @@ from mlflow_l3d.tasks.base import IntArray, Split, SplitSettings
 DEFAULT_SIZE: Final = 1000
 """Labelled examples, and test examples, where the user asks for no number (Pecher et al. 2024, section 4)."""
 TEST_SELECTIONS: Final = ("fixed", "label_selection")
+EVALUATED: Final = ("test", "validation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ def quotas(counts: IntArray, settings: SplitSettings, class_names: Sequence[str]
     ------
     ParameterError
         If a setting is not allowed, or a class has too few examples for an explicit number.
+        Likewise if the validation part is to be evaluated and is empty.
     L3DError
         If a class has fewer than two examples.
     """
@@ -74,7 +76,12 @@ def quotas(counts: IntArray, settings: SplitSettings, class_names: Sequence[str]
         train_part = _share(pool, settings.train_fraction)
         test_part = pool - train_part
     labelled = _even("num_labelled", settings.num_labelled, train_part, names, "training")
-    return Quotas(train_part, test_part, labelled, _share(labelled, settings.train_fraction), test)
+    train = _share(labelled, settings.train_fraction)
+    if settings.evaluated == "validation" and not (labelled - train).any():
+        asked = "auto" if settings.num_labelled is None else settings.num_labelled
+        allowed = "leaves no validation example to be scored on"
+        raise ParameterError("num_labelled", asked, allowed, f"Ask for {2 * len(counts)} at least.")
+    return Quotas(train_part, test_part, labelled, train, test)
 
 
 def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], settings: SplitSettings) -> Split:
@@ -103,7 +110,8 @@ def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], setting
     -------
     Split
         Disjoint, sorted positions: the order of training is the business of ``data_order`` alone. A class with one
-        labelled example has none for validation.
+        labelled example has none for validation. With ``evaluated=validation`` the seeds draw the same training and
+        validation parts, and the validation part stands in the place of the test part, too.
 
     Raises
     ------
@@ -115,6 +123,9 @@ def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], setting
     fixed, train_part, test_part = _outer(_by_class(labels, classes), sizes, split_seed, settings)
     labelled, _ = _divide(train_part, sizes.labelled, stream(selection_seed, "labelled"))
     train, validation = _divide(labelled, sizes.train, stream(split_seed, "train_validation"))
+    if settings.evaluated == "validation":
+        held_out = _merge(validation)
+        return Split(_merge(train), held_out, held_out)
     test = fixed or _divide(test_part, sizes.test, stream(selection_seed, "test"))[0]
     return Split(_merge(train), _merge(validation), _merge(test))
 
@@ -194,6 +205,8 @@ def _check(settings: SplitSettings) -> None:
             raise ParameterError(parameter, asked, "must be at least 1, or auto")
     if settings.test_selection not in TEST_SELECTIONS:
         raise unknown_name("test_selection", settings.test_selection, TEST_SELECTIONS)
+    if settings.evaluated not in EVALUATED:
+        raise unknown_name("evaluated", settings.evaluated, EVALUATED)
     if not 0.0 < settings.train_fraction < 1.0:
         raise ParameterError("train_fraction", settings.train_fraction, "must lie between 0 and 1, both excluded")
 

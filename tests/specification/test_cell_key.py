@@ -90,6 +90,13 @@ def test_version_of_the_splits_is_part_of_the_key(original: Specification, monke
     assert keys(fake(task())).isdisjoint(keys(original))
 
 
+def test_keys_are_those_of_the_runs_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(np, "__version__", "2.4.0")
+    assert small().context_key == "b70bcd47f1667a3770604e59d7bd80c9"
+    assert small(test_selection="fixed").context_key == "b9797a9215fb21441475a59eaefe5137"
+    assert "018817f178faa9217b0ef4c2a983e1f5" in keys(small())
+
+
 def test_fixed_test_set_depends_on_the_root_seed() -> None:
     seeds = [fake(task(), test_selection="fixed", root_seed=root).task.settings.fixed_seed for root in (0, 1)]
     assert seeds[0] != seeds[1]

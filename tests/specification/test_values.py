@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,8 @@ from specification_helpers import FakeApproach
 
 from mlflow_l3d.approaches.base import Hyperparameter, resolve_hyperparameters
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.specification.values import as_text, integer, number_or_auto, parse_hyperparameters, public_name
+from mlflow_l3d.specification.source_text import parse
+from mlflow_l3d.specification.values import as_text, integer, number_or_auto, public_name
 
 
 @given(st.integers(0, 10**30))
@@ -39,58 +40,10 @@ def test_bounds_are_inclusive() -> None:
     assert number_or_auto("x", "auto", 2) is None
 
 
-def test_hyperparameters_in_all_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    values = {"rate": 0.25, "steps": 7, "deep": True, "kind": "fancy"}
-    file = tmp_path / "mine.json"
-    file.write_text(json.dumps(values))
-    forms = [
-        "rate=0.25,steps=7,deep=true,kind=fancy",
-        " rate = 2.5e-1 , steps = 7.0 , deep = TRUE , kind = fancy ",
-        json.dumps(values),
-        f"  {json.dumps(values, indent=2)}",
-        str(file),
-        "~/mine.json",
-        as_text("hyperparameters", values),
-    ]
-    for form in forms:
-        assert resolve_hyperparameters(FakeApproach(), parse_hyperparameters(form)) == values, form
-    assert parse_hyperparameters("default") == {}
-    assert resolve_hyperparameters(FakeApproach(), {}) == {"rate": 0.5, "steps": 3, "deep": False, "kind": "plain"}
-
-
-def test_a_value_may_hold_an_equals_sign() -> None:
-    assert parse_hyperparameters("template=a=b") == {"template": "a=b"}
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("", "must be default, a .json file, a JSON object, or name=value,name=value"),
-        ("rate", "must be default, a .json file, a JSON object, or name=value,name=value"),
-        ("rate=1,", "must be default, a .json file, a JSON object, or name=value,name=value"),
-        ("=1", "must be default, a .json file, a JSON object, or name=value,name=value"),
-        ("rate=1,rate=2", "must name rate once"),
-        ("{rate: 1}", "is not valid JSON"),
-        ('{"rate": 1', "is not valid JSON"),
-        ("no_such_file.json", r"the file cannot be read \(No such file or directory\)"),
-    ],
-)
-def test_hyperparameters_that_cannot_be_read(text: str, line: str) -> None:
-    with pytest.raises(ParameterError, match=line) as caught:
-        parse_hyperparameters(text)
-    assert str(caught.value).startswith(f"hyperparameters={text}: ")
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [(b"[1, 2]", "must hold a JSON object"), (b"\xff\xfe\x00", "cannot be read"), (b"", "not valid JSON")],
-)
-def test_hyperparameter_files_that_hold_something_else(tmp_path: Path, content: bytes, line: str) -> None:
-    (tmp_path / "x.json").write_bytes(content)
-    with pytest.raises(ParameterError, match=line):
-        parse_hyperparameters(str(tmp_path / "x.json"))
+def given_values(text: str) -> dict[str, Any]:
+    """Return the values that stand in a text itself."""
+    given = parse(text)
+    return {**given.values, **given.overrides}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +68,7 @@ def test_hyperparameter_files_that_hold_something_else(tmp_path: Path, content: 
 )
 def test_hyperparameters_that_are_not_allowed(given_value: str, line: str) -> None:
     with pytest.raises(ParameterError, match=line):
-        resolve_hyperparameters(FakeApproach(), parse_hyperparameters(given_value))
+        resolve_hyperparameters(FakeApproach(), given_values(given_value))
 
 
 def test_infinity_is_refused_where_there_is_no_upper_bound() -> None:

@@ -241,3 +241,42 @@ def test_missing_seed_and_missing_examples() -> None:
         draw_split(labels_of([20, 20]), 2, {"data_split": 1}, SplitSettings())
     with pytest.raises(L3DError, match="class '2' has 0 examples"):
         draw_split(labels_of([20, 20]), 3, SEEDS, SplitSettings())
+
+
+@settings(max_examples=60, deadline=None)
+@given(situations())
+def test_on_validation_no_test_example_is_in_sight(
+    situation: tuple[IntArray, list[int], SplitSettings, dict[str, int]],
+) -> None:
+    labels, counts, choice, seeds = situation
+    whole = draw_split(labels, len(counts), seeds, choice)
+    on_validation = replace(choice, evaluated="validation")
+    if not len(whole.validation):
+        with pytest.raises(ParameterError, match="leaves no validation example to be scored on"):
+            draw_split(labels, len(counts), seeds, on_validation)
+        return
+    split = draw_split(labels, len(counts), seeds, on_validation)
+    assert np.array_equal(split.train, whole.train)
+    assert np.array_equal(split.validation, whole.validation)
+    assert np.array_equal(split.test, whole.validation)
+    assert not set(whole.test) & {*split.train, *split.validation, *split.test}
+
+
+def test_what_is_evaluated_is_checked_and_named() -> None:
+    with pytest.raises(ParameterError, match=r"evaluated='validated': must be one of .* Did you mean 'validation'\?"):
+        quotas(np.array([20, 20]), SplitSettings(evaluated="validated"))  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match=r"num_labelled=2: .* Ask for 4 at least\."):
+        quotas(np.array([20, 20]), SplitSettings(num_labelled=2, evaluated="validation"))
+
+
+def test_identity_is_what_it_was_before_one_could_choose() -> None:
+    before = {
+        "num_labelled": 20,
+        "test_size": None,
+        "test_selection": "fixed",
+        "fixed_seed": 7,
+        "train_fraction": 0.8,
+    }
+    choice = SplitSettings(num_labelled=20, test_selection="fixed", fixed_seed=7)
+    assert choice.identity() == before
+    assert replace(choice, evaluated="validation").identity() == {**before, "evaluated": "validation"}

@@ -12,6 +12,7 @@ from mlflow_l3d.approaches.finetuning.session import Trained, outcome_of
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress
 from mlflow_l3d.approaches.stacked.chunks import cells_at_once, in_chunks
 from mlflow_l3d.approaches.stacked.draws import FloatArray, initial_head
+from mlflow_l3d.approaches.watching import Watch
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
@@ -52,7 +53,11 @@ class HeadSession:
     ----------
     cells_at_once
         Cells of a chunk.
+    watch
+        Called after every epoch of each cell, where someone set it.
     """
+
+    watch: Watch | None = None
 
     def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
         self.task, self.features, self.recipe, self.device = task, features, recipe, device
@@ -71,7 +76,8 @@ class HeadSession:
     def _draw(self, cell: Cell) -> tuple[Cell, Head]:
         inputs, classes = self.features.shape[1], len(self.task.class_names)
         weights = initial_head(cell.seeds["model_initialisation"], inputs, self.recipe.hidden_units, classes)
-        return cell, Head(self.task.split(cell.seeds), weights, cell.seeds, Progress(self.recipe))
+        split, progress = self.task.split(cell.seeds), Progress(self.recipe)
+        return cell, Head(split, weights, cell.seeds, progress, key=cell.key, watch=self.watch)
 
     def _together(self, drawn: Sequence[tuple[Cell, Head]]) -> list[tuple[Outcome, float]]:
         """Return the outcomes; the work of a cell is the number of epochs that it was trained."""

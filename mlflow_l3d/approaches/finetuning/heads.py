@@ -16,6 +16,7 @@ from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, l
 from mlflow_l3d.approaches.stacked.draws import FloatArray
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.approaches.stacked.stack import Stack
+from mlflow_l3d.approaches.watching import Watch, told_to_end
 from mlflow_l3d.tasks.base import IntArray, Split
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Head:
         Weights of the two layers after its best epoch so far.
     diverged
         Why it has no result.
+    key, watch
+        Key of the cell, and who is told of its epochs.
     """
 
     split: Split
@@ -48,6 +51,8 @@ class Head:
     progress: Progress
     best: tuple[torch.Tensor, ...] = ()
     diverged: DivergedError | None = None
+    key: str = ""
+    watch: Watch | None = None
 
 
 def train_heads(
@@ -55,7 +60,7 @@ def train_heads(
 ) -> list[torch.Tensor | DivergedError]:
     """Train heads side by side and evaluate the best epoch of each.
 
-    A cell that is done, or whose loss is not finite, leaves the stack; the others go on without it.
+    A cell that is done, is told to end, or whose loss is not finite, leaves the stack; the others go on without it.
 
     Parameters
     ----------
@@ -138,14 +143,16 @@ def _goes_on(own: Head, stack: Stack, place: int, loss: float, rows: Rows, label
     """Note an epoch of the cell at `place` of the stack; return whether it has another one."""
     weights = stack.w1[place], stack.w2[place]
     held = own.split.validation
+    logits = _logits(rows, held, weights)
     try:
-        better = own.progress.add(*validate(_logits(rows, held, weights), labels[held]), loss)
+        better = own.progress.add(*validate(logits, labels[held]), loss)
     except DivergedError as error:
         own.diverged = error
         return False
     if better:
         own.best = weights[0].clone(), weights[1].clone()
-    return not own.progress.stop
+    told = told_to_end(own.watch, own.key, len(own.progress.f1) - 1, logits, labels[held])
+    return not told and not own.progress.stop
 
 
 def _logits(rows: Rows, positions: IntArray, weights: Sequence[torch.Tensor]) -> torch.Tensor:

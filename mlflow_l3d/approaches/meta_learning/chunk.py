@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +86,10 @@ class Draws:
         )
 
 
+Tell: TypeAlias = Callable[[Draws, int, FloatArray], bool]
+"""``tell(cell, epoch, validation_logits)`` -> whether its training is to end; epochs count from 0."""
+
+
 @dataclass(frozen=True)
 class Trained:
     """What the training of a chunk leaves.
@@ -93,18 +97,25 @@ class Trained:
     Attributes
     ----------
     losses
-        Shape (B, epochs, steps): mean loss of the query sets (Reptile: support sets) of every meta-step; nan for the
-        epochs that were left out since no cell had finite numbers any more.
+        One array a cell, shape (epochs, steps): mean loss of the query sets (Reptile: support sets) of every meta-step.
+        Epochs are fewer where the cell was told to end, or no cell had finite numbers any more.
     test, validation
         One array a cell, shape (examples, C): logits after adaptation.
     """
 
-    losses: npt.NDArray[np.float64]
+    losses: list[npt.NDArray[np.float64]]
     test: list[FloatArray]
     validation: list[FloatArray]
 
 
-def train(drawn: Sequence[Draws], learner: Learner, features: FloatArray, recipe: Recipe, device: str) -> Trained:
+def train(
+    drawn: Sequence[Draws],
+    learner: Learner,
+    features: FloatArray,
+    recipe: Recipe,
+    device: str,
+    tell: Tell | None = None,
+) -> Trained:
     """Train the cells of a chunk together, adapt and evaluate them.
 
     Parameters
@@ -117,6 +128,9 @@ def train(drawn: Sequence[Draws], learner: Learner, features: FloatArray, recipe
         Shape (N, D): those of every example of the task.
     recipe, device
         How and where they are trained.
+    tell
+        Where it is given, cells are adapted and evaluated on their validation part after every epoch, too, and one that
+        it wants to end leaves the stack; the others go on without it.
     """
     import torch
 
@@ -127,18 +141,29 @@ def train(drawn: Sequence[Draws], learner: Learner, features: FloatArray, recipe
     classes = stack.w2.shape[2]
     each = [number for count in (recipe.shots, recipe.queries) for number in range(classes) for _ in range(count)]
     labels = torch.tensor(each, device=device).expand(len(drawn), recipe.tasks, -1)
-    losses = np.full((len(drawn), recipe.epochs, recipe.steps), np.nan)
+    losses: list[list[npt.NDArray[np.float64]]] = [[] for _ in drawn]
+    test, validation = ([np.empty((0, classes), dtype=np.float32)] * len(drawn) for _ in range(2))
+    running = list(range(len(drawn)))
     for epoch in range(recipe.epochs):
-        losses[:, epoch] = _epoch(stack, epoch, drawn, learner, rows, labels, recipe)
-        if not np.isfinite(losses[:, epoch]).all(axis=1).any():
+        cells = [drawn[number] for number in running]
+        values = _epoch(stack, epoch, cells, learner, rows, labels[: len(cells)], recipe)
+        for number, value in zip(running, values, strict=True):
+            losses[number].append(value)
+        last = epoch + 1 == recipe.epochs or not np.isfinite(values).all(axis=1).any()
+        if tell is None and not last:
+            continue
+        held = _adapted(learner, stack, cells, [own.validation for own in cells], rows, recipe)
+        told = [tell is not None and tell(own, epoch, logits) for own, logits in zip(cells, held, strict=True)]
+        going = [place for place, end in enumerate(told) if not end and not last]
+        if len(going) == len(running):
+            continue
+        tested = _adapted(learner, stack, cells, [own.test for own in cells], rows, recipe)
+        for place in set(range(len(running))).difference(going):
+            test[running[place]], validation[running[place]] = tested[place], held[place]
+        if not going:
             break
-    adaptation = torch.arange(classes, device=device).repeat_interleave(recipe.adaptation_shots)
-    support = rows.at(rows.places(np.stack([own.adaptation for own in drawn]))), adaptation.expand(len(drawn), -1)
-    return Trained(
-        losses,
-        _logits(learner, stack, support, [own.test for own in drawn], rows),
-        _logits(learner, stack, support, [own.validation for own in drawn], rows),
-    )
+        stack, running = stack.select(going), [running[place] for place in going]
+    return Trained([np.stack(own) for own in losses], test, validation)
 
 
 def _epoch(
@@ -169,17 +194,17 @@ def _epoch(
     return found
 
 
-def _logits(
-    learner: Learner,
-    stack: Stack,
-    support: tuple[torch.Tensor, torch.Tensor],
-    positions: Sequence[IntArray],
-    rows: Rows,
+def _adapted(
+    learner: Learner, stack: Stack, cells: Sequence[Draws], positions: Sequence[IntArray], rows: Rows, recipe: Recipe
 ) -> list[FloatArray]:
-    """Return the logits of each cell's examples after adaptation, on the CPU."""
-    longest = max(positions, key=len)
+    """Return the logits of each cell's examples at `positions` after adaptation, on the CPU; the stack stays."""
+    import torch
+
+    classes, longest = stack.classes, max(positions, key=len)
     if not len(longest):
-        return [np.empty((0, stack.w2.shape[2]), dtype=np.float32) for _ in positions]
+        return [np.empty((0, classes), dtype=np.float32) for _ in positions]
+    numbers = torch.arange(classes, device=stack.w1.device).repeat_interleave(recipe.adaptation_shots)
+    support = rows.at(rows.places(np.stack([own.adaptation for own in cells]))), numbers.expand(len(cells), -1)
     # A task of one's own may give its cells parts of unequal size: the rest of a row is not looked at.
     padded = np.stack([np.concatenate([own, longest[len(own) :]]) for own in positions])
     logits = learner.adapted_logits(stack, *support, rows.at(rows.places(padded))).float().cpu().numpy()

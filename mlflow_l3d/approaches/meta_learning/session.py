@@ -12,6 +12,7 @@ from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.meta_learning.result import outcome_of
 from mlflow_l3d.approaches.stacked.chunks import cells_at_once, in_chunks
 from mlflow_l3d.approaches.stacked.draws import FloatArray
+from mlflow_l3d.approaches.watching import Watch, told_to_end
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
@@ -36,7 +37,11 @@ class MetaSession:
     ----------
     cells_at_once
         Cells of a chunk.
+    watch
+        Called after every epoch of each cell, where someone set it: cells are then adapted after each.
     """
+
+    watch: Watch | None = None
 
     def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
         from mlflow_l3d.approaches.meta_learning.learners import learner_of
@@ -62,12 +67,17 @@ class MetaSession:
         return Draws.of(cell, self.task, self.classes, self.recipe, self.features.shape[1])
 
     def _together(self, drawn: Sequence[Draws]) -> list[tuple[Outcome, float]]:
-        trained = train(drawn, self.learner, self.features, self.recipe, self.device)
+        tell = None if self.watch is None else self._told
+        trained = train(drawn, self.learner, self.features, self.recipe, self.device, tell)
         rows = zip(drawn, trained.losses, trained.test, trained.validation, strict=True)
         return [
-            (outcome_of(own, losses, test, validation, self.task, self.classes), 1.0)
+            (outcome_of(own, losses, test, validation, self.task, self.classes), float(len(losses)))
             for own, losses, test, validation in rows
         ]
+
+    def _told(self, own: Draws, epoch: int, validation: FloatArray) -> bool:
+        labels = np.searchsorted(self.classes, self.task.labels[own.validation])
+        return told_to_end(self.watch, own.cell.key, epoch, validation, labels)
 
 
 def unusable(features: FloatArray, block: int = 8192) -> int:

@@ -43,5 +43,5 @@ def search_space(hyperparameters: Mapping[str, Value]) -> dict[str, Searched]:
     return {
         "meta_learning_rate": rate,
         "inner_learning_rate": _INNER[str(hyperparameters["inner_optimizer"])],
-        "inner_steps": SearchRange(1, 10, log=True, whole=True, coarse=(1, 5)),
+        "inner_steps": SearchRange(1, 5, log=True, whole=True, coarse=(1, 3)),
     }

@@ -1,0 +1,99 @@
+"""One hyperparameter search on one tracking server: what is known already, and a child run for each trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mlflow_l3d.ledger import names
+from mlflow_l3d.ledger.children import finished_cells, own_metrics
+from mlflow_l3d.ledger.recorder import Opened, Recorder, open_recorder
+from mlflow_l3d.ledger.records import TrialRecord
+from mlflow_l3d.ledger.recovery import forget_deleted, take_over
+
+if TYPE_CHECKING:
+    from mlflow_l3d.ledger.parent import Card
+
+
+class SearchLedger(Recorder[TrialRecord]):
+    """Open with :meth:`open`; then `add` the record of every trial, and end with `finish`, `interrupt` or `fail`.
+
+    Attributes
+    ----------
+    known
+        Key -> metrics of every trial of this context that was finished before, here or in another search.
+    runs
+        Key -> run of those on the server.
+    """
+
+    def __init__(self, opened: Opened[TrialRecord], context_key: str, shared_params: Mapping[str, str]) -> None:
+        super().__init__(opened, context_key, shared_params)
+        self.known: dict[str, Mapping[str, float]] = {}
+        self.runs: dict[str, str] = {}
+
+    @classmethod
+    def open(
+        cls, card: Card, *, context_key: str, shared_params: Mapping[str, str], attached: str | None = None
+    ) -> SearchLedger:
+        """Connect, take the lock of this search, open the parent, and find which trials are known.
+
+        Parameters
+        ----------
+        card
+            What the parent says of itself.
+        context_key
+            Hash of everything that the trials share.
+        shared_params
+            Parameters that every trial has.
+        attached
+            The run that `mlflow run` made for us; None for a new one.
+
+        Raises
+        ------
+        ParameterError
+            If the tracking server does not answer or refuses.
+        L3DError
+            If another process of this machine is at the same search.
+        """
+
+        def recover(ledger: SearchLedger, opened: Opened[TrialRecord]) -> list[str]:
+            return ledger._recover(opened, context_key)
+
+        return open_recorder(
+            card, TrialRecord, attached, lambda opened: cls(opened, context_key, shared_params), recover
+        )
+
+    def run_of(self, key: str) -> str:
+        """Return the run of a trial; the empty text where it has none yet."""
+        return self.spool.run_id(key) or self.runs.get(key, "")
+
+    def _recover(self, opened: Opened[TrialRecord], context_key: str) -> list[str]:
+        on_server = finished_cells(opened.client, context_key, role="trial")
+        spooled = {key for key in list(opened.spool) if self._usable(key)}
+        take_over(opened, spooled)
+        for key, run in on_server.items():
+            self.known[key] = own_metrics(run)
+            self.runs[key] = str(run.info.run_id)
+        waiting = []
+        for key in sorted(spooled):
+            record = opened.spool.record(key)
+            if record.state == "complete":
+                self.known[key] = record.metrics
+            if key in on_server:
+                opened.spool.set_run_id(key, self.runs[key])
+                continue
+            forget_deleted(opened.client, opened.spool, key)
+            waiting.append(key)
+        return waiting
+
+    def _usable(self, key: str) -> bool:
+        """Keep a trial of the spool that is whole and did not fail; remove any other."""
+        if self.spool.has(key) and self.spool.record(key).state != "failed":
+            return True
+        self.spool.discard(key)
+        return False
+
+
+def trial_tags(subject_key: str) -> dict[str, str]:
+    """Return the tag by which an investigation finds a search of its task, approach and model."""
+    return {names.SEARCH_SUBJECT: subject_key}

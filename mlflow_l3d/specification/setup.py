@@ -1,0 +1,242 @@
+"""What is trained, on what and where: what an investigation and a search have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from mlflow_l3d import registry
+from mlflow_l3d.approaches.base import Approach, Value
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.specification.parameters import MAIN, Parameter
+from mlflow_l3d.specification.search_document import Searches, Subject
+from mlflow_l3d.specification.sources import Origin, choose
+from mlflow_l3d.specification.values import as_text, number_or_auto, public_name
+from mlflow_l3d.tasks.base import SplitSettings, Task
+
+METRICS = ("f1_macro", "accuracy", "matthews_corrcoef")
+"""Metrics that every approach with predictions has."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is trained, on what and where.
+
+    Attributes
+    ----------
+    approach, task, hyperparameters, origin, device
+        The approach, the data with its split settings, the complete hyperparameters and where they came from, and where
+        it is trained.
+    model, model_reference, model_revision
+        The model as people see it, as it was typed (it may be a private path and is not logged), and what identifies
+        its weights.
+    numerics
+        What decides the numbers beside the content.
+    fixed_factors
+        Factors of the approach without an effect under these choices, each with the reason.
+    executor, workers
+        Where cells run.
+    """
+
+    approach: Approach
+    task: Task
+    hyperparameters: Mapping[str, Value]
+    origin: Origin
+    model: str
+    model_reference: str
+    model_revision: str
+    device: str
+    numerics: Mapping[str, str]
+    fixed_factors: Mapping[str, str]
+    executor: str
+    workers: int | None
+
+    @property
+    def all_factors(self) -> tuple[str, ...]:
+        """Factors that have an effect."""
+        return tuple(name for name in self.approach.factors if name not in self.fixed_factors)
+
+    @property
+    def subject(self) -> Subject:
+        """What a search must have been of to be of use here."""
+        return subject_of(self.approach, self.model_reference, self.model_revision, self.task)
+
+
+def given_texts(
+    parameters: Mapping[str, object], known: Mapping[str, Parameter], approach: Approach | None, task: Task | None
+) -> tuple[dict[str, str], Approach]:
+    """Return every parameter as text, defaults included, and the approach.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is unknown, or the approach or the task is none.
+    """
+    for name in parameters:
+        if name not in known:
+            raise unknown_name("parameter", name, known)
+    given = {name: as_text(name, parameters.get(name, parameter.default)) for name, parameter in known.items()}
+    if approach is None:
+        check_choice("approach", given, registry.names("approach"))
+        approach = registry.load("approach", given["approach"])()
+    _check_approach(approach)
+    given["approach"] = approach.name
+    if task is not None:
+        _check_task(task, given)
+        given["task"] = task.name
+    check_choice("executor", given, registry.names("executor"))
+    check_choice("test_selection", given, ["label_selection", "fixed"])
+    check_choice("metric", given, [*METRICS, *approach.metrics])
+    return given, approach
+
+
+def set_up(
+    given: Mapping[str, str], approach: Approach, task: Task | None, *, root_seed: int, searches: Searches | None
+) -> Setup:
+    """Load what the parameters name.
+
+    Parameters
+    ----------
+    given, approach
+        From :func:`given_texts`.
+    task
+        An object in place of the name.
+    root_seed
+        Of the fixed test set, where there is one.
+    searches
+        Finds the search that ``hyperparameters=latest`` or a run id means; None where no tracking server can be asked.
+
+    Raises
+    ------
+    ParameterError
+        For the first parameter that is not allowed. Cheap checks come first, data and models last.
+    """
+    workers = number_or_auto("workers", given["workers"], 1)
+    if given["executor"] == "inline" and workers not in {None, 1}:
+        raise ParameterError("workers", workers, "executor=inline has one", "Use executor=processes.")
+    settings = SplitSettings(
+        num_labelled=number_or_auto("num_labelled", given["num_labelled"], 2),
+        test_size=number_or_auto("test_size", given["test_size"], 2),
+        test_selection=given["test_selection"],
+        fixed_seed=configuration_seed(root_seed, "test_selection", 0) if given["test_selection"] == "fixed" else 0,
+    )
+    device = _device(given["device"], approach)
+    model = approach.default_model if given["model"] == "auto" else given["model"]
+
+    @cache
+    def loaded() -> tuple[str, Task]:
+        """Load what takes long: only some sources of hyperparameters need it, and mistakes in others come first."""
+        revision = approach.model_revision(model)
+        return revision, _load_task(given, approach, settings) if task is None else _bind_task(task, settings)
+
+    hyperparameters, origin = choose(
+        given["hyperparameters"], approach, lambda: subject_of(approach, model, *loaded()), searches
+    )
+    numerics = numerics_of(approach, hyperparameters, model, device)
+    model_revision, bound = loaded()
+    return Setup(
+        approach=approach,
+        task=bound,
+        hyperparameters=hyperparameters,
+        origin=origin,
+        model=public_name(model),
+        model_reference=model,
+        model_revision=model_revision,
+        device=device,
+        numerics=numerics,
+        fixed_factors=_factors_without_effect(approach, hyperparameters, bound),
+        executor=given["executor"],
+        workers=workers,
+    )
+
+
+def numerics_of(approach: Approach, hyperparameters: Mapping[str, Value], model: str, device: str) -> dict[str, str]:
+    """Return what decides the numbers beside the content, that of these hyperparameters included."""
+    dependencies = approach.dependencies(hyperparameters, model) if hasattr(approach, "dependencies") else {}
+    return {**approach.numerics(device), **dependencies}
+
+
+def subject_of(approach: Approach, model: str, model_revision: str, task: Task) -> Subject:
+    """Return what is trained on what."""
+    return Subject(
+        task=task.name,
+        task_fingerprint=task.fingerprint,
+        approach=approach.name,
+        version=approach.version,
+        model=public_name(model),
+        model_revision=model_revision,
+        settings=task.settings,
+    )
+
+
+def check_choice(name: str, given: Mapping[str, str], known: Sequence[str]) -> None:
+    """Raise with a did-you-mean if a parameter is none of the known names."""
+    if given[name] not in known:
+        raise unknown_name(name, given[name], known)
+
+
+def _check_approach(approach: object) -> None:
+    """Check that an approach, from an entry point or from Python, is one."""
+    if isinstance(approach, type):
+        raise ParameterError("approach", approach.__name__, "must be an object, not its class", "Call the class first.")
+    if isinstance(approach, Approach):
+        return
+    wanted = [*Approach.__annotations__, *(name for name in vars(Approach) if not name.startswith("_"))]
+    missing = ", ".join(name for name in wanted if not hasattr(approach, name))
+    fix = "Wrap a function in mlflow_l3d.approaches.callable.Callable." if callable(approach) else ""
+    raise ParameterError("approach", type(approach).__name__, f"is no approach: it lacks {missing}", fix)
+
+
+def _check_task(task: object, given: Mapping[str, str]) -> None:
+    if not isinstance(task, Task):
+        allowed = "must be a name, or an object that mlflow_l3d.tasks.identity.make_task returned"
+        raise ParameterError("task", type(task).__name__, allowed)
+    for name in ("text_column", "label_column"):
+        if given[name] != MAIN[name].default:
+            raise ParameterError(name, given[name], "has no effect on a task object", "Leave it out.")
+
+
+def _factors_without_effect(approach: Approach, hyperparameters: Mapping[str, Value], task: Task) -> dict[str, str]:
+    from mlflow_l3d.tasks.resolve import inactive_factors
+
+    of_task = {name: reason for name, reason in inactive_factors(task).items() if name in approach.factors}
+    return {**of_task, **approach.inactive_factors(hyperparameters)}
+
+
+def _load_task(given: Mapping[str, str], approach: Approach, settings: SplitSettings) -> Task:
+    from mlflow_l3d.tasks.resolve import load_task
+
+    name = approach.default_task if given["task"] == "auto" else given["task"]
+    return load_task(name, text_column=given["text_column"], label_column=given["label_column"], settings=settings)
+
+
+def _bind_task(task: Task, settings: SplitSettings) -> Task:
+    from mlflow_l3d.tasks.resolve import bind_task
+
+    return bind_task(task, settings)
+
+
+def _device(device: str, approach: Approach) -> str:
+    """Return the device to train on; torch is asked only where the answer depends on it."""
+    if device == "cpu" or not approach.default_model:
+        if device not in {"auto", "cpu"}:
+            raise ParameterError("device", device, f"{approach.name} runs on the cpu only")
+        return "cpu"
+    try:
+        import torch
+    except ModuleNotFoundError:
+        if device == "auto":
+            return "cpu"
+        msg = f"device={device}: needs torch. Run: pip install 'mlflow-l3d[models]'"
+        raise L3DError(msg) from None
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    kind = device.partition(":")[0]
+    if kind not in {"cuda", "mps"}:
+        raise unknown_name("device", device, ["auto", "cpu", "cuda", "cuda:N", "mps"])
+    if not (torch.cuda.is_available() if kind == "cuda" else torch.backends.mps.is_available()):
+        raise ParameterError("device", device, "no such device on this machine", "Use device=cpu or device=auto.")
+    return device

@@ -1,0 +1,147 @@
+"""What may be typed for hyperparameters: a source, a source and values that override it, or values alone."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from mlflow_l3d.errors import ParameterError
+
+NAMES: Final = ("default", "paper", "latest")
+_ALLOWED: Final = (
+    "must be default, paper, latest, the id of a search run, a .json file, a JSON object, or name=value,name=value"
+)
+RUN_ID: Final = re.compile(r"[0-9a-f]{32}")
+_PAIR: Final = re.compile(r"\w+\s*=")
+_FILE: Final = re.compile(r"(.*?\.json)\s*,(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was typed, taken apart.
+
+    Attributes
+    ----------
+    text
+        As it was typed.
+    source
+        ``default``, ``paper``, ``latest``, ``run`` (the id of a search), ``file`` or ``inline``.
+    name
+        The part of the text that names the source.
+    values
+        Content of the file or of the inline object; empty for other sources.
+    overrides
+        Values that stand beside the source, as typed.
+    """
+
+    text: str
+    source: Literal["default", "paper", "latest", "run", "file", "inline"]
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse(text: str) -> Given:
+    """Take apart what was typed for hyperparameters.
+
+    Parameters
+    ----------
+    text
+        ``default``, ``paper``, ``latest``, the id of a search run (32 hexadecimal digits), a file whose name ends with
+        ``.json``, or a JSON object; each may be followed by a comma and ``name=value,name=value``, which win. Or such
+        pairs alone.
+
+    Raises
+    ------
+    ParameterError
+        If it is none of these, or a file cannot be read.
+    """
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        values, rest = _inline_object(text, stripped)
+        return Given(text, "inline", "the JSON object", values, _overrides(text, rest))
+    if not _PAIR.match(stripped) or _is_file(stripped):
+        name, rest = _file(stripped)
+        if name:
+            return Given(text, "file", name, _json_object(text, _read(text, name)), _overrides(text, rest))
+    name, comma, rest = stripped.partition(",")
+    name = name.strip()
+    for word in NAMES:
+        if name == word:
+            return Given(text, word, name, {}, _overrides(text, comma + rest))
+    if RUN_ID.fullmatch(name):
+        return Given(text, "run", name, {}, _overrides(text, comma + rest))
+    return Given(text, "inline", "the values", _pairs(text, stripped))
+
+
+def _file(text: str) -> tuple[str, str]:
+    """Return the name of a file and what follows it; two empty texts where none is named."""
+    found = _FILE.fullmatch(text)
+    if text.endswith(".json") and (found is None or _is_file(text)):
+        return text, ""
+    return (found[1], f",{found[2]}") if found else ("", "")
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return name.endswith(".json") and Path(name).expanduser().is_file()
+    except (OSError, RuntimeError):  # too long a name, or the home of nobody
+        return False
+
+
+def _read(text: str, name: str) -> str:
+    try:
+        return Path(name).expanduser().read_text(encoding="utf-8")
+    except (OSError, RuntimeError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ParameterError("hyperparameters", text, f"the file cannot be read ({reason})") from error
+
+
+def _inline_object(text: str, stripped: str) -> tuple[dict[str, Any], str]:
+    """Return the object at the start of the text, and what follows it."""
+    try:
+        parsed, end = json.JSONDecoder().raw_decode(stripped)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise _no_json(text, error) from error
+    rest = stripped[end:].strip()
+    if rest and not rest.startswith(","):
+        raise ParameterError("hyperparameters", text, "must be a JSON object; a comma and name=value may follow it")
+    return parsed, rest
+
+
+def _json_object(text: str, content: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(content)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise _no_json(text, error) from error
+    if not isinstance(parsed, dict):
+        raise ParameterError("hyperparameters", text, "must hold a JSON object, name -> value")
+    return parsed
+
+
+def _no_json(text: str, error: Exception) -> ParameterError:
+    return ParameterError("hyperparameters", text, f"is not valid JSON ({error})")
+
+
+def _overrides(text: str, rest: str) -> dict[str, Any]:
+    """Return the pairs of what follows a source: nothing, or a comma and pairs."""
+    return _pairs(text, rest.removeprefix(",")) if rest else {}
+
+
+def _pairs(text: str, pairs: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for part in pairs.split(","):
+        name, equals, value = part.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            close = difflib.get_close_matches(name.casefold(), NAMES, n=1, cutoff=0.7) if not equals else []
+            raise ParameterError("hyperparameters", text, _ALLOWED, f"Did you mean {close[0]!r}?" if close else "")
+        if name in values:
+            raise ParameterError("hyperparameters", text, f"must name {name} once")
+        values[name] = value.strip()
+    return values

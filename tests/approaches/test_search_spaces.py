@@ -1,0 +1,75 @@
+"""What our approaches declare for a search: allowed, around their defaults, small, and without touching the factors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from mlflow_l3d import registry
+from mlflow_l3d.approaches.base import Approach, Value
+from mlflow_l3d.approaches.searching import SearchChoices
+from mlflow_l3d.search.space import SearchSpace, setting
+
+CASES: dict[tuple[str, str], int] = {
+    ("finetuning", "trainable=head"): 32,
+    ("finetuning", "trainable=head,dropout=0"): 16,
+    ("finetuning", "trainable=full"): 16,
+    ("meta_learning", "learner=protonet"): 20,
+    ("meta_learning", "learner=protonet,meta_optimizer=adam"): 16,
+    ("meta_learning", "learner=maml"): 32,
+    ("meta_learning", "learner=maml,meta_optimizer=sgd"): 32,
+    ("meta_learning", "learner=fomaml"): 32,
+    ("meta_learning", "learner=reptile"): 32,
+    ("meta_learning", "learner=reptile,meta_optimizer=adam"): 32,
+    ("meta_learning", "learner=reptile,inner_optimizer=sgd"): 32,
+    ("icl", ""): 24,
+    ("icl", "shots=0"): 8,
+    ("icl", "decision=generate"): 12,
+    ("icl", "prompt_format=custom,template={text}: ,verbaliser=good;bad"): 6,
+    ("synthetic", ""): 9,
+}
+"""(approach, hyperparameters) -> combinations of level 1."""
+
+
+def case(name: str, text: str) -> tuple[Approach, dict[str, Value], Mapping[str, str]]:
+    """Return the approach, its complete hyperparameters, and what was given."""
+    approach = registry.load("approach", name)()
+    given: dict[str, str] = dict(pair.split("=", 1) for pair in text.split(",") if pair)  # type: ignore[misc]
+    return approach, setting(approach, given, {}), given
+
+
+@pytest.mark.parametrize(("name", "text"), CASES)
+def test_every_default_lies_inside_and_the_grid_is_small(name: str, text: str) -> None:
+    approach, defaults, _ = case(name, text)
+    space = SearchSpace.of(approach, defaults)  # every bound and choice is allowed, else it raises
+    assert space.grid_size == CASES[name, text]
+    assert {each: defaults[each] for each in space.ranges if not space.contains(each, defaults[each])} == {}
+
+
+@pytest.mark.parametrize(("name", "text"), CASES)
+def test_every_combination_is_accepted_and_leaves_the_factors_as_they_are(name: str, text: str) -> None:
+    approach, defaults, given = case(name, text)
+    space = SearchSpace.of(approach, defaults)
+    for index in range(space.grid_size):
+        point = space.grid_point(index)
+        tried = setting(approach, given, point)
+        assert {each: tried[each] for each in point} == point
+        assert set(approach.inactive_factors(tried)) == set(approach.inactive_factors(defaults))
+
+
+@pytest.mark.parametrize(("name", "text"), CASES)
+def test_level_2_is_narrower_around_any_best(name: str, text: str) -> None:
+    approach, defaults, _ = case(name, text)
+    space = SearchSpace.of(approach, defaults)
+    for best in (defaults, space.grid_point(0), space.grid_point(space.grid_size - 1)):
+        fine = space.around(best)
+        assert set(fine.ranges) | set(fine.fixed) == set(space.ranges)
+        assert not any(isinstance(each, SearchChoices) for each in fine.ranges.values())
+        assert all(fine.contains(each, best[each]) for each in fine.ranges)
+        assert SearchSpace.of(approach, {**defaults, **fine.fixed}).ranges  # what is fixed is allowed
+
+
+def test_a_factor_without_effect_stays_without_effect_in_the_synthetic_approach() -> None:
+    approach, defaults, _ = case("synthetic", "a_data_order=1e6")
+    assert list(SearchSpace.of(approach, defaults).ranges) == ["a_sample_choice"]

@@ -1,0 +1,55 @@
+"""A search whose process is killed, for real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from search_cases import Climb, Search
+
+from mlflow_l3d.execution.processes import ProcessExecutor
+from mlflow_l3d.search.engine import run_level
+
+TRIALS = 8
+SCRIPT = """
+import sys
+from pathlib import Path
+from search_cases import Climb, Search
+from test_search_killed import run
+if __name__ == "__main__":
+    run(Search(Path(sys.argv[1]), Climb(seconds=0.05), pruner="median"))
+"""
+
+
+def run(search: Search) -> int:
+    queue = [{"x": 0.3 + 0.01 * number, "kind": "b"} for number in range(TRIALS)]
+    executor = ProcessExecutor(job=search.job, workers=1)
+    found = run_level(search.study, search.space, trials=TRIALS, executor=executor, make_cell=search.maker, queue=queue)
+    assert sorted(float(trial.params["x"]) for trial in found) == [each["x"] for each in queue]
+    return len(found)
+
+
+def test_a_search_that_is_killed_computes_only_what_is_missing(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    search = Search(tmp_path, Climb(seconds=0.01), pruner="median")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    process = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=environment)
+    try:
+        deadline = time.monotonic() + 60
+        while len(search.trace.lines("call")) < 3:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
+    time.sleep(0.3)
+    before = search.trace.lines("call")
+    done = [trial for trial in Search(tmp_path).study.trials if trial.state.is_finished()]
+    assert len(done) < TRIALS
+    assert run(search) == TRIALS
+    assert len(search.trace.lines("call")) - len(before) == TRIALS - len(done)
