@@ -19,12 +19,14 @@ from mlflow_l3d.specification.parameters import (
     EVALUATE,
     MAIN,
     PLAN,
+    SEARCH,
     STRATEGIES,
     Parameter,
 )
 
 _VERBS: Mapping[str, tuple[str, Mapping[str, Parameter]]] = {
     "investigate": ("run an investigation and score it", MAIN),
+    "search": ("find hyperparameters on two levels, before an investigation", SEARCH),
     "evaluate": ("score an existing parent run", EVALUATE),
     "plan": ("say how many cells an investigation has, what they cost, and how many it needs", PLAN),
     "strategies": ("compare the published method with its baselines on one task", STRATEGIES),
@@ -120,6 +122,11 @@ def _run(verb: str, options: dict[str, Any]) -> int:
 
         result = investigate(progress=True, **options)
         print(result.summary())  # noqa: T201
+        return 0
+    if verb == "search":
+        from mlflow_l3d.hyperparameter_search import search
+
+        print(search(progress=True, **options).summary())  # noqa: T201
         return 0
     if verb == "evaluate":
         return _evaluate(options)

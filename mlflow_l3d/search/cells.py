@@ -136,3 +136,43 @@ def trial_key(context_key: str, hyperparameters: Mapping[str, Value], seeds: Seq
             "configurations": [dict(configuration) for configuration in seeds],
         }
     )
+
+
+def held_out_cells(
+    context_key: str, settings: Mapping[str, Mapping[str, Value]], seeds: Sequence[Mapping[str, int]]
+) -> list[tuple[str, TrialCell]]:
+    """Return the cells that compare settings on configurations that were not searched on, by their test examples.
+
+    Parameters
+    ----------
+    context_key
+        From :func:`search_key`.
+    settings
+        Name of a setting -> complete hyperparameters. Cells of one setting follow each other, so that a worker keeps
+        its session.
+    seeds
+        Factor -> seed, for each configuration.
+    """
+    context = content_key({"context": context_key, "evaluated": "test"})
+    return [
+        (
+            name,
+            TrialCell(
+                phase="golden",
+                factor=None,
+                row=None,
+                column=None,
+                index=number,
+                configurations={},
+                seeds=dict(own),
+                key=trial_key(context, hyperparameters, [own]),
+                hyperparameters=hyperparameters,
+                trial_number=number,
+                trial_id=-1,
+                study_name="held_out",
+                configurations_seeds=(own,),
+            ),
+        )
+        for name, hyperparameters in settings.items()
+        for number, own in enumerate(seeds)
+    ]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from mlflow_l3d.report.style import BLUE, GRID, INK, MUTED, ORANGE
+from mlflow_l3d.search.figures import PALE
 from mlflow_l3d.search.found import SearchResult
-from mlflow_l3d.search.plots import PALE, Plot, plots
+from mlflow_l3d.search.plots import Plot, plots
 from mlflow_l3d.search.tables import level_rows, other_values, setting_rows, trial_rows
 from mlflow_l3d.search.words import counted, duration, search_answers
 

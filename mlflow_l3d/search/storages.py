@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.search.locks import journal_lock
 from mlflow_l3d.search.optional import need_optuna
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _journal(optuna: Any, place: str) -> BaseStorage:
     if not path.parent.is_dir():
         msg = "its folder does not exist"
         raise FileNotFoundError(msg)
-    backend = optuna.storages.journal.JournalFileBackend(place)
+    backend = optuna.storages.journal.JournalFileBackend(place, lock_obj=journal_lock(optuna, path))
     _drop_torn_line(optuna, path)
     storage: BaseStorage = optuna.storages.JournalStorage(backend)
     return storage
@@ -97,7 +98,7 @@ def _drop_torn_line(optuna: Any, path: Path) -> None:
     """Cut off what a process wrote that was killed while it wrote: the next line would be unreadable with it."""
     if _ends_whole(path):
         return
-    lock = optuna.storages.journal.JournalFileSymlinkLock(str(path))
+    lock = journal_lock(optuna, path)
     lock.acquire()  # a writer that is alive has ended its line by then
     try:
         if not _ends_whole(path):

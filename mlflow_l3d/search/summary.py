@@ -14,6 +14,7 @@ from mlflow_l3d.search.words import (
     counted,
     duration,
     held_out_sentence,
+    share_text,
     validation_sentence,
 )
 
@@ -47,7 +48,7 @@ def summary(result: SearchResult, *, lines: Sequence[str] = ()) -> str:
     ranges = tuple(f"range at level {at}" for at in range(1, len(result.levels) + 1))
     blocks += [*_table(("hyperparameter", "default", "found", *ranges), setting_rows(result), left=1), ""]
     if result.importances:
-        shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in result.importances.items())
+        shares = ", ".join(f"{name} {share_text(share)}" for name, share in result.importances.items())
         blocks += _wrap(f"Share of the variance of the score at level 1: {shares}.", indent="    ")
     blocks += _wrap(f"validation: {validation_sentence(result)} {bias_sentence(result)}", indent="    ")
     blocks += _wrap(f"held out: {held_out_sentence(result)}", indent="    ")

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -54,6 +54,8 @@ class Tuned:
         See :func:`mlflow_l3d.search.study.storage_of`; opened where trials are trained.
     stride
         See :class:`mlflow_l3d.search.reports.TrialReport`.
+    evaluated
+        ``test`` to compare settings once the search is over: whatever was said of test examples above holds no more.
     """
 
     def __init__(
@@ -65,10 +67,12 @@ class Tuned:
         storage: str = "auto",
         folder: Path = Path(),
         stride: int = STRIDE,
+        evaluated: Literal["test", "validation"] = "validation",
     ) -> None:
         self.approach, self.metric = approach, metric
         self.pruner = pruner_name(pruner)
         self.storage, self.folder, self.stride = storage, folder, stride
+        self.evaluated: Literal["test", "validation"] = evaluated
         self.name: str = approach.name
         self.version: str = approach.version
         self.factors: tuple[str, ...] = approach.factors
@@ -93,8 +97,8 @@ class Tuned:
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
     ) -> TunedSession:
         """Return a session; the user's approach is prepared with the first trial, for its hyperparameters."""
-        on_validation = replace(task, settings=replace(task.settings, evaluated="validation"))
-        return TunedSession(self, Job(self.approach, on_validation, hyperparameters, model, device, cache))
+        bound = replace(task, settings=replace(task.settings, evaluated=self.evaluated))
+        return TunedSession(self, Job(self.approach, bound, hyperparameters, model, device, cache))
 
 
 class TunedSession:

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from mlflow_l3d.report.verdicts import MISSING, percent, points
-from mlflow_l3d.search.found import HeldOut, SearchResult
+from mlflow_l3d.search.found import SearchResult
+from mlflow_l3d.search.held_out import HeldOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,11 @@ def held_out_sentence(result: SearchResult) -> str:
     return text
 
 
+def share_text(share: float) -> str:
+    """Return a share (0..1) in whole per cent."""
+    return f"{100 * share:.0f} %" if share >= 0.01 else "<1 %"
+
+
 def counted(number: int, what: str) -> str:
     """Return a number with its noun, as in ``1 trial`` or ``1,200 trials``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
@@ -126,7 +132,7 @@ def _matters(result: SearchResult) -> tuple[str, ...]:
     name, share = next(iter(result.importances.items()))
     together = sum(result.importances.values())
     return (
-        f"At the coarse level {name} alone accounts for {100 * share:.0f} % of the variance of the score, all "
-        f"hyperparameters each on its own for {100 * together:.0f} %; the rest is due to several together.",
+        f"At the coarse level {name} alone accounts for {share_text(share)} of the variance of the score, all "
+        f"hyperparameters each on its own for {share_text(together)}; the rest is due to several together.",
         "Luck counts as a cause here: a small share is not a finding.",
     )

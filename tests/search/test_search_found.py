@@ -8,7 +8,8 @@ from scipy import stats
 from search_examples import DEFAULT, coarse, fine, grid, study
 
 from mlflow_l3d.approaches.searching import SearchChoices, SearchRange
-from mlflow_l3d.search.found import LevelSummary, held_out, range_text, trials_table, value_text
+from mlflow_l3d.search.found import LevelSummary, range_text, trials_table, value_text
+from mlflow_l3d.search.held_out import held_out
 from mlflow_l3d.search.importances import FEWEST, importances
 from mlflow_l3d.search.results import FinishedTrial
 
@@ -75,9 +76,9 @@ def test_scores_that_are_no_pairs_are_refused(found, default):
 def test_importances_find_the_one_that_matters():
     found, note = importances(coarse(), seed=0)
     assert note == ""
-    assert list(found)[0] == "learning_rate"
+    assert next(iter(found)) == "learning_rate"
     assert found["learning_rate"] > 0.9
-    assert 0.99 <= sum(found.values()) + 0.05
+    assert sum(found.values()) > 0.94
     assert sum(found.values()) <= 1 + 1e-9
 
 

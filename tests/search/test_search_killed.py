@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import pytest
 from search_cases import Climb, Search
 
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.search.engine import run_level
+from mlflow_l3d.search.locks import KernelLock
 
 TRIALS = 8
 SCRIPT = """
@@ -53,3 +56,40 @@ def test_a_search_that_is_killed_computes_only_what_is_missing(tmp_path: Path) -
     assert len(done) < TRIALS
     assert run(search) == TRIALS
     assert len(search.trace.lines("call")) - len(before) == TRIALS - len(done)
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from mlflow_l3d.search.locks import KernelLock
+KernelLock(Path(sys.argv[1])).acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
+def test_the_lock_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
+    journal = tmp_path / "optuna.log"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(journal)], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        lock, entered = KernelLock(journal), []
+        waiting = threading.Thread(target=lambda: entered.append(lock.acquire()))
+        waiting.start()
+        waiting.join(0.2)
+        assert not entered
+    finally:
+        holder.kill()
+        holder.communicate()
+    waiting.join(10)
+    assert entered == [True]
+    other = threading.Thread(target=lambda: entered.append(lock.acquire()))
+    other.start()
+    other.join(0.2)
+    assert entered == [True]
+    lock.release()
+    other.join(10)
+    assert entered == [True, True]
+    lock.release()

@@ -11,6 +11,7 @@ from search_examples import DEFAULT, KINDS, coarse, fine, grid, study, true_scor
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.search import plots as module
+from mlflow_l3d.search.figures import PALE
 from mlflow_l3d.search.pictures import save_pngs
 from mlflow_l3d.search.plots import plots
 from mlflow_l3d.search.results import CELL
@@ -55,8 +56,8 @@ def test_both_histories_have_one_scale(drawn):
 def test_importances_are_ours_and_not_made_to_sum_to_one(drawn):
     (bars,) = one(drawn, "importances", "coarse").figure.data
     assert dict(zip(bars.y, bars.x, strict=True)) == pytest.approx({name: 100 * v for name, v in SHARES.items()})
-    assert list(bars.text)[0] == "< 1 %"
-    assert list(bars.y)[-1] == "learning_rate"
+    assert bars.text[0] == "<1 %"
+    assert bars.y[-1] == "learning_rate"
 
 
 def test_slice_has_a_panel_for_what_was_varied(drawn):
@@ -75,7 +76,7 @@ def test_the_best_line_stands_out_and_lies_on_top(drawn):
 
 def test_pruned_trials_are_pale_in_the_curves(drawn):
     lines = one(drawn, "intermediate_values", "coarse").figure.data
-    pale = [line.name for line in lines if line.line.color == module.PALE]
+    pale = [line.name for line in lines if line.line.color == PALE]
     assert sorted(pale) == ["Trial3", "Trial4"]
     assert lines[-1].y[0] == pytest.approx(100 * (0.8 - 0.1))
 

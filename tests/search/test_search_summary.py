@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from search_examples import DEFAULT, coarse, fine, result
 
-from mlflow_l3d.search.found import held_out
+from mlflow_l3d.search.held_out import held_out
 from mlflow_l3d.search.summary import summary
 from mlflow_l3d.search.words import bias_sentence, duration, held_out_sentence, search_answers, validation_sentence
 
@@ -20,13 +20,13 @@ def test_what_is_printed():
     assert lines[0] == FOUND.title
     assert lines[1] == "=" * len(FOUND.title)
     assert lines[2] == "runs at http://h"
-    assert "level 1: coarse  grid         25        22       2       1       79.60" in text
+    assert "level 1: coarse  grid         25        22       2       1       80.00" in text
     assert "level 2: fine    tpe           5         5       0       0       80.00" in text
     assert any(line.split()[:3] == ["learning_rate", "2e-05", "0.00095"] for line in lines)
     words = " ".join(text.split())
     assert "The best of 30 trials looks better on the examples that chose it than it is." in words
     assert "The interval holds 0: whether the found setting is better is not certain." in words
-    assert "learning_rate 91 %, layers 3 %, batch_size 0 %" in words
+    assert "learning_rate 91 %, layers 3 %, batch_size <1 %" in words
     assert "note: one note" in words
     assert lines[-1] == f"Use it: -P hyperparameters={'b' * 32}"
 
@@ -60,8 +60,8 @@ def test_it_is_ascii_where_the_names_are():
 @pytest.mark.parametrize(
     ("found", "default", "words", "short"),
     [
-        ([0.8, 0.81], [0.70, 0.7101], "The found setting is better than the default.", "+9.99"),
-        ([0.70, 0.7101], [0.8, 0.81], "The default is better", "-9.99"),
+        ([0.8, 0.81], [0.70, 0.7101], "The found setting is better than the default.", "+10.00"),
+        ([0.70, 0.7101], [0.8, 0.81], "The default is better", "-10.00"),
         ([0.7, 0.9], [0.8, 0.75], "is not certain", "+2.50, unsure"),
         ([0.7, 0.8], [0.7, 0.8], "The two are the same.", "+0.00"),
         ([0.8], [0.7], "One configuration gives no interval", "+10.00, unsure"),
