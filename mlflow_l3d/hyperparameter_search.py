@@ -246,7 +246,7 @@ class _Search:
             take_over(study, space, after)
         maker = TrialMaker(
             approach=setup.approach,
-            base=setup.hyperparameters,
+            base=setup.origin.values,
             context_key=specification.context_key,
             study_name=name,
             seeds=specification.searched_on,

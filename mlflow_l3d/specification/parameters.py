@@ -79,7 +79,7 @@ SEARCH: Final[Mapping[str, Parameter]] = {
         "auto",
         "what is searched: auto, name=low..high, name=a|b|c or a name alone, separated by commas, JSON, or a JSON file",
     ),
-    "coarse_trials": Parameter("auto", "trials of level 1; auto is the grid of coarse values, and 30 at most"),
+    "coarse_trials": Parameter("auto", "trials of level 1; auto is the grid of coarse values, and 40 at most"),
     "fine_trials": Parameter("20", "trials of level 2, around the best of level 1; 0 leaves level 2 out"),
     "search_seeds": Parameter("1", "configurations that each trial is trained on and averaged over; it costs as much"),
     "coarse_sampler": Parameter("auto", "level 1: auto (grid where it fits, else qmc), or any sampler of Optuna"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mlflow_l3d.approaches.base import Approach, Value
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
@@ -20,7 +20,7 @@ from mlflow_l3d.specification.setup import Setup, given_texts, set_up
 from mlflow_l3d.specification.values import integer, number_or_auto, public_name
 from mlflow_l3d.tasks.base import Task
 
-MOST_COARSE: Final = 30
+MOST_COARSE: Final = 40
 """Trials of level 1 under ``coarse_trials=auto``, where the grid of coarse values is larger."""
 
 
@@ -175,9 +175,9 @@ def specify_search(
         _sampler(name, given, "coarse" if name == "coarse_sampler" else "fine", 1, 1)
     setup = set_up(given, approach, task, root_seed=root_seed, searches=searches)
     space = SearchSpace.of(approach, setup.hyperparameters, given["space"])
-    coarse_trials = _coarse_trials(wanted, space, setup.hyperparameters)
+    coarse_trials = min(_grid_left(space, setup) + 1, MOST_COARSE) if wanted is None else wanted
     samplers: dict[Level, str] = {
-        "coarse": _sampler("coarse_sampler", given, "coarse", space.grid_size, coarse_trials),
+        "coarse": _sampler("coarse_sampler", given, "coarse", _grid_left(space, setup), coarse_trials - 1),
         "fine": _sampler("fine_sampler", given, "fine", 0, fine_trials),
     }
     context = search_key(
@@ -190,6 +190,7 @@ def specify_search(
     layout = {
         "context": context,
         "hyperparameters": dict(setup.hyperparameters),
+        "given": dict(setup.origin.values),
         "space": space.document(),
         "trials": [coarse_trials, fine_trials],
         "samplers": dict(samplers),
@@ -214,13 +215,10 @@ def specify_search(
     )
 
 
-def _coarse_trials(wanted: int | None, space: SearchSpace, base: Mapping[str, Value]) -> int:
-    """Return the trials of level 1; under `auto` the whole grid and what is given, where that is not too much."""
-    if wanted is not None:
-        return wanted
-    coarse = space.coarse()
-    on_grid = all(base[name] in values for name, values in coarse.items())
-    return min(space.grid_size + (not on_grid), MOST_COARSE)
+def _grid_left(space: SearchSpace, setup: Setup) -> int:
+    """Return how many combinations of level 1 there are beside what is given, which is tried anyway."""
+    on_grid = all(setup.hyperparameters[name] in values for name, values in space.coarse().items())
+    return space.grid_size - on_grid
 
 
 def _sampler(name: str, given: Mapping[str, str], level: Level, grid_size: int, trials: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, cast
 
 from mlflow_l3d import registry
@@ -47,6 +47,8 @@ class Origin:
         The content of the search's ``hyperparameters.json``; empty where no search is behind them.
     notes
         What is doubtful, one sentence each.
+    values
+        What was given, before the approach completed it: what is not named here may follow from what is.
     """
 
     source: SourceName = "default"
@@ -54,6 +56,7 @@ class Origin:
     overridden: tuple[str, ...] = ()
     searched: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """Return the origin as JSON types, for ``investigation.json``."""
@@ -107,7 +110,8 @@ def choose(
     elif given.source == "file":
         origin = Origin("file", overridden=tuple(overrides))
     try:
-        return _complete(approach, {**values, **overrides}), origin
+        own = {**values, **overrides}
+        return _complete(approach, own), replace(origin, values=own)
     except ParameterError as error:
         if origin.source in ("default", "inline"):
             raise
