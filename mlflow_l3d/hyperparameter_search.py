@@ -26,7 +26,7 @@ from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.search.cells import TrialCell, held_out_cells
 from mlflow_l3d.search.engine import run_level, take_over
-from mlflow_l3d.search.found import LevelSummary, SearchResult, range_text, trials_table
+from mlflow_l3d.search.found import LevelSummary, SearchResult, trials_table
 from mlflow_l3d.search.held_out import HeldOut, held_out
 from mlflow_l3d.search.importances import importances
 from mlflow_l3d.search.results import FinishedTrial, best_of
@@ -131,7 +131,7 @@ class _Search:
         self.progress = progress
         self.ended = 0
         self.best = float("-inf")
-        self.default_score: float | None = None
+        self.metrics: dict[str, Mapping[str, float]] = {}
 
     def run(self, attached: str | None) -> HyperparameterSearch:
         """Search, compare, and leave the parent in a true state whatever happens."""
@@ -187,7 +187,8 @@ class _Search:
             title=specification.title,
             metric=specification.metric,
             levels=tuple(
-                _summary(level, specification.samplers[level], spaces[level], trials[level]) for level in trials
+                LevelSummary.of(level, specification.samplers[level], spaces[level].ranges, trials[level])
+                for level in trials
             ),
             trials=self._table(trials, ledger),
             best=best.hyperparameters,
@@ -288,7 +289,8 @@ class _Search:
         if trial.outcome is not None and trial.cell is not None:
             name = f"{level} {trial.number}"
             seeds = self.specification.searched_on
-            ledger.add(_record(level, trial.number, name, trial.state, trial.cell, trial.outcome, seeds))
+            record = ledger.add(_record(level, trial.number, name, trial.state, trial.cell, trial.outcome, seeds))
+            self.metrics[trial.key] = record.metrics
         if trial.state == "failed":
             _logger.warning("%s trial %d failed: %s", level, trial.number, trial.error)
         metrics = {}
@@ -339,6 +341,7 @@ class _Search:
             tuple(specification.space.ranges),
             default=specification.setup.hyperparameters,
             run_ids={key: ledger.run_of(key) for key in keys},
+            metrics={**ledger.known, **self.metrics},
         )
 
 
@@ -428,21 +431,6 @@ def _score_of(hyperparameters: Mapping[str, Value], trials: Sequence[FinishedTri
         if trial.state == "complete" and dict(trial.hyperparameters) == dict(hyperparameters)
     ]
     return next((score for score in scores if score is not None), float("nan"))
-
-
-def _summary(level: Level, sampler: str, space: SearchSpace, trials: Sequence[FinishedTrial]) -> LevelSummary:
-    own = [trial for trial in trials if trial.origin != "taken over"]
-    best = best_of(list(trials))
-    return LevelSummary(
-        name=level,
-        sampler=sampler,
-        ranges={name: range_text(each) for name, each in space.ranges.items()},
-        trials=len(own),
-        complete=sum(trial.state == "complete" for trial in own),
-        pruned=sum(trial.state == "pruned" for trial in own),
-        failed=sum(trial.state == "failed" for trial in own),
-        best_score=float("nan") if best is None or best.score is None else best.score,
-    )
 
 
 def _validation_examples(specification: SearchSpecification) -> int:

@@ -50,13 +50,13 @@ def run_level(
         What is suggested.
     trials
         How many there are to be, with those that failed or were pruned and those of earlier processes; without those
-        that were interrupted, or taken over by :func:`take_over`.
+        that were interrupted, or taken over by :func:`take_over`. Where all failed so far, they are tried again.
     executor
         Its job trains :class:`mlflow_l3d.search.trials.Tuned`.
     make_cell
         Returns the cell of a trial; a ParameterError fails the trial.
     on_finished
-        Told of every trial that ends in this call.
+        Told of every trial that ends in this call, right before Optuna is.
     known
         Key of a cell -> score of a finished outcome.
     queue
@@ -134,10 +134,16 @@ class _Level:
         import optuna
         from optuna.trial import TrialState
 
-        for ended in finished_trials(self._study):
+        before = finished_trials(self._study)
+        for ended in before:
             self._asked += ended.origin != "taken over"
             if ended.state != "failed":
                 self._ended[ended.key] = ended
+        if not self._ended:
+            # Whatever made all of them fail may be mended.
+            self._asked = 0
+            for failed in before:
+                self._queue(failed.params)
         for left in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             cell = left.user_attrs.get(CELL, {})
             key = cell.get("key", "")
@@ -222,9 +228,10 @@ class _Level:
         self._finish(trial, ended)
 
     def _finish(self, trial: optuna.Trial, ended: FinishedTrial) -> None:
-        self._tell(trial, ended)
+        # In this order: what a killed process had not told Optuna is known to whoever listened.
         if self._on_finished is not None:
             self._on_finished(ended)
+        self._tell(trial, ended)
 
     def _tell(self, trial: optuna.Trial, ended: FinishedTrial) -> None:
         from optuna.trial import TrialState

@@ -91,7 +91,10 @@ def _slice(study: Study, metric: str) -> Any:
         if axis.type == "log":
             ticks = log_ticks(values_of(study, name))
             axis.update(tickvals=ticks, ticktext=[_short(tick) for tick in ticks], tickangle=0)
-        elif axis.type != "category":
+        elif axis.type == "category":
+            # Optuna shows Python's quotes.
+            axis.update(tickvals=axis.categoryarray, ticktext=[text.strip("'") for text in axis.categoryarray])
+        else:
             axis.update(nticks=5)
     return figure
 

@@ -149,6 +149,7 @@ def trials_table(
     *,
     default: Mapping[str, Value],
     run_ids: Mapping[str, str] | None = None,
+    metrics: Mapping[str, Mapping[str, float]] | None = None,
 ) -> pd.DataFrame:
     """Return one row a trial, in the order of levels and trials.
 
@@ -162,17 +163,22 @@ def trials_table(
         The approach's own hyperparameters, complete.
     run_ids
         Key of a cell -> its MLflow run.
+    metrics
+        Key of a cell -> what was measured (``score_std``, ``duration_seconds``), for trials without an outcome: those
+        that were read from a study.
 
     Returns
     -------
     pandas.DataFrame
-        Columns :data:`TRIAL_COLUMNS` and `searched`. Numbers that are not known are nan: the spread and duration of a
-        trial that this process did not train, the score of one that failed.
+        Columns :data:`TRIAL_COLUMNS` and `searched`. Numbers that are not known are nan, as the score of a trial that
+        failed.
     """
     rows = []
     for level, trials in levels.items():
         for trial in trials:
-            metrics = trial.outcome.metrics if trial.outcome is not None else {}
+            measured = dict((metrics or {}).get(trial.key, {}))
+            if trial.outcome is not None:
+                measured |= {**trial.outcome.metrics, "duration_seconds": trial.outcome.duration_seconds}
             values = {**trial.params, **trial.hyperparameters}
             rows.append(
                 {
@@ -181,8 +187,8 @@ def trials_table(
                     "state": trial.state,
                     "origin": trial.origin,
                     "score": math.nan if trial.score is None else trial.score,
-                    "score_std": metrics.get("score_std", math.nan),
-                    "duration_seconds": math.nan if trial.outcome is None else trial.outcome.duration_seconds,
+                    "score_std": measured.get("score_std", math.nan),
+                    "duration_seconds": measured.get("duration_seconds", math.nan),
                     "run_id": (run_ids or {}).get(trial.key, ""),
                     "is_default": bool(trial.hyperparameters) and dict(trial.hyperparameters) == dict(default),
                     **{name: values.get(name) for name in searched},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,11 @@ class KernelLock:
 
 
 def journal_lock(optuna: Any, path: Path) -> Any:
-    """Return the lock for a journal: the kernel's, or Optuna's own where the system (Windows) has none such."""
-    if importlib.util.find_spec("fcntl") is None:
+    """Return the lock for a journal: the kernel's, or Optuna's own where the system or the file system has none."""
+    try:
+        lock = KernelLock(path)
+        lock.acquire()
+        lock.release()
+    except (ModuleNotFoundError, OSError):
         return optuna.storages.journal.JournalFileOpenLock(str(path))
-    return KernelLock(path)
+    return lock

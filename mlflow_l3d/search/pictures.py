@@ -162,10 +162,13 @@ def _parallel(study: Study, metric: str, columns: int) -> Any:
 
 
 def _bar(figure: Any, label: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     for axes in figure.axes:
         if axes.get_label() == "<colorbar>":
             axes.set_ylabel(label, color=MUTED, fontsize=8.5)
             axes.tick_params(colors=GRID, labelcolor=INK, labelsize=8)
+            axes.yaxis.set_major_locator(MaxNLocator(6, integer=label == "trial"))
             for spine in axes.spines.values():
                 spine.set_visible(False)
 
@@ -175,7 +178,10 @@ def _plain_ticks(axes: Any, values: list[Any]) -> None:
 
     if axes.get_xscale() == "log":
         _plain_log(axes.xaxis, values)
-    elif not isinstance(values[0], str | bool) and not axes.xaxis.have_units():
+    elif axes.xaxis.have_units():
+        # Choices; Optuna shows Python's quotes.
+        axes.set_xticks(axes.get_xticks(), [text.get_text().strip("'") for text in axes.get_xticklabels()])
+    else:
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=all(isinstance(value, int) for value in values)))
 
 

@@ -91,7 +91,7 @@ def test_settings_are_asked_for_as_they_are_needed(tmp_path: Path) -> None:
         make_cell=search.maker,
         on_finished=listen,
     )
-    assert seen == [0] * 6
+    assert seen == [1] * 6
 
 
 def test_workers_train_trials_side_by_side_and_prune(tmp_path: Path) -> None:
@@ -197,6 +197,34 @@ def test_where_all_fail_the_first_is_named(tmp_path: Path, kind: str, reason: st
     search = Search(tmp_path, space=space_of("x"), base={"kind": kind})
     with pytest.raises(L3DError, match=f"all 3 trials of level failed; the first: {reason}"):
         level(search, 3)
+
+
+def test_where_all_failed_they_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = Search(tmp_path, space=space_of("x"))
+    queue = [{"x": 0.3}, {"x": 0.5}]
+    with monkeypatch.context() as broken:
+        broken.setattr(Climb, "prepare", lambda *_, **__: 1 / 0)
+        with pytest.raises(L3DError, match="the first: approach climb could not be prepared: ZeroDivisionError"):
+            level(search, 2, queue)
+    found, heard = level(Search(tmp_path, space=space_of("x")), 2, queue)
+    assert [trial.state for trial in found] == ["failed"] * 2 + ["complete"] * 2
+    assert [trial.params for trial in heard] == queue
+    assert level(Search(tmp_path, space=space_of("x")), 2, queue) == (found, [])
+
+
+def test_what_was_heard_and_not_told_is_known_afterwards(tmp_path: Path) -> None:
+    search, heard = Search(tmp_path), {}
+
+    def listen(trial: FinishedTrial) -> None:
+        heard[trial.key] = trial.score
+        raise KilledError
+
+    executor = InlineExecutor(job=search.job)
+    with pytest.raises(KilledError):
+        run_level(search.study, search.space, trials=1, executor=executor, make_cell=search.maker, on_finished=listen)
+    found, _ = level(Search(tmp_path), 1, known=heard)
+    assert [(trial.number, trial.origin) for trial in found] == [(0, "known")]
+    assert trained(search) == 1
 
 
 def test_a_setting_that_ends_its_worker_is_a_failed_trial(tmp_path: Path) -> None:
@@ -355,9 +383,8 @@ def test_zero_is_a_seed_and_the_same_one_gives_the_same_search(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("pruner", ["median", "percentile", "successive_halving", "hyperband", "patient", "wilcoxon"])
-@pytest.mark.parametrize("configurations", [1, 2])
-def test_every_pruner_works_from_reports(tmp_path: Path, caplog, pruner: str, configurations: int) -> None:
-    search = Search(tmp_path, pruner=pruner, sampler="random", configurations=configurations)
+def test_every_pruner_works_from_reports(tmp_path: Path, caplog, pruner: str) -> None:
+    search = Search(tmp_path, pruner=pruner, sampler="random", configurations=2)
     found, _ = level(search, 9, [{"x": 0.3, "kind": "b"}])
     assert found[0].state == "complete"
     assert {trial.state for trial in found} <= {"complete", "pruned", "failed"}

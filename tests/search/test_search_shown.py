@@ -30,8 +30,15 @@ def searched(tmp_path_factory):
             executor=InlineExecutor(job=search.job),
             make_cell=search.maker,
             queue=queue,
+            on_finished=hear,
             **more,
         )
+
+    heard = {}
+
+    def hear(trial):
+        if trial.outcome is not None:
+            heard[trial.key] = {**trial.outcome.metrics, "duration_seconds": trial.outcome.duration_seconds}
 
     folder = tmp_path_factory.mktemp("search")
     first = Search(folder, space=space_of("x=0..1,epochs=1..16,kind=a|b|broken"), name="coarse", pruner="median")
@@ -53,7 +60,7 @@ def searched(tmp_path_factory):
             LevelSummary.of("coarse", "grid", first.space.ranges, coarse),
             LevelSummary.of("fine", "tpe", second.space.ranges, fine),
         ),
-        trials=trials_table(trials, names, default=default, run_ids={coarse[0].key: "f" * 32}),
+        trials=trials_table(trials, names, default=default, run_ids={coarse[0].key: "f" * 32}, metrics=heard),
         best=best_of(fine).hyperparameters,
         default=default,
         best_score=best_of(fine).score,
