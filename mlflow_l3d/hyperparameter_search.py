@@ -146,6 +146,7 @@ class _Search:
                     _card(specification),
                     context_key=specification.context_key,
                     shared_params=_shared_params(specification),
+                    metric=specification.metric,
                     attached=attached,
                 )
             with tempfile.TemporaryDirectory() as folder:
@@ -272,6 +273,7 @@ class _Search:
             make_cell=maker,
             on_finished=ended,
             known=known,
+            pruned=ledger.pruned.get(level),
             queue=[*first, *queue],
             queue_only=sampler in PLANNED,
         )

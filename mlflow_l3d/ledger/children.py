@@ -180,6 +180,14 @@ def finished_cells(client: MlflowClient, context_key: str, role: str = "cell") -
     return found
 
 
+def pruned_trials(client: MlflowClient, experiment_id: str, search_key: str) -> Iterator[Run]:
+    """Yield the pruned trials of every parent of the same search in an experiment."""
+    condition = f"tags.`{names.SEARCH_KEY}` = '{search_key}' and tags.`{names.ROLE}` = 'search'"
+    for parent in list(search(client, [experiment_id], condition)):
+        own = f"tags.`{names.PARENT_RUN_ID}` = '{parent.info.run_id}' and tags.`{names.TRIAL_STATE}` = 'pruned'"
+        yield from search(client, [experiment_id], f"{own} and attributes.status = 'KILLED'")
+
+
 def own_metrics(run: Run) -> dict[str, float]:
     """Return the metrics of a run without the curves."""
     values: dict[str, Any] = run.data.metrics

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mlflow_l3d.ledger import names
-from mlflow_l3d.ledger.children import finished_cells, own_metrics
+from mlflow_l3d.ledger.children import finished_cells, own_metrics, pruned_trials
 from mlflow_l3d.ledger.recorder import Opened, Recorder, open_recorder
 from mlflow_l3d.ledger.records import TrialRecord
 from mlflow_l3d.ledger.recovery import forget_deleted, take_over
+from mlflow_l3d.search.results import PrunedBefore
 
 if TYPE_CHECKING:
     from mlflow_l3d.ledger.parent import Card
@@ -22,18 +23,30 @@ class SearchLedger(Recorder[TrialRecord]):
     ----------
     known
         Key -> metrics of every trial of this context that was finished before, here or in another search.
+    pruned
+        Level -> key -> how an earlier process at the same search pruned a trial.
     runs
         Key -> run of those on the server.
     """
 
-    def __init__(self, opened: Opened[TrialRecord], context_key: str, shared_params: Mapping[str, str]) -> None:
+    def __init__(
+        self, opened: Opened[TrialRecord], context_key: str, shared_params: Mapping[str, str], metric: str
+    ) -> None:
         super().__init__(opened, context_key, shared_params)
+        self.metric = metric
         self.known: dict[str, Mapping[str, float]] = {}
+        self.pruned: dict[str, dict[str, PrunedBefore]] = {}
         self.runs: dict[str, str] = {}
 
     @classmethod
     def open(
-        cls, card: Card, *, context_key: str, shared_params: Mapping[str, str], attached: str | None = None
+        cls,
+        card: Card,
+        *,
+        context_key: str,
+        shared_params: Mapping[str, str],
+        metric: str,
+        attached: str | None = None,
     ) -> SearchLedger:
         """Connect, take the lock of this search, open the parent, and find which trials are known.
 
@@ -45,6 +58,8 @@ class SearchLedger(Recorder[TrialRecord]):
             Hash of everything that the trials share.
         shared_params
             Parameters that every trial has.
+        metric
+            What trials are scored by.
         attached
             The run that `mlflow run` made for us; None for a new one.
 
@@ -60,7 +75,7 @@ class SearchLedger(Recorder[TrialRecord]):
             return ledger._recover(opened, context_key)
 
         return open_recorder(
-            card, TrialRecord, attached, lambda opened: cls(opened, context_key, shared_params), recover
+            card, TrialRecord, attached, lambda opened: cls(opened, context_key, shared_params, metric), recover
         )
 
     def run_of(self, key: str) -> str:
@@ -74,17 +89,32 @@ class SearchLedger(Recorder[TrialRecord]):
         for key, run in on_server.items():
             self.known[key] = own_metrics(run)
             self.runs[key] = str(run.info.run_id)
+        for run in pruned_trials(opened.client, opened.parent.experiment_id, opened.card.key):
+            key = run.data.tags.get(names.CELL_KEY, "")
+            self._note_pruned(run.data.tags.get(names.LEVEL, ""), key, run.data.metrics)
+            self.runs.setdefault(key, str(run.info.run_id))
         waiting = []
         for key in sorted(spooled):
             record = opened.spool.record(key)
             if record.state == "complete":
                 self.known[key] = record.metrics
+            elif record.state == "pruned":
+                last = {f"curve/{name}": values[-1] for name, values in record.curves.items() if values}
+                self._note_pruned(record.level, key, {**record.metrics, **last})
             if key in on_server:
                 opened.spool.set_run_id(key, self.runs[key])
                 continue
             forget_deleted(opened.client, opened.spool, key)
             waiting.append(key)
         return waiting
+
+    def _note_pruned(self, level: str, key: str, metrics: Mapping[str, float]) -> None:
+        score = metrics.get("score")
+        if score is None:
+            return
+        reported = metrics.get(f"curve/validation_{self.metric}", score)
+        step = max(0, int(metrics.get("epochs_done", 1)) - 1)
+        self.pruned.setdefault(level, {})[key] = PrunedBefore(float(score), float(reported), step)
 
     def _usable(self, key: str) -> bool:
         """Keep a trial of the spool that is whole and did not fail; remove any other."""

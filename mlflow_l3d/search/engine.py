@@ -13,7 +13,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.search.cells import TrialCell
-from mlflow_l3d.search.results import CELL, GIVEN, RESULT, FinishedTrial, State, finished_trials
+from mlflow_l3d.search.results import CELL, GIVEN, RESULT, FinishedTrial, PrunedBefore, State, finished_trials
 from mlflow_l3d.search.settings import add_finished, enqueue, setting_of
 from mlflow_l3d.search.space import SearchSpace
 
@@ -34,6 +34,7 @@ def run_level(
     make_cell: MakeCell,
     on_finished: OnFinished | None = None,
     known: Mapping[str, float] | None = None,
+    pruned: Mapping[str, PrunedBefore] | None = None,
     queue: Sequence[Mapping[str, Value]] = (),
     queue_only: bool = False,
 ) -> list[FinishedTrial]:
@@ -59,6 +60,8 @@ def run_level(
         Told of every trial that ends in this call, right before Optuna is.
     known
         Key of a cell -> score of a finished outcome.
+    pruned
+        Key of a cell -> how this level of the same search pruned it before: it is pruned again.
     queue
         Settings that are tried before any other, in this order: the approach's own, then a grid
         (:func:`mlflow_l3d.search.planned.planned`). What the study has already is not queued again.
@@ -75,7 +78,7 @@ def run_level(
     L3DError
         If every trial failed; it names the error of the first.
     """
-    level = _Level(study, space, make_cell, on_finished, dict(known or {}))
+    level = _Level(study, space, make_cell, on_finished, dict(known or {}), dict(pruned or {}))
     level.resume()
     level.enqueue(queue)
     outcomes = executor.run(level.cells(trials, queue_only=queue_only or not space.ranges))
@@ -121,9 +124,10 @@ class _Level:
         make_cell: MakeCell,
         on_finished: OnFinished | None,
         known: dict[str, float],
+        pruned: dict[str, PrunedBefore],
     ) -> None:
         self._study, self._space, self._make_cell, self._on_finished = study, space, make_cell, on_finished
-        self._known = known
+        self._known, self._pruned = known, pruned
         self._ended: dict[str, FinishedTrial] = {}
         self._running: dict[str, tuple[optuna.Trial, FinishedTrial]] = {}
         self._twins: defaultdict[str, list[tuple[optuna.Trial, FinishedTrial]]] = defaultdict(list)
@@ -149,7 +153,7 @@ class _Level:
             key = cell.get("key", "")
             trial = optuna.Trial(self._study, left._trial_id)
             begun = FinishedTrial(left.number, cell.get("params", {}), cell.get("hyperparameters", {}), key, "failed")
-            if key in self._known or key in self._ended:
+            if self._has(key):
                 self._asked += 1
                 self._reuse(trial, begun)
                 continue
@@ -205,7 +209,7 @@ class _Level:
             return None
         begun = replace(begun, hyperparameters=cell.hyperparameters, key=cell.key, cell=cell)
         trial.set_user_attr(CELL, begun.identity())
-        if cell.key in self._known or cell.key in self._ended:
+        if self._has(cell.key):
             self._reuse(trial, begun)
         elif cell.key in self._running:
             self._twins[cell.key].append((trial, begun))
@@ -217,13 +221,22 @@ class _Level:
     def _queue(self, params: Mapping[str, Value]) -> None:
         enqueue(self._study, self._space, params)
 
+    def _has(self, key: str) -> bool:
+        """Return whether it is known how a trial with this key ends."""
+        return key in self._known or key in self._pruned or key in self._ended
+
     def _reuse(self, trial: optuna.Trial, begun: FinishedTrial) -> None:
         """End a trial with the score of an earlier one, or of a finished outcome."""
         earlier = self._ended.get(begun.key)
         if earlier is not None:
             self._finish(trial, replace(begun, state=earlier.state, score=earlier.score, origin="repeated"))
             return
-        ended = replace(begun, state="complete", score=float(self._known[begun.key]), origin="known")
+        before = self._pruned.get(begun.key) if begun.key not in self._known else None
+        if before is None:
+            ended = replace(begun, state="complete", score=float(self._known[begun.key]), origin="known")
+        else:
+            ended = replace(begun, state="pruned", score=before.score, origin="known")
+            trial.report(before.reported, before.step)
         self._ended[begun.key] = ended
         self._finish(trial, ended)
 

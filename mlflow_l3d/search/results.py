@@ -27,6 +27,23 @@ RESULT: Final = "l3d.result"
 
 
 @dataclass(frozen=True, slots=True)
+class PrunedBefore:
+    """How a trial of an earlier process was pruned: enough to be told so again, without training.
+
+    Attributes
+    ----------
+    score
+        That its training ended with, a fraction.
+    reported, step
+        What it last reported to Optuna, as far as the ledger knows; samplers look at it.
+    """
+
+    score: float
+    reported: float
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class FinishedTrial:
     """A trial that has ended.
 

@@ -1,6 +1,7 @@
 import math
 import re
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -171,3 +172,19 @@ def test_numbers():
 def test_interval_without_bounds(importance):
     assert interval(importance("a", interval=(0.3, math.nan, 0.5))) == "+0.30 n/a"
     assert re.fullmatch(r"\+0\.30 \[-0\.10, \+0\.50\]", interval(importance("a", interval=(0.3, -0.1, 0.5))))
+
+
+@pytest.mark.parametrize(
+    ("share", "low", "high", "shown"),
+    [
+        (0.5, 0.25, 0.75, "50 % (25 to 75)"),
+        (3.73, 0.0, 603453.5, "373 % (0 to any)"),
+        (0.5, math.nan, math.nan, "50 %"),
+        (0.5, 0.0, math.inf, "50 % (0 to any)"),
+    ],
+)
+def test_the_share_of_predictions_has_an_end_that_says_something(share, low, high, shown):
+    from mlflow_l3d.report.sections.predictions import prediction_pair
+
+    record = Mock(share=share, share_ci_low=low, share_ci_high=high, importance=0.1)
+    assert prediction_pair(record) == ("+0.10", shown)

@@ -14,6 +14,9 @@ from mlflow_l3d.report.verdicts import MISSING, by_importance, golden_record, is
 
 FRAGILE_SHOWN: Final = 15
 
+_MOST_SHARE: Final = 10.0
+"""Upper ends of a share, a fraction, from here on say nothing: with few rows the interval has no end."""
+
 
 def agreement_table(analysis: Analysis) -> Table | None:
     """Return how far runs agree on single predictions, a row for each group; None without predictions."""
@@ -145,7 +148,8 @@ def prediction_pair(record: PredictionImportance | None) -> tuple[str, str]:
     """Return importance for predictions, and the share with its interval."""
     if record is None or not math.isfinite(record.share):
         return MISSING, ""
-    ends = points(record.share_ci_low, 0), points(record.share_ci_high, 0)
+    low, high = record.share_ci_low, record.share_ci_high
+    ends = points(low, 0), "any" if high >= _MOST_SHARE else points(high, 0)
     bounds = "" if MISSING in ends else f" ({ends[0]} to {ends[1]})"
     return signed(record.importance), f"{points(record.share, 0)} %{bounds}"
 
