@@ -29,13 +29,12 @@ from mlflow_l3d.search.engine import run_level, take_over
 from mlflow_l3d.search.found import LevelSummary, SearchResult, trials_table
 from mlflow_l3d.search.held_out import HeldOut, held_out
 from mlflow_l3d.search.importances import importances
-from mlflow_l3d.search.results import FinishedTrial, best_of
+from mlflow_l3d.search.results import FinishedTrial, best_of, finished_trials
 from mlflow_l3d.search.samplers import Level
 from mlflow_l3d.search.space import SearchSpace
 from mlflow_l3d.search.trials import Tuned
 from mlflow_l3d.search_artifacts import write_search
 from mlflow_l3d.specification.search import SearchSpecification, specify_search
-from mlflow_l3d.specification.values import public_name
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -264,6 +263,9 @@ class _Search:
         def ended(trial: FinishedTrial) -> None:
             self._ended(level, trial, ledger, bar)
 
+        for earlier in finished_trials(study):
+            if earlier.origin != "taken over":
+                self._count(level, earlier, ledger, bar)
         known = {key: metrics["score"] for key, metrics in ledger.known.items() if "score" in metrics}
         found = run_level(
             study,
@@ -287,7 +289,7 @@ class _Search:
         return executor
 
     def _ended(self, level: Level, trial: FinishedTrial, ledger: SearchLedger, bar: tqdm[Any]) -> None:
-        """Keep a trial that ended, and show how far the search is."""
+        """Keep a trial that ended."""
         if trial.outcome is not None and trial.cell is not None:
             name = f"{level} {trial.number}"
             seeds = self.specification.searched_on
@@ -295,6 +297,10 @@ class _Search:
             self.metrics[trial.key] = record.metrics
         if trial.state == "failed":
             _logger.warning("%s trial %d failed: %s", level, trial.number, trial.error)
+        self._count(level, trial, ledger, bar)
+
+    def _count(self, level: Level, trial: FinishedTrial, ledger: SearchLedger, bar: tqdm[Any]) -> None:
+        """Show how far the search is; also for a trial of an earlier process."""
         metrics = {}
         if trial.state == "complete" and trial.score is not None:
             self.best = max(self.best, trial.score)
@@ -357,16 +363,10 @@ def _card(specification: SearchSpecification) -> Card:
             names.SEARCH_SUBJECT: specification.setup.subject.key,
         },
         params={
-            **{name: _public(name, value) for name, value in specification.given.items()},
+            **specification.public(),
             **{f"resolved.{name}": value for name, value in specification.resolved().items()},
         },
     )
-
-
-def _public(name: str, value: str) -> str:
-    from mlflow_l3d.search.storages import public_storage
-
-    return public_storage(value) if name == "storage" else public_name(value)
 
 
 def _shared_params(specification: SearchSpecification) -> dict[str, str]:

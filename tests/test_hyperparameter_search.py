@@ -63,6 +63,8 @@ def calls(place: Place) -> int:
 @pytest.fixture
 def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.chdir(tmp_path)
+    # Drawing takes longer than all else; the tests of the parent have the pictures.
+    monkeypatch.setattr("mlflow_l3d.search.pictures.save_pngs", lambda *_: [])
     return sqlite_place(migrated_store, tmp_path / "place")
 
 
@@ -293,8 +295,8 @@ def test_a_failing_trial_does_not_end_it(place: Place) -> None:
     assert {run.data.params["kind"] for run in failed} == {"broken", "unprepared"}
     assert {run.data.tags["l3d.trial_state"] for run in failed} == {"failed"}
     assert sorted(run.data.tags["l3d.error"] for run in failed) == [
-        "RuntimeError: cannot be prepared",
         "RuntimeError: this kind is broken",
+        "approach climb could not be prepared: RuntimeError: cannot be prepared",
     ]
     assert result.result.levels[0].failed == 2
     assert searches(place)[0].data.metrics["trials_failed"] == 2
@@ -308,7 +310,9 @@ def test_a_setting_that_the_approach_refuses(place: Place) -> None:
 
 def test_all_trials_fail(place: Place) -> None:
     given = {"hyperparameters": "kind=broken", "space": "x=0..0.9", "fine_trials": 0}
-    with pytest.raises(L3DError, match=r"all 4 trials .* failed; the first: RuntimeError: this kind is broken") as error:
+    with pytest.raises(
+        L3DError, match=r"all 3 coarse trials failed; the first: RuntimeError: this kind is broken"
+    ) as error:
         find(place, **given)
     [parent] = searches(place)
     assert parent.info.status == "FAILED"
@@ -373,7 +377,7 @@ def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str) -> tup
         (["--fine-trials=-1"], "fine_trials=-1"),
         (["--held-out-runs=-1"], "held_out_runs=-1"),
         (["--root-seed=-1"], "root_seed=-1"),
-        (["--metric=f1"], "Did you mean 'f1_macro'?"),
+        (["--metric=f1"], "must be one of accuracy, f1_macro"),
         (["--hyperparameters=noise=7"], "hyperparameters.noise=7"),
         (["--hyperparameters=latest"], "there is no finished search of synthetic on synthetic"),
         (["--workers=2"], "workers=2"),

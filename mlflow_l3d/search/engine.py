@@ -93,7 +93,7 @@ def run_level(
     found = finished_trials(study)
     failed = [trial for trial in found if trial.state == "failed"]
     if failed and len(failed) == len(found):
-        msg = f"all {len(found)} trials of {study.study_name} failed; the first: {failed[0].error}"
+        msg = f"all {len(found)} {study.study_name.rpartition('-')[2]} trials failed; the first: {failed[0].error}"
         raise L3DError(msg)
     return found
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.search.journal import QuickJournal
 from mlflow_l3d.search.locks import journal_lock
 from mlflow_l3d.search.optional import need_optuna
 
@@ -88,9 +89,10 @@ def _journal(optuna: Any, place: str) -> BaseStorage:
     if not path.parent.is_dir():
         msg = "its folder does not exist"
         raise FileNotFoundError(msg)
-    backend = optuna.storages.journal.JournalFileBackend(place, lock_obj=journal_lock(optuna, path))
+    lock = journal_lock(optuna, path)
+    backend = optuna.storages.journal.JournalFileBackend(place, lock_obj=lock)
     _drop_torn_line(optuna, path)
-    storage: BaseStorage = optuna.storages.JournalStorage(backend)
+    storage: BaseStorage = optuna.storages.JournalStorage(QuickJournal(backend, lock, path))
     return storage
 
 

@@ -14,6 +14,7 @@ from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_se
 from mlflow_l3d.search.cells import search_key
 from mlflow_l3d.search.samplers import Level, pruner_name, sampler_name
 from mlflow_l3d.search.space import SearchSpace
+from mlflow_l3d.search.storages import public_storage
 from mlflow_l3d.specification.parameters import SEARCH
 from mlflow_l3d.specification.search_document import Searches
 from mlflow_l3d.specification.setup import Setup, given_texts, set_up
@@ -95,6 +96,13 @@ class SearchSpecification:
         """Return the seed of a level's sampler."""
         return configuration_seed(self.root_seed, f"search {level}", 0)
 
+    def public(self) -> dict[str, str]:
+        """Return every parameter as it may be shown and logged: no private folder, no login of a database."""
+        return {
+            name: public_storage(value) if name == "storage" else public_name(value)
+            for name, value in self.given.items()
+        }
+
     def resolved(self) -> dict[str, str]:
         """Return the parameters whose final value is not what was typed, as text."""
         final = {
@@ -115,7 +123,7 @@ class SearchSpecification:
         setup = self.setup
         return {
             "schema": 1,
-            "parameters": {name: public_name(value) for name, value in self.given.items()},
+            "parameters": self.public(),
             "task": {
                 "name": setup.task.name,
                 "examples": len(setup.task),

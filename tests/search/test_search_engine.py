@@ -195,7 +195,7 @@ def test_failed_trials_count_and_the_others_go_on(tmp_path: Path) -> None:
 )
 def test_where_all_fail_the_first_is_named(tmp_path: Path, kind: str, reason: str) -> None:
     search = Search(tmp_path, space=space_of("x"), base={"kind": kind})
-    with pytest.raises(L3DError, match=f"all 3 trials of level failed; the first: {reason}"):
+    with pytest.raises(L3DError, match=f"all 3 level trials failed; the first: {reason}"):
         level(search, 3)
 
 
