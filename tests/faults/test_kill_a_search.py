@@ -1,0 +1,289 @@
+"""A search that is killed or interrupted: the same command again ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from mlflow.entities import Run
+from run_helpers import Place, one_line, sqlite_place, wait_until
+from search_cases import Climb, Trace
+
+from mlflow_l3d.hyperparameter_search import HyperparameterSearch, search
+
+COARSE, FINE, HELD_OUT = 10, 8, 2
+SETTINGS: dict[str, Any] = {
+    "metric": "height",
+    "space": json.dumps(
+        {"x": {"low": 0.0, "high": 0.9, "coarse": [0.0, 0.2, 0.45, 0.6, 0.9]}, "kind": ["a", "b"]},
+    ),
+    "hyperparameters": "epochs=6",
+    "fine_sampler": "qmc",
+    "fine_trials": FINE,
+    "held_out_runs": HELD_OUT,
+    "pruner": "none",
+}
+TRAININGS = COARSE + FINE + 2 * HELD_OUT
+COLUMNS = ["level", "number", "state", "score", "x", "kind", "is_default"]
+SCRIPT = """
+import json, sys
+from search_cases import Climb
+from mlflow_l3d.hyperparameter_search import search
+
+if __name__ == "__main__":
+    seconds, settings = json.loads(sys.argv[1])
+    search(approach=Climb(seconds=seconds), **settings)
+"""
+
+
+def find(place: Place, approach: Climb | None = None, **parameters: Any) -> HyperparameterSearch:
+    with place.entered():
+        return search(approach=approach or Climb(), **{**SETTINGS, "executor": "inline", **parameters})
+
+
+def start(place: Place, folder: Path, seconds: float, **parameters: Any) -> subprocess.Popen[str]:
+    script = folder / "script.py"
+    script.write_text(SCRIPT)
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    own = Place(place.uri, place.cache, {**place.variables, "PYTHONPATH": paths})
+    return own.start(sys.executable, str(script), json.dumps([seconds, {**SETTINGS, **parameters}]))
+
+
+def trained(place: Place) -> list[str]:
+    """Return the key of every training that began, in their order."""
+    return [key for _, key, epoch in Trace(place.cache).lines("epoch") if epoch == "0"]
+
+
+def searches(place: Place) -> list[Run]:
+    return place.runs("tags.`l3d.role` = 'search'")
+
+
+def trials(place: Place, parent: str = "") -> list[Run]:
+    own = f" and tags.`mlflow.parentRunId` = '{parent}'" if parent else ""
+    return place.runs(f"tags.`l3d.role` = 'trial'{own}")
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """End a process and all that it started, at once."""
+    family = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+
+
+def assert_whole_search(place: Place, result: HyperparameterSearch, children: int) -> None:
+    """Check that a search has each trial once, that earlier parents point to it, and that nothing is left behind."""
+    *earlier, last = searches(place)
+    assert last.info.run_id == result.run_id
+    assert (last.info.status, last.data.tags["l3d.state"]) == ("FINISHED", "complete")
+    for parent in earlier:
+        assert parent.info.status == "KILLED"
+        assert parent.data.tags["l3d.state"] == "incomplete"
+        assert "l3d.superseded_by" in parent.data.tags
+    if earlier:
+        assert earlier[-1].data.tags["l3d.superseded_by"] == last.info.run_id
+    done = [run for run in trials(place, last.info.run_id) if run.data.tags["l3d.trial_state"] != "failed"]
+    keys = [run.data.tags["l3d.cell_key"] for run in done]
+    assert len(keys) == len(set(keys)) == children
+    others = [run for run in trials(place) if run.data.tags["mlflow.parentRunId"] != last.info.run_id]
+    assert {run.info.status for run in others} <= {"KILLED"}
+    assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
+    assert place.spooled() == set()
+    assert list(place.cache.glob("searches/*")) == []
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, HyperparameterSearch]:
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("undisturbed"))
+    result = find(place)
+    assert len(trained(place)) == TRAININGS
+    return place, result
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr("mlflow_l3d.search.pictures.save_pngs", lambda *_: [])  # it takes longer than all else
+    return sqlite_place(migrated_store, tmp_path / "place")
+
+
+@pytest.mark.parametrize(
+    ("executor", "least"),
+    [("processes", 4), ("inline", COARSE + 3), ("inline", COARSE + FINE + 2)],
+    ids=["level 1", "level 2", "comparison"],
+)
+def test_killed_and_started_again(
+    executor: str, least: int, undisturbed: tuple[Place, HyperparameterSearch], place: Place, tmp_path: Path
+) -> None:
+    process = start(place, tmp_path, 0.03, executor=executor, **({"workers": 2} if executor == "processes" else {}))
+    wait_until(lambda: len(trained(place)) >= least or process.poll() is not None, "the moment to kill it")
+    assert process.poll() is None, process.communicate()
+    kill(process)
+    kept, begun = place.spooled(), trained(place)
+    assert least - 3 <= len(kept) < TRAININGS
+
+    result = find(place)
+
+    assert len(trained(place)) - len(begun) == TRAININGS - len(kept)
+    assert_whole_search(place, result, TRAININGS)
+    _, expected = undisturbed
+    assert result.hyperparameters == expected.hyperparameters
+    assert result.result.held_out == expected.result.held_out
+    ours, theirs = (each.result.trials.sort_values(["level", "x", "kind"]) for each in (result, expected))
+    same = [column for column in COLUMNS if column != "number"]
+    assert ours[same].reset_index(drop=True).equals(theirs[same].reset_index(drop=True))
+    assert set(ours["run_id"]) <= {run.info.run_id for run in trials(place, result.run_id)}
+    history = place.client.get_metric_history(result.run_id, "best_score")
+    scores = [entry.value for entry in sorted(history, key=lambda entry: entry.step)]
+    assert scores == sorted(scores)
+    assert len(scores) >= COARSE + FINE
+
+
+def test_killed_twice_with_pruning_and_a_sampler_that_learns(place: Place, tmp_path: Path) -> None:
+    import optuna
+
+    journal = tmp_path / "studies.log"
+    more = {"pruner": "auto", "fine_sampler": "tpe", "storage": str(journal), "executor": "inline"}
+    for number, least in enumerate((COARSE - 2, COARSE + 4)):
+        process = start(place, tmp_path, 0.03, **more)
+        wait_until(
+            lambda: (len(searches(place)) > number and len(trained(place)) >= least) or process.poll() is not None,  # noqa: B023
+            "the moment to kill it",
+        )
+        assert process.poll() is None, process.communicate()
+        kill(process)
+    kept = place.spooled()
+    before = trained(place)
+    assert len(before) - len(kept) <= 2, "of each process one trial at most is lost"
+    result = find(place, **{**more, "executor": "inline"})
+    again = [key for key in set(trained(place)) if trained(place).count(key) > 1]
+    assert len(again) <= 2
+    assert len(result.result.trials) == 1 + COARSE + FINE
+    assert not (result.result.trials["state"] == "failed").any()
+    assert_whole_search(place, result, len(set(trained(place))))
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
+    studies = [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
+    assert sorted(study.study_name.rpartition("-")[2] for study in studies) == ["coarse", "fine"]
+    assert all(trial.state.is_finished() for study in studies for trial in study.trials)
+
+
+def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow_l3d.search import engine
+
+    tell = engine._Level._tell
+    told: list[int] = []
+
+    def fall(self: Any, trial: Any, ended: Any) -> None:
+        told.append(ended.number)
+        if len(told) == 4:
+            raise KeyboardInterrupt
+        tell(self, trial, ended)
+
+    monkeypatch.setattr(engine._Level, "_tell", fall)
+    with pytest.raises(KeyboardInterrupt):
+        find(place)
+    monkeypatch.undo()
+    kept = place.spooled()
+    assert len(kept) == 4
+    assert searches(place)[0].info.status == "KILLED"
+    result = find(place)
+    assert len(trained(place)) == TRAININGS + (len(trained(place)) - len(set(trained(place))))
+    assert len(trained(place)) <= TRAININGS + 1
+    assert_whole_search(place, result, TRAININGS)
+
+
+@pytest.mark.parametrize(
+    ("number", "executor"), [(signal.SIGINT, "processes"), (signal.SIGTERM, "inline")], ids=["ctrl-c", "sigterm"]
+)
+def test_interrupted(number: signal.Signals, executor: str, place: Place) -> None:
+    options = ["approach=synthetic", "metric=synthetic_score", "hyperparameters=duration=0.15", f"executor={executor}"]
+    options += ["coarse-trials=8", "fine-trials=2", "held-out-runs=0"]
+    command = [sys.executable, "-m", "mlflow_l3d", "search", *(f"--{option}" for option in options)]
+    process = place.start(*command)
+    wait_until(lambda: len(place.spooled()) >= 3, "three trials")
+    os.killpg(process.pid, number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert stdout == ""
+    assert "the same command continues where it stopped" in one_line(stderr)
+    [parent] = searches(place)
+    assert (parent.info.status, parent.data.tags["l3d.state"]) == ("KILLED", "incomplete")
+    assert "Interrupted after" in parent.data.tags["l3d.error"]
+    kept = {run.info.run_id for run in trials(place)}
+    assert {run.info.status for run in trials(place)} == {"FINISHED"}
+    assert 3 <= len(kept) < 8
+    stdout, stderr = place.start(*command).communicate(timeout=60)
+    assert "10 trials in" in stdout, stderr
+    [first, last] = searches(place)
+    assert first.data.tags["l3d.superseded_by"] == last.info.run_id
+    after = trials(place, last.info.run_id)
+    assert kept <= {run.info.run_id for run in after}
+    levels = [run.data.tags["l3d.level"] for run in after]
+    assert (levels.count("coarse"), len({run.data.tags["l3d.cell_key"] for run in after})) == (8, len(after))
+    assert [run for run in place.runs() if run.info.status == "RUNNING"] == []
+
+
+def test_a_worker_is_killed(undisturbed: tuple[Place, HyperparameterSearch], place: Place) -> None:
+    mine = psutil.Process()
+    killed: list[int] = []
+
+    def kill_one() -> None:
+        wait_until(lambda: len(trained(place)) >= 4, "four trials")
+        for child in mine.children():
+            with suppress(psutil.NoSuchProcess):
+                if any("spawn_main" in word for word in child.cmdline()):
+                    killed.append(child.pid)
+                    child.kill()
+                    return
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    result = find(place, Climb(seconds=0.03), executor="processes", workers=1)
+    killer.join()
+    assert len(killed) == 1
+    assert TRAININGS <= len(trained(place)) <= TRAININGS + 2
+    assert_whole_search(place, result, TRAININGS)
+    assert result.result.trials[COLUMNS].equals(undisturbed[1].result.trials[COLUMNS])
+
+
+class Hooked(Climb):
+    """Calls `hook` with the number of the setting before it is prepared."""
+
+    hook: Callable[[int], None]
+    count = 0
+
+    def prepare(self, *arguments: Any, **more: Any) -> Any:
+        self.hook(self.count)
+        self.count += 1
+        return super().prepare(*arguments, **more)
+
+
+@pytest.mark.slow
+def test_the_server_is_away_for_a_while(
+    make_mlflow_server: Callable[[], Any], undisturbed: tuple[Place, HyperparameterSearch], tmp_path: Path
+) -> None:
+    server = make_mlflow_server()
+    place = Place(server.uri, tmp_path / "cache")
+
+    def hook(number: int) -> None:
+        if number == 5:
+            server.stop(signal.SIGKILL)
+        elif number == COARSE + 2:
+            server.start()
+
+    approach = Hooked()
+    approach.hook = hook
+    result = find(place, approach)
+    assert len(trained(place)) == TRAININGS
+    assert_whole_search(place, result, TRAININGS)
+    assert result.result.trials[COLUMNS].equals(undisturbed[1].result.trials[COLUMNS])
