@@ -136,7 +136,7 @@ def test_misspelt_parameter_reaches_the_command_line_which_refuses_it(place: str
 def test_entry_points_of_the_project() -> None:
     project = load_project(str(ROOT))
     assert project.name == "mlflow-l3d"
-    assert set(project._entry_points) == {"main", "evaluate", "plan", "strategies", "ablation"}
+    assert set(project._entry_points) == {"main", "search", "evaluate", "plan", "strategies", "ablation"}
     verbs = {"investigate", "evaluate", "plan", "strategies", "ablation"}
     assert {shlex.split(p.command)[3] for p in project._entry_points.values()} == verbs
     for place in WHERE.values():
