@@ -44,7 +44,13 @@ class Reports:
         study = self._study(cell.study_name)
         # A trial whose worker died has reported some steps already.
         before = study.get_trials(deepcopy=False)[cell.trial_number].intermediate_values
-        return TrialReport(optuna.Trial(study, cell.trial_id), before, f"validation_{self._metric}", self._stride)
+        return TrialReport(
+            optuna.Trial(study, cell.trial_id),
+            before,
+            f"validation_{self._metric}",
+            self._stride,
+            may_end=cell.trial_number > 0,
+        )
 
     def _study(self, name: str) -> optuna.Study:
         import optuna
@@ -78,15 +84,21 @@ class TrialReport:
         The score of an epoch that is looked at; epochs without it are not reported.
     stride
         Steps of a configuration; later epochs are not reported.
+    may_end
+        Whether it may be told to end. The first trial of a search is not: it is the setting that was given, and all
+        others are compared with its score.
     """
 
-    def __init__(self, trial: optuna.Trial, before: Collection[int], name: str, stride: int) -> None:
+    def __init__(
+        self, trial: optuna.Trial, before: Collection[int], name: str, stride: int, *, may_end: bool = True
+    ) -> None:
         self._trial, self._name, self._stride = trial, name, stride
         self._last = max(before, default=-1)
         self._configuration = 0
         self._finished: Sequence[float] = ()
         self._curve: dict[int, float] = {}
         self._silent = False
+        self._may_end = may_end
         self.pruned = False
 
     def begin(self, finished: Sequence[float]) -> None:
@@ -111,7 +123,7 @@ class TrialReport:
         self._last = step
         try:
             self._trial.report((sum(self._finished) + score) / (self._configuration + 1), step)
-            self.pruned = self._trial.should_prune()
+            self.pruned = self._may_end and self._trial.should_prune()
         except Exception as error:  # noqa: BLE001 - a storage that is away must not cost the training
             self._silent = True
             _logger.warning("trial %d goes on without reports: %s", self._trial.number, one_line(error))

@@ -6,8 +6,10 @@ import pickle
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
+import optuna
 import pytest
 from optuna.trial import TrialState
 from search_cases import Climb, Search, height, luck, seeds_of, small_task
@@ -19,6 +21,8 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import run_cell
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.search.cells import TrialMaker, search_key
+from mlflow_l3d.search.reports import Reports, TrialReport
+from mlflow_l3d.search.storages import storage_of
 from mlflow_l3d.search.trials import Tuned, mean_curves
 
 
@@ -192,3 +196,25 @@ def test_a_storage_that_goes_away_costs_the_reports_and_not_the_training(tmp_pat
     assert outcome.error is None
     assert outcome.metrics["epochs_done"] == 8
     assert [record.message for record in caplog.records if "goes on without reports" in record.message]
+
+
+@pytest.mark.parametrize(("may_end", "pruned"), [(True, True), (False, False)])
+def test_the_setting_that_was_given_is_never_told_to_end(may_end: bool, pruned: bool) -> None:
+    trial = Mock(should_prune=Mock(return_value=True))
+    report = TrialReport(trial, [], "validation_f1_macro", 100, may_end=may_end)
+    report.begin([])
+    assert report.watch("key", 0, {"validation_f1_macro": 0.1}) is pruned
+    assert report.pruned is pruned
+    trial.report.assert_called_once_with(0.1, 0)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_only_the_first_trial_is_spared(tmp_path: Path, number: int) -> None:
+    study = optuna.create_study(study_name="s", storage=storage_of("auto", tmp_path))
+    for _ in range(number + 1):
+        trial = study.ask()
+    cell = Mock(study_name="s", trial_number=number, trial_id=trial._trial_id)
+    report = Reports("auto", tmp_path, "median", "f1_macro", 100).of(cell)
+    report._trial = Mock(should_prune=Mock(return_value=True))
+    report.begin([])
+    assert report.watch("key", 0, {"validation_f1_macro": 0.1}) is (number > 0)
