@@ -9,8 +9,10 @@ import os
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -27,11 +29,13 @@ from mlflow_l3d.paths import cache_folder
 if TYPE_CHECKING:
     from filelock import BaseFileLock
     from mlflow import MlflowClient
+    from mlflow.entities import Metric
 
     from mlflow_l3d.plan.cells import Outcome
 
 _logger = logging.getLogger("mlflow_l3d")
 _HEARTBEAT_SECONDS: Final = 60.0
+_METRICS_A_BATCH: Final = 1000
 PATIENCE_SECONDS: Final = 120.0
 """How long the end of the work waits for a server that is away; ``$L3D_UPLOAD_PATIENCE`` overrides it."""
 
@@ -96,6 +100,9 @@ class Recorder(Generic[R]):
             shared_params=shared_params,
             source_tags=opened.parent.source_tags,
         )
+        self._metrics: deque[Metric] = deque()
+        self._metrics_lock = threading.Lock()
+        self._metrics_queued = False
         self._ended = threading.Event()
         threading.Thread(target=self._beat, name="l3d-heartbeat", daemon=True).start()
 
@@ -111,9 +118,11 @@ class Recorder(Generic[R]):
 
         now = int(time.time() * 1000)
         batch = [Metric(names.metric_name(name), value, now, step) for name, value in metrics.items()]
-        self.uploader.submit(
-            f"the metrics of step {step}", lambda _repeated: self.client.log_batch(self.parent.run_id, metrics=batch)
-        )
+        with self._metrics_lock:
+            self._metrics.extend(batch)
+            under_way, self._metrics_queued = self._metrics_queued, True
+        if not under_way:
+            self.uploader.submit("the metrics of the parent", self._upload_metrics)
 
     def log_params(self, params: Mapping[str, str]) -> None:
         """Put parameters on the parent, by and by."""
@@ -208,6 +217,19 @@ class Recorder(Generic[R]):
         self._ended.set()
         self.uploader.stop()
         self._lock.release()
+
+    def _upload_metrics(self, _repeated: bool) -> None:
+        """Send what has come together, in as few calls as there can be; safe to call again after a failure."""
+        while True:
+            with self._metrics_lock:
+                batch = list(islice(self._metrics, _METRICS_A_BATCH))
+                if not batch:
+                    self._metrics_queued = False
+                    return
+            self.client.log_batch(self.parent.run_id, metrics=batch)
+            with self._metrics_lock:
+                for _ in batch:
+                    self._metrics.popleft()
 
     def _beat(self) -> None:
         while not self._ended.wait(_HEARTBEAT_SECONDS):
