@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.tasks.base import IntArray, Task
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tasks.base import IntArray, Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task, shorten
+from mlflow_l3d.tasks.kinds import (
+    Reading,
+    check_choices,
+    encode_positions,
+    encode_scores,
+    find_choice_columns,
+    find_kind,
+)
+from mlflow_l3d.tasks.table import Table, check_labels_there, missing, no_column, with_parts, without_empty
 
 AUTO_TEXT: Final = (
     ("text",),
@@ -28,34 +36,13 @@ AUTO_TEXT: Final = (
     ("content",),
 )
 """Text columns that are found without being named; the first group that is complete wins."""
+AUTO_CONTEXT: Final = (("premise", "question"), ("premise",), ("context", "question"), ("context",), ("question",))
+"""Likewise, what the choices of a multiple-choice task have in common."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Columns of a file or data set, read when they are needed.
-
-    Attributes
-    ----------
-    names
-        Columns.
-    column
-        Name -> n values: text, whole number, float, bool, or None where the value is missing.
-    label_names
-        Label -> name of the class, where the data set itself says so.
-    ids_are_mine
-        Whether the user wrote the ids, so that a repeated ``example_id`` is the user's error.
-    notes
-        One-line remarks on what was read.
-    """
-
-    names: tuple[str, ...]
-    column: Callable[[str], Sequence[Any]]
-    label_names: Mapping[int, str] | None = None
-    ids_are_mine: bool = True
-    notes: tuple[str, ...] = ()
-
-
-def task_from_table(name: str, table: Table, text_column: str, label_column: str) -> Task:
+def task_from_table(
+    name: str, table: Table, text_column: str, label_column: str, reading: Reading | None = None
+) -> Task:
     """Return the task that the columns of `table` hold.
 
     Parameters
@@ -67,29 +54,53 @@ def task_from_table(name: str, table: Table, text_column: str, label_column: str
     text_column
         ``auto``, the name of a column, or several separated by commas.
     label_column
-        Column of whole numbers, bools or class names. Classes are numbered in sorted order; the names of numbered
-        ones stand in the column ``<label_column>_name`` where there is one.
+        Classification: column of whole numbers, bools or class names. Classes are numbered in sorted order; the names
+        of numbered ones stand in the column ``<label_column>_name`` where there is one. Regression: column of numbers.
+        Multiple choice: column of the position of the right choice, from 0, or of the name of its column.
+    reading
+        What else is to be read, and how.
 
     Raises
     ------
     ParameterError
         If a column is missing or holds what it should not.
     """
+    reading = reading or Reading()
     if label_column not in table.names:
-        raise _no_column("label_column", label_column, table.names)
-    text_columns = find_text_columns(table.names, text_column, label_column)
-    labels, class_names = encode_labels(table, label_column)
+        raise no_column("label_column", label_column, table.names)
+    kind, kind_notes = find_kind(table, label_column, text_column, reading)
+    choice_columns = find_choice_columns(table.names, reading) if kind == "multiple_choice" else ()
+    text_columns = find_text_columns(table.names, text_column, (label_column, *choice_columns))
+    if reading.own_split:
+        table = with_parts(name, table, label_column)
+    if reading.leave_out_empty:
+        table = without_empty(table, (*text_columns, *choice_columns))
+    labels, class_names = _labels(table, label_column, kind, choice_columns)
     texts = [check_texts(table.column(column), column) for column in text_columns]
+    choices = check_choices([table.column(column) for column in choice_columns], choice_columns)
     ids, notes = find_ids(table, name)
-    remarks = [f"{name}: {note}" for note in (*table.notes, *notes)]
-    return make_task(name, texts, labels, class_names, ids, remarks)
+    remarks = [f"{name}: {note}" for note in (*table.notes, *kind_notes, *notes)]
+    parts = table.parts if reading.own_split else None
+    return make_task(name, texts, labels, class_names, ids, remarks, kind=kind, choices=choices, parts=parts)
 
 
-def find_text_columns(names: Sequence[str], text_column: str, label_column: str) -> tuple[str, ...]:
-    """Return the text columns that `text_column` names, or finds where it is ``auto``."""
+def _labels(
+    table: Table, column: str, kind: TaskKind, choice_columns: tuple[str, ...]
+) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
+    """Return labels of a kind, shape (n,), and the names of the classes or choices."""
+    if kind == "regression":
+        return encode_scores(table.column(column), column), ()
+    if kind == "multiple_choice":
+        return encode_positions(table.column(column), column, choice_columns), choice_columns
+    return encode_labels(table, column)
+
+
+def find_text_columns(names: Sequence[str], text_column: str, not_texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the text columns that `text_column` names, or finds where it is ``auto``; none of `not_texts`."""
     if text_column == "auto":
-        for group in AUTO_TEXT:
-            if all(name in names and name != label_column for name in group):
+        groups: tuple[tuple[str, ...], ...] = (*(AUTO_CONTEXT if len(not_texts) > 1 else ()), *AUTO_TEXT)
+        for group in groups:
+            if all(name in names and name not in not_texts for name in group):
                 return group
         found = ", ".join(shorten(name) for name in names)
         raise ParameterError(
@@ -101,16 +112,18 @@ def find_text_columns(names: Sequence[str], text_column: str, label_column: str)
         wanted = tuple(part.strip() for part in text_column.split(","))
     for name in wanted:
         if name not in names:
-            raise _no_column("text_column", name, names)
-    if len(set(wanted)) < len(wanted) or label_column in wanted:
-        raise ParameterError("text_column", text_column, "must name different columns, and not the label column")
+            raise no_column("text_column", name, names)
+    if len(set(wanted)) < len(wanted) or not set(wanted).isdisjoint(not_texts):
+        others = "the label column nor columns of choices" if len(not_texts) > 1 else "the label column"
+        negation = "neither" if len(not_texts) > 1 else "not"
+        raise ParameterError("text_column", text_column, f"must name different columns, and {negation} {others}")
     return wanted
 
 
 def check_texts(values: Sequence[Any], column: str) -> tuple[str, ...]:
     """Return the texts; raise where one is missing, blank or no text."""
     empty = [
-        row for row, value in enumerate(values, 1) if _missing(value) or (isinstance(value, str) and not value.strip())
+        row for row, value in enumerate(values, 1) if missing(value) or (isinstance(value, str) and not value.strip())
     ]
     if empty:
         allowed = f"{len(empty)} of {len(values)} texts are empty or missing, the first in row {empty[0]} of the data"
@@ -124,14 +137,12 @@ def check_texts(values: Sequence[Any], column: str) -> tuple[str, ...]:
 def encode_labels(table: Table, column: str) -> tuple[IntArray, tuple[str, ...]]:
     """Return labels in ``[0, C)`` (shape (n,), int64) and the names of the classes in that order."""
     values = table.column(column)
-    missing = [row for row, value in enumerate(values, 1) if _missing(value)]
-    if missing:
-        allowed = f"{len(missing)} of {len(values)} labels are missing, the first in row {missing[0]} of the data"
-        raise ParameterError("label_column", column, allowed, "Fill or remove these rows.")
+    check_labels_there(values, column)
     kinds = {type(value) for value in values}
     if float in kinds:
         allowed = "must hold whole numbers or class names, not decimal numbers: scores (regression) have no classes"
-        raise ParameterError("label_column", column, allowed, "If they are class numbers, store them as integers.")
+        fix = "If they are class numbers, store them as integers; scores are read with task_kind=regression."
+        raise ParameterError("label_column", column, allowed, fix)
     if kinds not in ({int}, {bool}, {str}):
         found = ", ".join(sorted(kind.__name__ for kind in kinds)) or "nothing"
         raise ParameterError("label_column", column, f"must hold either whole numbers or class names, not {found}")
@@ -171,7 +182,7 @@ def _named(table: Table, column: str, present: Sequence[int], labels: IntArray) 
     if name_column not in table.names:
         return []
     pairs = {*zip(labels.tolist(), table.column(name_column), strict=True)}
-    names = {label: str(name) for label, name in pairs if not _missing(name) and str(name).strip()}
+    names = {label: str(name) for label, name in pairs if not missing(name) and str(name).strip()}
     if not len(pairs) == len(names) == len(set(names.values())) == len(present):
         allowed = f"the column {name_column} must hold exactly one name for each number in {column}"
         raise ParameterError("label_column", column, allowed, f"Mend or rename the column {name_column}.")
@@ -198,11 +209,3 @@ def _as_ids(values: Sequence[Any]) -> npt.NDArray[Any] | None:
         except OverflowError:
             return np.array([str(value) for value in values])
     return np.array(values, dtype=np.str_) if kinds == {str} else None
-
-
-def _missing(value: object) -> bool:
-    return value is None or value == "" or value != value
-
-
-def _no_column(parameter: str, name: str, names: Sequence[str]) -> ParameterError:
-    return unknown_name(parameter, name, [shorten(column) for column in names], "one of the columns")

@@ -6,15 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.columns import Table, task_from_table
+from mlflow_l3d.tasks.columns import task_from_table
+from mlflow_l3d.tasks.kinds import Reading
+from mlflow_l3d.tasks.own_split import numbers_of_parts
+from mlflow_l3d.tasks.table import Table
 
 PREFIX = "hf:"
 """What a name on the hub starts with."""
 
 
-def load_folder(folder: Path, text_column: str = "auto", label_column: str = "label") -> Task:
+def load_folder(
+    folder: Path, text_column: str = "auto", label_column: str = "label", reading: Reading | None = None
+) -> Task:
     """Return the task in a folder that ``save_to_disk`` wrote, or one of data files that ``load_dataset`` reads.
 
     Raises
@@ -31,10 +38,12 @@ def load_folder(folder: Path, text_column: str = "auto", label_column: str = "la
     except Exception as error:
         allowed = f"the folder holds no data set that can be read ({type(error).__name__})"
         raise ParameterError("task", folder.name, allowed, "Give a .csv, .tsv, .parquet or .jsonl file.") from error
-    return _task(folder.resolve().name, loaded, text_column, label_column)
+    return _task(folder.resolve().name, loaded, text_column, label_column, reading)
 
 
-def load_from_hub(name: str, text_column: str = "auto", label_column: str = "label") -> Task:
+def load_from_hub(
+    name: str, text_column: str = "auto", label_column: str = "label", reading: Reading | None = None
+) -> Task:
     """Return the task behind ``hf:NAME`` or ``hf:NAME/CONFIG``: every split that has labels, one after another.
 
     NAME may itself be ``OWNER/SET``. Two parts are first taken as that, and then, if the hub knows no such set, as a
@@ -61,7 +70,7 @@ def load_from_hub(name: str, text_column: str = "auto", label_column: str = "lab
             continue
         except Exception as error:
             raise _hub_error(name, error) from error
-        return _task(name, loaded, text_column, label_column)
+        return _task(name, loaded, text_column, label_column, reading)
     raise ParameterError("task", name, "the hub has no such data set, or it is not public", "Log in if it is yours.")
 
 
@@ -92,16 +101,21 @@ def _library(name: str) -> Any:
     return datasets
 
 
-def _task(name: str, loaded: Any, text_column: str, label_column: str) -> Task:
+def _task(name: str, loaded: Any, text_column: str, label_column: str, reading: Reading | None) -> Task:
     splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"all": loaded}
-    return task_from_table(name, _table(splits, label_column), text_column, label_column)
+    table = _table(splits, label_column, wants_parts=reading is not None and reading.own_split)
+    return task_from_table(name, table, text_column, label_column, reading)
 
 
-def _table(splits: Mapping[str, Any], label_column: str) -> Table:
+def _table(splits: Mapping[str, Any], label_column: str, *, wants_parts: bool = False) -> Table:
     """Return the splits that have labels as one table."""
     labelled = [split for split, data in splits.items() if _has_labels(data, label_column)]
     kept = [splits[split] for split in labelled or splits]
     left_out = sorted(set(splits) - set(labelled)) if labelled else []
+    parts = None
+    if wants_parts and len(splits) > 1:
+        sizes = [len(data) for data in kept]
+        parts = np.repeat(numbers_of_parts(labelled or splits, "split"), sizes)
     names = tuple(name for name in kept[0].column_names if all(name in data.column_names for data in kept))
     class_names = getattr(kept[0].features.get(label_column), "names", None)
 
@@ -115,6 +129,7 @@ def _table(splits: Mapping[str, Any], label_column: str) -> Table:
         names,
         column,
         label_names=dict(enumerate(class_names)) if class_names else None,
+        parts=parts,
         ids_are_mine=False,
         notes=tuple(f"split {split} has no labels and is left out" for split in left_out),
     )

@@ -5,53 +5,76 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.tasks.base import IntArray, Task
+from mlflow_l3d.tasks.base import CHOSEN_METRICS, KINDS, PARTS, IntArray, Task, TaskKind
 
 
 def fingerprint(
-    texts: Sequence[Sequence[str]], labels: IntArray, class_names: Sequence[str], example_ids: npt.NDArray[Any]
+    texts: Sequence[Sequence[str]],
+    labels: npt.NDArray[Any],
+    class_names: Sequence[str],
+    example_ids: npt.NDArray[Any],
+    *,
+    kind: TaskKind = "classification",
+    choices: Sequence[Sequence[str]] = (),
+    parts: IntArray | None = None,
 ) -> str:
     """Return the SHA-256 (64 hexadecimal digits) of a task's content.
 
     The encoding is unambiguous: every list of strings is preceded by its length and the lengths of its strings, and
-    ids carry their kind, so that 1 and "1" differ.
+    ids carry their kind, so that 1 and "1" differ. A classification task without parts has the fingerprint that it
+    had before there was anything else.
     """
     digest = hashlib.sha256()
     textual_ids = example_ids.dtype.kind != "i"
-    header = {"version": 1, "columns": len(texts), "examples": len(labels), "textual_ids": textual_ids}
+    header: dict[str, Any] = {"version": 1, "columns": len(texts), "examples": len(labels), "textual_ids": textual_ids}
+    if kind != "classification":
+        header |= {"kind": kind, "choices": len(choices)}
+    if parts is not None:
+        header |= {"parts": True}
     digest.update(json.dumps(header, sort_keys=True).encode("ascii"))
-    for strings in (class_names, *texts):
+    for strings in (class_names, *texts, *choices):
         _add_strings(digest, strings)
-    digest.update(labels.astype("<i8").tobytes())
+    # A zero added to a score makes -0.0 and 0.0, which are equal, the same.
+    digest.update((labels + 0.0).astype("<f8").tobytes() if kind == "regression" else labels.astype("<i8").tobytes())
     if textual_ids:
         _add_strings(digest, example_ids.tolist())
     else:
         digest.update(example_ids.astype("<i8").tobytes())
+    if parts is not None:
+        digest.update(parts.astype("<i8").tobytes())
     return digest.hexdigest()
 
 
 def make_task(
     name: str,
     texts: Sequence[Sequence[str]],
-    labels: IntArray,
-    class_names: Sequence[str],
+    labels: npt.NDArray[Any],
+    class_names: Sequence[str] = (),
     example_ids: npt.NDArray[Any] | None = None,
     notes: Sequence[str] = (),
+    *,
+    kind: TaskKind = "classification",
+    choices: Sequence[Sequence[str]] = (),
+    parts: IntArray | None = None,
+    metric: str = "",
 ) -> Task:
     """Return a checked task with its fingerprint and default settings.
 
     Parameters
     ----------
-    name, texts, labels, class_names, notes
-        See :class:`mlflow_l3d.tasks.base.Task`.
+    name, texts, labels, class_names, notes, kind, choices, parts
+        See :class:`mlflow_l3d.tasks.base.Task`. Choices that are given no names are ``choice1``, ``choice2``, ...
     example_ids
         Shape (n,); row numbers from 0 where None.
+    metric
+        The metric that the task is judged by; the usual one of its kind where empty.
 
     Raises
     ------
@@ -59,15 +82,36 @@ def make_task(
         As :func:`check`.
     """
     ids = np.arange(len(labels), dtype=np.int64) if example_ids is None else example_ids
-    columns = tuple(tuple(column) for column in texts)
-    task = Task(name, columns, labels, tuple(class_names), ids, notes=tuple(notes))
+    names = tuple(class_names)
+    if kind == "multiple_choice" and not names:
+        names = tuple(f"choice{number}" for number in range(1, len(choices) + 1))
+    task = Task(
+        name,
+        tuple(tuple(column) for column in texts),
+        labels,
+        names,
+        ids,
+        notes=tuple(notes),
+        kind=kind,
+        choices=tuple(tuple(column) for column in choices),
+        parts=parts,
+        metric=metric or CHOSEN_METRICS.get(kind, ""),
+    )
     check(task)
-    return Task(name, columns, labels, task.class_names, ids, task.settings, content(task), task.notes)
+    return replace(task, fingerprint=content(task))
 
 
 def content(task: Task) -> str:
     """Return the fingerprint of `task`, computed from its content."""
-    return fingerprint(task.texts, task.labels, task.class_names, task.example_ids)
+    return fingerprint(
+        task.texts,
+        task.labels,
+        task.class_names,
+        task.example_ids,
+        kind=task.kind,
+        choices=task.choices,
+        parts=task.parts,
+    )
 
 
 def check(task: Task) -> None:
@@ -76,31 +120,11 @@ def check(task: Task) -> None:
     Raises
     ------
     L3DError
-        If it has fewer than two classes, a class with fewer than two examples, columns of unequal length, labels
-        outside the classes, ids that are not unique, or an empty text.
+        If its kind is unknown, it has fewer than two classes or choices, a class with fewer than two examples, columns
+        of unequal length, labels that are not what its kind has, ids that are not unique, parts that are none, or an
+        empty text or choice.
     """
-    count, classes = len(task.labels), len(task.class_names)
-    sizes = np.bincount(task.labels, minlength=classes) if _labels_fit(task) else np.zeros(classes, dtype=np.int64)
-    problem = ""
-    if classes < 2:
-        problem = f"it has {classes} class(es), at least 2 are needed"
-    elif not _labels_fit(task):
-        problem = f"labels must be int64 in [0, {classes})"
-    elif len(set(task.class_names)) < classes:
-        problem = "two classes have the same name"
-    elif not task.texts or any(len(column) != count for column in task.texts):
-        problem = f"it needs one text column or more, each of {count} texts"
-    elif task.example_ids.dtype.kind not in "iU" or task.example_ids.shape != (count,):
-        problem = f"example_ids must be {count} whole numbers or strings"
-    elif len(np.unique(task.example_ids)) < count:
-        problem = "example_ids are not unique"
-    elif sizes.min() < 2:
-        small = int(sizes.argmin())
-        problem = (
-            f"class {shorten(task.class_names[small])!r} has {sizes[small]} example(s), every class needs 2 or more"
-        )
-    elif any(not text.strip() for column in task.texts for text in column):
-        problem = "a text is empty"
+    problem = _labels_problem(task) or _columns_problem(task)
     if problem:
         msg = f"task={task.name}: {problem}."
         raise L3DError(msg)
@@ -112,11 +136,70 @@ def shorten(name: object, limit: int = 40) -> str:
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
-def _labels_fit(task: Task) -> bool:
-    labels = task.labels
+def _labels_problem(task: Task) -> str:
+    """Return what is wrong with the kind, the classes and the labels; the empty text where nothing is."""
+    classes, labels = len(task.class_names), task.labels
+    if task.kind not in KINDS:
+        return f"kind={shorten(task.kind)!r} must be one of {', '.join(KINDS)}"
+    if task.kind == "regression":
+        if classes:
+            return f"regression has no classes, and {classes} are named"
+        return _scores_problem(labels)
+    multiple = task.kind == "multiple_choice"
+    if classes < 2:
+        return f"it has {classes} {'choice(s)' if multiple else 'class(es)'}, at least 2 are needed"
+    if labels.dtype.kind == "f":
+        return f"labels must be int64 in [0, {classes}), not scores; those are for kind=regression"
     if labels.dtype != np.int64 or labels.ndim != 1 or not len(labels):
-        return False
-    return int(labels.min()) >= 0 and int(labels.max()) < len(task.class_names)
+        return f"labels must be int64 in [0, {classes})"
+    outside = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(outside):
+        return f"labels must be int64 in [0, {classes}); example {outside[0]} has {labels[outside[0]]}"
+    if len(set(task.class_names)) < classes:
+        return f"two {'choices' if multiple else 'classes'} have the same name"
+    sizes = np.bincount(labels, minlength=classes)
+    if sizes.min() < 2:
+        small = int(sizes.argmin())
+        name = shorten(task.class_names[small])
+        return f"class {name!r} has {sizes[small]} example(s), every class needs 2 or more"
+    return ""
+
+
+def _scores_problem(labels: npt.NDArray[Any]) -> str:
+    if labels.dtype != np.float64 or labels.ndim != 1 or not len(labels):
+        return "labels of a regression task must be float64 scores, not classes"
+    if not np.isfinite(labels).all():
+        return "a score is not finite"
+    if len(labels) < 2 or float(labels.min()) == float(labels.max()):
+        return "every example has the same score, so there is nothing to predict"
+    return ""
+
+
+def _columns_problem(task: Task) -> str:
+    """Return what is wrong with texts, choices, ids and parts; the empty text where nothing is."""
+    count = len(task.labels)
+    multiple = task.kind == "multiple_choice"
+    if not task.texts or any(len(column) != count for column in task.texts):
+        return f"it needs one text column or more, each of {count} texts"
+    if len(task.choices) != (len(task.class_names) if multiple else 0):
+        wanted = f"{len(task.class_names)} columns of choices" if multiple else "no choices"
+        return f"kind={task.kind} needs {wanted}, and there are {len(task.choices)}"
+    if any(len(column) != count for column in task.choices):
+        return f"each column of choices needs {count} texts"
+    if task.example_ids.dtype.kind not in "iU" or task.example_ids.shape != (count,):
+        return f"example_ids must be {count} whole numbers or strings"
+    if len(np.unique(task.example_ids)) < count:
+        return "example_ids are not unique"
+    if any(not text.strip() for column in task.texts for text in column):
+        return "a text is empty"
+    if any(not text.strip() for column in task.choices for text in column):
+        return "a choice is empty"
+    parts = task.parts
+    if parts is None:
+        return ""
+    if parts.dtype != np.int64 or parts.shape != (count,) or int(parts.min()) < 0 or int(parts.max()) >= len(PARTS):
+        return f"parts must be {count} int64 numbers: 0 train, 1 validation, 2 test"
+    return ""
 
 
 def _add_strings(digest: Any, strings: Sequence[str]) -> None:

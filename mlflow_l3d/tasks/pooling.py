@@ -1,16 +1,21 @@
-"""Splits of a public data set as one pool: no text twice, ids and order that depend on the content alone."""
+"""A public data set as one pool, or whole and in its published parts; ids and order depend on the content alone.
+
+In a pool no text occurs twice: where a study draws its own splits, a repeated text could be both trained on and tested
+on, and a text with two labels has no right answer. With the published parts every published example is kept: scores
+are then those of the published validation set, with its repeats, as people know them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.tasks.base import IntArray
+from mlflow_l3d.tasks.base import PARTS, IntArray
 
 ID_DIGITS: Final = 16
 """Hexadecimal digits of an id: with 64 bits, two of 600,000 examples get the same one with a chance of 1 in 10^8."""
@@ -25,7 +30,7 @@ class Pool:
     texts
         Text columns, each with m texts; no two examples have the same texts.
     labels
-        Shape (m,), int64.
+        Shape (m,), int64, or float64 scores.
     ids
         Shape (m,), strings of 16 hexadecimal digits: see :func:`content_id`.
     repeats
@@ -35,13 +40,36 @@ class Pool:
     """
 
     texts: tuple[tuple[str, ...], ...]
-    labels: IntArray
+    labels: npt.NDArray[Any]
     ids: npt.NDArray[np.str_]
     repeats: int
     contradictions: int
 
 
-def pool_examples(texts: Sequence[Sequence[str]], labels: IntArray) -> Pool:
+@dataclass(frozen=True, slots=True)
+class Published:
+    """All published examples, sorted by part and id.
+
+    Attributes
+    ----------
+    texts
+        Text columns, each with n texts.
+    labels
+        Shape (n,), int64, or float64 scores.
+    ids
+        Shape (n,), strings: name of the part and :func:`content_id`, as ``validation/0123456789abcdef``; the second
+        example of a part with the same texts ends in ``-2``, and so on.
+    parts
+        Shape (n,), int64: positions in :data:`mlflow_l3d.tasks.base.PARTS`.
+    """
+
+    texts: tuple[tuple[str, ...], ...]
+    labels: npt.NDArray[Any]
+    ids: npt.NDArray[np.str_]
+    parts: IntArray
+
+
+def pool_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any]) -> Pool:
     """Return the examples without repeats and contradictions, the same for every order of the same rows.
 
     Blanks at both ends are cut off, and a run of blanks or line breaks becomes one blank: copies of a data set differ
@@ -53,21 +81,50 @@ def pool_examples(texts: Sequence[Sequence[str]], labels: IntArray) -> Pool:
     texts
         Text columns, each with n texts.
     labels
-        Shape (n,), int64.
+        Shape (n,), int64, or float64 scores.
     """
-    labels_of: dict[tuple[str, ...], set[int]] = {}
+    labels_of: dict[tuple[str, ...], set[float]] = {}
     counts: dict[tuple[str, ...], int] = {}
-    columns = [[" ".join(text.split()) for text in column] for column in texts]
+    columns = _plain_blanks(texts)
     for row, label in zip(zip(*columns, strict=True), labels.tolist(), strict=True):
         labels_of.setdefault(row, set()).add(label)
         counts[row] = counts.get(row, 0) + 1
     kept = sorted((content_id(row), row, next(iter(found))) for row, found in labels_of.items() if len(found) == 1)
     return Pool(
         texts=tuple(tuple(row[column] for _, row, _ in kept) for column in range(len(columns))),
-        labels=np.array([label for _, _, label in kept], dtype=np.int64),
+        labels=np.array([label for _, _, label in kept], dtype=labels.dtype),
         ids=np.array([example for example, _, _ in kept], dtype=f"<U{ID_DIGITS}"),
         repeats=sum(counts[row] - 1 for _, row, _ in kept),
         contradictions=len(labels_of) - len(kept),
+    )
+
+
+def published_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any], parts: IntArray) -> Published:
+    """Return all examples, repeats and contradictions included, the same for every order of the same rows.
+
+    Parameters
+    ----------
+    texts, labels
+        See :func:`pool_examples`; blanks are made the same as there.
+    parts
+        Shape (n,), int64.
+    """
+    rows = list(zip(*_plain_blanks(texts), strict=True))
+    order = sorted(
+        zip(parts.tolist(), (content_id(row) for row in rows), labels.tolist(), range(len(rows)), strict=True)
+    )
+    seen: dict[str, int] = {}
+    ids = []
+    for part, example, _, _ in order:
+        name = f"{PARTS[part]}/{example}"
+        seen[name] = seen.get(name, 0) + 1
+        ids.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    positions = [position for *_, position in order]
+    return Published(
+        texts=tuple(tuple(rows[position][column] for position in positions) for column in range(len(texts))),
+        labels=labels[positions],
+        ids=np.array(ids),
+        parts=parts[positions],
     )
 
 
@@ -82,3 +139,8 @@ def content_id(texts: Sequence[str]) -> str:
         digest.update(len(encoded).to_bytes(8, "little"))
         digest.update(encoded)
     return digest.hexdigest()[:ID_DIGITS]
+
+
+def _plain_blanks(texts: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the columns without blanks at the ends, and with one blank for each run of blanks and line breaks."""
+    return [[" ".join(text.split()) for text in column] for column in texts]

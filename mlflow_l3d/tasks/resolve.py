@@ -10,15 +10,24 @@ import numpy as np
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.tasks.base import IntArray, SplitSettings, Task
+from mlflow_l3d.plan.factors import TASK_FACTORS
+from mlflow_l3d.tasks.base import IntArray, Split, SplitSettings, Task
 from mlflow_l3d.tasks.files import SUFFIXES, load_file
 from mlflow_l3d.tasks.hub import PREFIX, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import check, content
+from mlflow_l3d.tasks.kinds import Reading
+from mlflow_l3d.tasks.own_split import no_own_split, own_split
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
 
 def load_task(
-    name: str, *, text_column: str = "auto", label_column: str = "label", settings: SplitSettings | None = None
+    name: str,
+    *,
+    text_column: str = "auto",
+    label_column: str = "label",
+    settings: SplitSettings | None = None,
+    task_kind: str = "auto",
+    choice_columns: str = "auto",
 ) -> Task:
     """Return the task that `name` stands for, checked, with `settings` bound to it.
 
@@ -31,36 +40,47 @@ def load_task(
         See :func:`mlflow_l3d.tasks.columns.task_from_table`. They have no meaning for the tasks that we bring along,
         which refuse other values than the defaults.
     settings
-        How many examples a split draws; the defaults where None.
+        How many examples a split draws, or that the task's own split is used; the defaults where None.
+    task_kind, choice_columns
+        See :class:`mlflow_l3d.tasks.kinds.Reading`. They, too, are for data of the user's own.
 
     Raises
     ------
     ParameterError
-        If the name stands for nothing, the data is not usable, or it is too small for the settings.
+        If the name stands for nothing, the data is not usable, it is too small for the settings, or it has no split of
+        its own and they ask for it.
     L3DError
         If the package that holds the data is missing, or the hub cannot be reached.
     """
-    task = replace(_load(name, text_column, label_column), settings=settings or SplitSettings())
+    settings = settings or SplitSettings()
+    reading = Reading(task_kind, choice_columns, own_split=settings.source == "own")
+    task = replace(_load(name, text_column, label_column, reading), settings=settings)
     return replace(task, notes=(*task.notes, *_size_notes(task)))
 
 
 def bind_task(task: Task, settings: SplitSettings) -> Task:
     """Return a task that a user made in Python as :func:`load_task` would: checked, with its true fingerprint.
 
+    Its parts are taken off where the split is drawn: they decide nothing then, and cells are the same with other ones.
+
     Raises
     ------
     ParameterError
-        If it is too small for the settings.
+        If it is too small for the settings, or they ask for a split of its own and it has none.
     L3DError
         As :func:`mlflow_l3d.tasks.identity.check`.
     """
     check(task)
+    task = _with_used_parts(task, own_split=settings.source == "own")
     bound = replace(task, settings=settings, fingerprint=content(task))
     return replace(bound, notes=(*task.notes, *(note for note in _size_notes(bound) if note not in task.notes)))
 
 
 def inactive_factors(task: Task) -> Mapping[str, str]:
     """Return the factors of the task that would have no effect, each with the reason and the fix."""
+    if task.settings.source == "own":
+        why = f"{task.name} is used with its own train and validation parts, so there is nothing to draw"
+        return dict.fromkeys(TASK_FACTORS, f"{why}: use a drawn split")
     sizes, settings = _sizes(task), task.settings
     inactive = {}
     all_labelled = np.array_equal(sizes.labelled, sizes.train_part)
@@ -79,55 +99,85 @@ def inactive_factors(task: Task) -> Mapping[str, str]:
     return inactive
 
 
-def _load(name: str, text_column: str, label_column: str) -> Task:
+def _load(name: str, text_column: str, label_column: str, reading: Reading) -> Task:
     known = registry.names("task")
     if name in known:
-        given = {"text_column": (text_column, "auto"), "label_column": (label_column, "label")}
+        given = {
+            "text_column": (text_column, "auto"),
+            "label_column": (label_column, "label"),
+            "task_kind": (reading.task_kind, "auto"),
+            "choice_columns": (reading.choice_columns, "auto"),
+            "split": ("own" if reading.own_split else "", ""),
+        }
         task = registry.load("task", name)({key: value for key, (value, default) in given.items() if value != default})
         if not isinstance(task, Task):
             msg = f"task={name}: its loader returned {type(task).__name__}, not a Task."
             raise L3DError(msg)
         check(task)
+        task = _with_used_parts(task, own_split=reading.own_split)
         return replace(task, fingerprint=content(task))
     if name.startswith(PREFIX):
-        return load_from_hub(name, text_column, label_column)
+        return load_from_hub(name, text_column, label_column, reading)
     path = Path(name).expanduser()
     if path.suffix.lower() in SUFFIXES and not path.is_dir():
-        return load_file(path, text_column, label_column)
+        return load_file(path, text_column, label_column, reading)
     if name and path.is_dir():
-        return load_folder(path, text_column, label_column)
+        return load_folder(path, text_column, label_column, reading)
     error = unknown_name("task", name, known)
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
     raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix)
 
 
+def _with_used_parts(task: Task, *, own_split: bool) -> Task:
+    """Return the task with its parts where they are used, and without them where the split is drawn."""
+    if not own_split:
+        return replace(task, parts=None)
+    if task.parts is None:
+        raise no_own_split(task.name, "it has no parts of its own")
+    return task
+
+
 def _sizes(task: Task) -> Quotas:
-    counts = np.bincount(task.labels, minlength=len(task.class_names))
-    return quotas(counts, task.settings, task.class_names)
+    counts = np.bincount(task.strata, minlength=len(task.strata_names))
+    return quotas(counts, task.settings, task.strata_names)
 
 
 def _size_notes(task: Task) -> list[str]:
     """Return remarks on parts that are smaller than the default, and on a validation part that is empty."""
-    sizes, settings = _sizes(task), task.settings
+    if task.settings.source == "own":
+        split = own_split(task)
+        parts = ((split.train, "train"), (split.validation, "held-out"), (split.test, "evaluated"))
+        sizes = ", ".join(f"{len(part)} {what}" for part, what in parts if len(part))
+        notes = [f"{task.name}: its own split is used: {sizes} examples"]
+        if repeated := _also_trained_on(task, split):
+            notes.append(f"{task.name}: {repeated} of the evaluated examples have texts that are trained on, too")
+        return notes
+    drawn, settings = _sizes(task), task.settings
     notes = []
     for asked, taken, part, done in (
-        (settings.num_labelled, sizes.labelled, "training", "labelled"),
-        (settings.test_size, sizes.test, "test", "evaluated"),
+        (settings.num_labelled, drawn.labelled, "training", "labelled"),
+        (settings.test_size, drawn.test, "test", "evaluated"),
     ):
-        wanted = -(-DEFAULT_SIZE // len(task.class_names))
+        names = task.strata_names
+        wanted = -(-DEFAULT_SIZE // len(names))
         if asked is None and taken.min() < wanted:
-            few = ", ".join(_few(task, taken, wanted))
-            notes.append(
-                f"{task.name}: {taken.sum()} {part} examples {done} instead of {DEFAULT_SIZE}: {few} "
-                f"({wanted} a class would be needed)"
-            )
-    if np.array_equal(sizes.labelled, sizes.train):
+            few = f": {', '.join(_few(task, taken, wanted))} ({wanted} a class would be needed)"
+            why = "" if task.kind == "regression" else few
+            notes.append(f"{task.name}: {taken.sum()} {part} examples {done} instead of {DEFAULT_SIZE}{why}")
+    if np.array_equal(drawn.labelled, drawn.train):
         notes.append(f"{task.name}: one labelled example a class leaves none for validation")
     return notes
+
+
+def _also_trained_on(task: Task, split: Split) -> int:
+    """Return how many of the evaluated examples have the texts, and choices, of one that is trained on."""
+    columns = (*task.texts, *task.choices)
+    trained = {tuple(column[at] for column in columns) for at in split.train.tolist()}
+    return sum(tuple(column[at] for column in columns) in trained for at in split.test.tolist())
 
 
 def _few(task: Task, taken: IntArray, wanted: int) -> list[str]:
     """Return "class x has n" for up to four of the classes that have too few, the smallest first."""
     order = [label for label in np.argsort(taken, kind="stable").tolist() if taken[label] < wanted]
-    texts = [f"class {task.class_names[label]} has {taken[label]}" for label in order[:4]]
+    texts = [f"class {task.strata_names[label]} has {taken[label]}" for label in order[:4]]
     return [*texts, f"and {len(order) - 4} more"] if len(order) > 4 else texts

@@ -16,6 +16,7 @@ DEFAULT_SIZE: Final = 1000
 """Labelled examples, and test examples, where the user asks for no number (Pecher et al. 2024, section 4)."""
 TEST_SELECTIONS: Final = ("fixed", "label_selection")
 EVALUATED: Final = ("test", "validation")
+SOURCES: Final = ("drawn", "own")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def quotas(counts: IntArray, settings: SplitSettings, class_names: Sequence[str]
         If a class has fewer than two examples.
     """
     names = [str(number) for number in range(len(counts))] if class_names is None else class_names
-    _check(settings)
+    check_settings(settings)
     if counts.min() < 2:
         small = int(counts.argmin())
         msg = f"class {names[small]!r} has {counts[small]} examples; every class needs at least 2."
@@ -192,14 +193,14 @@ def _even(parameter: str, asked: int | None, available: IntArray, names: Sequenc
     smallest = int(available.argmin())
     most = int(available[smallest])
     if each > most:
-        allowed = (
-            f"class {names[smallest]!r} has {most} {part} examples, so at most {most * len(available)} are allowed"
-        )
+        there = f"class {names[smallest]!r} has" if len(available) > 1 else "there are"
+        allowed = f"{there} {most} {part} examples, so at most {most * len(available)} are allowed"
         raise ParameterError(parameter, asked, allowed, "Ask for fewer, or for auto, which takes what a class has.")
     return np.full(len(available), each, dtype=np.int64)
 
 
-def _check(settings: SplitSettings) -> None:
+def check_settings(settings: SplitSettings) -> None:
+    """Raise a ParameterError where a setting is not allowed, whatever the data."""
     for parameter, asked in (("num_labelled", settings.num_labelled), ("test_size", settings.test_size)):
         if asked is not None and asked < 1:
             raise ParameterError(parameter, asked, "must be at least 1, or auto")
@@ -207,8 +208,15 @@ def _check(settings: SplitSettings) -> None:
         raise unknown_name("test_selection", settings.test_selection, TEST_SELECTIONS)
     if settings.evaluated not in EVALUATED:
         raise unknown_name("evaluated", settings.evaluated, EVALUATED)
+    if settings.source not in SOURCES:
+        raise unknown_name("source", settings.source, SOURCES)
     if not 0.0 < settings.train_fraction < 1.0:
         raise ParameterError("train_fraction", settings.train_fraction, "must lie between 0 and 1, both excluded")
+    if not 0.0 <= settings.validation_fraction < 1.0:
+        raise ParameterError("validation_fraction", settings.validation_fraction, "must lie in [0, 1), 1 excluded")
+    if settings.validation_fraction and settings.source != "own":
+        allowed = "is for a task's own split; a drawn one holds out what train_fraction says"
+        raise ParameterError("validation_fraction", settings.validation_fraction, allowed, "Leave it out.")
 
 
 def _seed(seeds: Mapping[str, int], factor: str) -> int:

@@ -54,8 +54,10 @@ def test_labels_and_names_are_the_files_own() -> None:
     assert np.bincount(fixed.labels[fixed.split({"data_split": 1, "label_selection": 2}).test]).tolist() == [10] * 6
 
 
-def test_a_regression_set_is_refused() -> None:
+def test_scores_are_found_and_refused_as_classes() -> None:
+    file = str(Path(FOLDER) / "stsb.parquet")
+    assert load_task(file).kind == "regression"
     with pytest.raises(
         ParameterError, match=r"^label_column=label: must hold whole numbers or class names, not decimal"
     ):
-        load_task(str(Path(FOLDER) / "stsb.parquet"))
+        load_task(file, task_kind="classification")

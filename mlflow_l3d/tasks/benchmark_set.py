@@ -1,0 +1,198 @@
+"""A public data set by name, from a local folder or from the Hugging Face hub."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.tasks.base import IntArray, Task, TaskKind
+from mlflow_l3d.tasks.files import load_file
+from mlflow_l3d.tasks.hub import PREFIX, load_from_hub
+from mlflow_l3d.tasks.identity import make_task, shorten
+from mlflow_l3d.tasks.kinds import Reading
+from mlflow_l3d.tasks.packaged import refuse_options
+from mlflow_l3d.tasks.pooling import Pool, Published, pool_examples, published_examples
+
+FOLDER_VARIABLE: Final = "L3D_DATA"
+"""Environment variable: a folder that may hold ``NAME.parquet``."""
+SCORE_DECIMALS: Final = 3
+
+Columns: TypeAlias = Sequence[Sequence[str]]
+"""Text columns, each with n texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A public data set, and the loader of its task (see :class:`mlflow_l3d.tasks.base.TaskLoader`).
+
+    Attributes
+    ----------
+    name
+        Name of the task, and of its file in the local folder.
+    class_names
+        In label order; of multiple choice the columns of the choices; empty for regression.
+    hub
+        What follows ``hf:``. Where the usual copy on the hub is one that only code can read, which is never run, it
+        is one that holds the same texts as plain files.
+    hub_texts, hub_label
+        Columns there.
+    columns
+        Text columns of the local file, in which the column of labels is ``label`` and that of parts ``split``.
+    kind, metric
+        See :class:`mlflow_l3d.tasks.base.Task`.
+    prepared
+        Makes the text columns of the task out of those that were read; None where they are the same.
+    file
+        Name of the local file where it is not the task's: two tasks may have the same data.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    hub: str
+    hub_texts: tuple[str, ...]
+    hub_label: str = "label"
+    columns: tuple[str, ...] = ("text",)
+    kind: TaskKind = "classification"
+    metric: str = ""
+    prepared: Callable[[Columns], Columns] | None = None
+    file: str = ""
+
+    def __call__(self, options: Mapping[str, str]) -> Task:
+        """Return all labelled examples of all splits as one task; a study draws its own splits from them.
+
+        Each text occurs once, and texts with two labels not at all; `notes` say how many were left out and where the
+        data is from. Ids, order and fingerprint depend on the content alone, not on where or in which order it was
+        found.
+
+        With the option ``split=own`` the published parts are kept, whole, and `parts` says which example is in which.
+        That is another reading of the data and not an index into the pool: the pool leaves out repeats and
+        contradictions over all parts, so that parts of it would be smaller than the published ones and scores on them
+        not comparable to published scores.
+
+        Raises
+        ------
+        ParameterError
+            If `options` names a column, or ``L3D_DATA`` is no folder, or the set has not both parts.
+        L3DError
+            If the data is neither in that folder nor to be had from the hub, or is not what this version knows.
+        """
+        own = options.get("split") == "own"
+        refuse_options(self.name, {name: value for name, value in options.items() if name != "split"})
+        folder = _data_folder()
+        file = folder / f"{self.file or self.name}.parquet" if folder else None
+        found, source = self._from_folder(file, own) if file and file.is_file() else self._from_hub(bool(folder), own)
+        texts = (*(self.prepared(found.texts) if self.prepared else found.texts), *found.choices)
+        labels = self._labels(found, source)
+        notes = [f"{self.name}: read from {source}", *found.notes]
+        examples: Pool | Published
+        if own and found.parts is not None:
+            examples = published_examples(texts, labels, found.parts)
+            parts = examples.parts
+        else:
+            examples, parts = pool_examples(texts, labels), None
+            notes += _left_out(self.name, examples)
+        contexts = len(examples.texts) - len(found.choices)
+        return make_task(
+            self.name,
+            examples.texts[:contexts],
+            examples.labels,
+            self.class_names,
+            examples.ids,
+            notes,
+            kind=self.kind,
+            choices=examples.texts[contexts:],
+            parts=parts,
+            metric=self.metric,
+        )
+
+    def _reading(self, own: bool) -> Reading:
+        choices = ",".join(self.class_names) if self.kind == "multiple_choice" else "auto"
+        return Reading(self.kind, choices, own_split=own, leave_out_empty=True)
+
+    def _from_folder(self, file: Path, own: bool) -> tuple[Task, str]:
+        source = f"{file.name} in the folder {FOLDER_VARIABLE}"
+        try:
+            return load_file(file, ",".join(self.columns), reading=self._reading(own)), source
+        except L3DError as error:
+            needs = f"It needs the columns {self._needs(own)}."
+            msg = f"task={self.name}: {source} cannot be used ({_without_stop(error)}). {needs}"
+            raise L3DError(msg) from error
+
+    def _from_hub(self, has_folder: bool, own: bool) -> tuple[Task, str]:
+        try:
+            columns = ",".join(self.hub_texts)
+            found = load_from_hub(PREFIX + self.hub, columns, self.hub_label, self._reading(own))
+        except L3DError as error:
+            local = f"not in the folder {FOLDER_VARIABLE}" if has_folder else f"{FOLDER_VARIABLE} names no folder"
+            msg = (
+                f"task={self.name}: {local}, and not to be had from the hub ({_without_stop(error)}). Either set "
+                f"{FOLDER_VARIABLE} to a folder with {self.file or self.name}.parquet (columns {self._needs(own)}), "
+                "or load it once with a network: offline, it is then read from the cache of the package datasets."
+            )
+            raise L3DError(msg) from error
+        return found, f"the hub ({self.hub})"
+
+    def _needs(self, own: bool) -> str:
+        """Return the columns that the local file needs, as text."""
+        choices = self.class_names if self.kind == "multiple_choice" else ()
+        return ", ".join((*self.columns, *choices, "label", *(["split"] if own else [])))
+
+    def _labels(self, found: Task, source: str) -> npt.NDArray[Any]:
+        """Return the labels of `found` (shape (n,)) in our order of the classes, which are matched by their names.
+
+        Scores are rounded to three decimals, as GLUE gives them: copies hold them in single or in double precision.
+        """
+        if self.kind == "regression":
+            scores: npt.NDArray[np.float64] = np.round(found.labels, SCORE_DECIMALS)
+            return scores
+        labels: npt.NDArray[Any] = found.labels
+        if self.kind == "multiple_choice":
+            return labels
+        number = {str(label): label for label in range(len(self.class_names))}
+        number |= {_plain(name): label for label, name in enumerate(self.class_names)}
+        names = [_plain(name) for name in found.class_names]
+        for name, plain in zip(found.class_names, names, strict=True):
+            if plain not in number:
+                known = ", ".join(self.class_names)
+                msg = f"task={self.name}: {source} has a class {shorten(name)!r}; known are {known}, or their numbers."
+                raise L3DError(msg)
+        ours: IntArray = np.array([number[name] for name in names], dtype=np.int64)[labels]
+        return ours
+
+
+def _data_folder() -> Path | None:
+    given = os.environ.get(FOLDER_VARIABLE, "").strip()
+    if not given:
+        return None
+    folder = Path(given).expanduser()
+    if not folder.is_dir():
+        raise ParameterError(
+            FOLDER_VARIABLE, given, "must be a folder that exists", "Unset it to read data sets from the hub."
+        )
+    return folder
+
+
+def _left_out(name: str, pool: Pool) -> Sequence[str]:
+    parts = []
+    if pool.repeats:
+        parts.append(f"{pool.repeats} repeated example{'s' * (pool.repeats > 1)}")
+    if pool.contradictions:
+        parts.append(f"{pool.contradictions} text{'s' * (pool.contradictions > 1)} with more than one label")
+    return [f"{name}: left out {' and '.join(parts)}"] if parts else []
+
+
+def _plain(name: str) -> str:
+    """Return a class name without what copies of a data set write differently: case, blanks and punctuation."""
+    return re.sub(r"[\W_]", "", name.casefold())
+
+
+def _without_stop(error: L3DError) -> str:
+    return str(error).rstrip(".")

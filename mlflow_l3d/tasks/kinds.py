@@ -1,0 +1,161 @@
+"""What the labels of a table are: classes, scores, or the right one of several choices."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.tasks.base import KINDS, IntArray, TaskKind
+from mlflow_l3d.tasks.identity import shorten
+from mlflow_l3d.tasks.table import Table, check_labels_there, missing, no_column
+
+_CHOICE: Final = re.compile(r"choice_?([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What else is to be read from a table.
+
+    Attributes
+    ----------
+    task_kind
+        ``classification``, ``regression``, ``multiple_choice``, or ``auto``: decimal numbers are scores; named
+        `choice_columns`, or, where the task's own split is used, columns ``choice1``, ``choice2``, ... are choices.
+        (With a drawn split a file with such columns, not named, stays the classification of several texts that it has
+        been, since the keys of finished cells depend on it.)
+    choice_columns
+        Names separated by commas; ``auto`` means all of ``choice1``, ``choice2``, ... (or ``choice_1``, or from 0).
+    own_split
+        Whether the published parts are wanted.
+    leave_out_empty
+        Whether rows with an empty text are left out, with a note, and not an error: for data that is not the user's to
+        mend.
+    """
+
+    task_kind: str = "auto"
+    choice_columns: str = "auto"
+    own_split: bool = False
+    leave_out_empty: bool = False
+
+
+def find_kind(table: Table, label_column: str, text_column: str, reading: Reading) -> tuple[TaskKind, tuple[str, ...]]:
+    """Return the kind of a task, and remarks on how it was found.
+
+    Raises
+    ------
+    ParameterError
+        If the kind is unknown, or the labels could be classes as well as scores.
+    """
+    if reading.task_kind != "auto":
+        found = next((kind for kind in KINDS if kind == reading.task_kind), None)
+        if found is None:
+            raise unknown_name("task_kind", reading.task_kind, ("auto", *KINDS))
+        if found != "multiple_choice" and reading.choice_columns != "auto":
+            allowed = f"has no effect with task_kind={found}"
+            raise ParameterError("choice_columns", reading.choice_columns, allowed, "Leave one of them out.")
+        return found, ()
+    if reading.choice_columns != "auto":
+        return "multiple_choice", ()
+    # A column of choices that is asked for as a text is one.
+    candidates = [name for name in _numbered(table.names) if name not in _parts_of(text_column)]
+    if len(candidates) > 1:
+        names = " and ".join(candidates) if len(candidates) == 2 else ", ".join(candidates)
+        if reading.own_split:
+            return "multiple_choice", (f"{names} are read as choices (multiple choice)",)
+        return "classification", (f"{names} are read as texts; task_kind=multiple_choice reads them as choices",)
+    values = table.column(label_column)
+    present = [value for value in values if not missing(value)]
+    kinds = {type(value) for value in present}
+    if float not in kinds or not kinds <= {int, float}:
+        return "classification", ()
+    if all(float(value).is_integer() for value in present):
+        # Where whole numbers have gaps, pandas makes them decimal: the gap is then the fault.
+        check_labels_there(values, label_column)
+        allowed = "holds whole numbers stored as decimal ones, which may be classes or scores (regression)"
+        fix = "Store classes as integers; scores are read with task_kind=regression."
+        raise ParameterError("label_column", label_column, allowed, fix)
+    return "regression", ("labels are decimal numbers and are read as scores (regression)",)
+
+
+def encode_scores(values: Sequence[Any], column: str) -> npt.NDArray[np.float64]:
+    """Return the scores, shape (n,); raise where one is missing or no finite number."""
+    check_labels_there(values, column)
+    kinds = sorted({type(value).__name__ for value in values} - {"int", "float"})
+    if kinds:
+        allowed = f"must hold numbers (scores) for regression, not {', '.join(kinds)}"
+        raise ParameterError("label_column", column, allowed, "Class names are for task_kind=classification.")
+    row = next((row for row, value in enumerate(values, 1) if not math.isfinite(value)), None)
+    if row is not None:
+        raise ParameterError("label_column", column, f"the score in row {row} of the data is not finite")
+    return np.array(values, dtype=np.float64)
+
+
+def find_choice_columns(names: Sequence[str], reading: Reading) -> tuple[str, ...]:
+    """Return the columns of choices in their order; raise where there are fewer than two."""
+    if reading.choice_columns == "auto":
+        wanted = _numbered(names)
+        if len(wanted) < 2:
+            found = ", ".join(shorten(name) for name in names)
+            allowed = f"there are no columns choice1 and choice2; there are {found}"
+            raise ParameterError("choice_columns", "auto", allowed, "Name two columns or more.")
+        return wanted
+    wanted = _parts_of(reading.choice_columns)
+    for name in wanted:
+        if name not in names:
+            raise no_column("choice_columns", name, names)
+    if len(wanted) < 2 or len(set(wanted)) < len(wanted):
+        raise ParameterError("choice_columns", reading.choice_columns, "must name two different columns or more")
+    return wanted
+
+
+def encode_positions(values: Sequence[Any], column: str, choice_columns: Sequence[str]) -> IntArray:
+    """Return the position of the right choice of each row, from 0, shape (n,), int64."""
+    check_labels_there(values, column)
+    count = len(choice_columns)
+    if any(isinstance(value, float) for value in values):
+        allowed = "must hold the position of the right choice, not decimal numbers (scores)"
+        raise ParameterError("label_column", column, allowed, "Scores are for task_kind=regression.")
+    position = {name: index for index, name in enumerate(choice_columns)}
+    found = [position.get(value, -1) if isinstance(value, str) else int(value) for value in values]
+    row = next((row for row, value in enumerate(found) if not 0 <= value < count), None)
+    if row is not None:
+        allowed = f"row {row + 1} of the data has {shorten(values[row])!r}, and there are {count} choices"
+        last = f"Positions run from 0 to {count - 1}"
+        raise ParameterError("label_column", column, allowed, f"{last}; or write {choice_columns[0]!r} and so on.")
+    return np.array(found, dtype=np.int64)
+
+
+def check_choices(columns: Sequence[Sequence[Any]], names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return the columns of choices; raise where a row has only one choice, or one is empty or no text."""
+    for row, cells in enumerate(zip(*columns, strict=True), 1):
+        empty = [missing(cell) or (isinstance(cell, str) and not cell.strip()) for cell in cells]
+        if any(empty):
+            left = len(cells) - sum(empty)
+            has = "has one choice" if left == 1 else f"has an empty {names[empty.index(True)]}"
+            allowed = f"row {row} of the data {has}; every row needs all {len(names)}"
+            raise ParameterError("choice_columns", ",".join(names), allowed, "Fill or remove the row.")
+        other = next((cell for cell in cells if not isinstance(cell, str)), None)
+        if other is not None:
+            allowed = f"must hold texts, not values of type {type(other).__name__}"
+            raise ParameterError("choice_columns", ",".join(names), allowed)
+    return tuple(tuple(column) for column in columns)
+
+
+def _numbered(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns ``choice1``, ``choice2``, ... by their numbers; none where the numbers have gaps."""
+    found = sorted((int(match[1]), name) for name in names if (match := _CHOICE.fullmatch(name)))
+    numbers = [number for number, _ in found]
+    first = numbers[0] if numbers else 0
+    whole = first in {0, 1} and numbers == list(range(first, first + len(numbers)))
+    return tuple(name for _, name in found) if whole else ()
+
+
+def _parts_of(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(","))

@@ -1,0 +1,111 @@
+"""Columns of a file or data set before they are a task: what is missing, and which part each row belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.tasks.base import IntArray
+from mlflow_l3d.tasks.identity import shorten
+from mlflow_l3d.tasks.own_split import no_own_split, numbers_of_parts
+
+SPLIT_COLUMN: Final = "split"
+"""Column that says which part a row belongs to: train, validation or test."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns of a file or data set, read when they are needed.
+
+    Attributes
+    ----------
+    names
+        Columns.
+    column
+        Name -> n values: text, whole number, float, bool, or None where the value is missing.
+    label_names
+        Label -> name of the class, where the data set itself says so.
+    parts
+        Shape (n,): the published part of each row, where the data set itself says so; else the column ``split`` does.
+    ids_are_mine
+        Whether the user wrote the ids, so that a repeated ``example_id`` is the user's error.
+    notes
+        One-line remarks on what was read.
+    """
+
+    names: tuple[str, ...]
+    column: Callable[[str], Sequence[Any]]
+    label_names: Mapping[int, str] | None = None
+    parts: IntArray | None = None
+    ids_are_mine: bool = True
+    notes: tuple[str, ...] = ()
+
+
+def with_parts(name: str, table: Table, label_column: str) -> Table:
+    """Return a table that knows the published part of each of its rows.
+
+    Test rows without a label, as where labels are not public, are left out, which a note says.
+
+    Raises
+    ------
+    ParameterError
+        If nothing says which part a row belongs to, or a part is unknown.
+    """
+    parts = table.parts
+    if parts is None:
+        if SPLIT_COLUMN not in table.names:
+            raise no_own_split(name, f"the data has no column {SPLIT_COLUMN}")
+        parts = numbers_of_parts(table.column(SPLIT_COLUMN), SPLIT_COLUMN)
+    labels = table.column(label_column)
+    hidden = (parts == 2) & np.fromiter((missing(value) for value in labels), dtype=bool, count=len(labels))
+    table = replace(table, parts=parts)
+    return select(table, ~hidden, "test row(s) without a label") if hidden.any() else table
+
+
+def without_empty(table: Table, columns: Sequence[str]) -> Table:
+    """Return a table without the rows in which one of the columns holds no text; a note says how many.
+
+    Where no row would be left, all are: what is wrong with them is then said as of any data.
+    """
+    count = len(table.column(columns[0]))
+    empty = np.zeros(count, dtype=bool)
+    for name in columns:
+        cells = table.column(name)
+        blank = (missing(cell) or (isinstance(cell, str) and not cell.strip()) for cell in cells)
+        empty |= np.fromiter(blank, dtype=bool, count=count)
+    return select(table, ~empty, "row(s) with an empty text") if empty.any() and not empty.all() else table
+
+
+def select(table: Table, keep: npt.NDArray[np.bool_], what: str) -> Table:
+    """Return the rows to keep, shape (n,), and a note on how many of what were left out."""
+    rows = np.flatnonzero(keep).tolist()
+
+    def column(name: str) -> list[Any]:
+        values = table.column(name)
+        return [values[row] for row in rows]
+
+    notes = (*table.notes, f"left out {int((~keep).sum())} {what}")
+    return replace(table, column=column, notes=notes, parts=None if table.parts is None else table.parts[keep])
+
+
+def check_labels_there(values: Sequence[Any], column: str) -> None:
+    """Raise if a label is missing."""
+    rows = [row for row, value in enumerate(values, 1) if missing(value)]
+    if rows:
+        allowed = f"{len(rows)} of {len(values)} labels are missing, the first in row {rows[0]} of the data"
+        raise ParameterError("label_column", column, allowed, "Fill or remove these rows.")
+
+
+def missing(value: object) -> bool:
+    """Return whether a cell of a table holds nothing."""
+    return value is None or value == "" or value != value
+
+
+def no_column(parameter: str, name: str, names: Sequence[str]) -> ParameterError:
+    """Return the error for a column that is not there."""
+    return unknown_name(parameter, name, [shorten(column) for column in names], "one of the columns")
