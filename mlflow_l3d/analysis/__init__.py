@@ -15,4 +15,8 @@ Around the score of one table:
 * :func:`~mlflow_l3d.analysis.ablation.ablation`: what fewer runs would have found;
 * :func:`~mlflow_l3d.analysis.reml.components_of`: variances where cells are missing;
 * :func:`~mlflow_l3d.analysis.noise.population_std`: without test-set noise.
+
+The random-seeds study: :func:`mlflow_l3d.analysis.seeds_study.seeds_study` (one task),
+:func:`mlflow_l3d.analysis.over_tasks.over_tasks` (several: better seeds, training size) and
+:mod:`mlflow_l3d.analysis.seeds_tables` (the papers' tables).
 """

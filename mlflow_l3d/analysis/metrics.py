@@ -27,10 +27,11 @@ def classification_metrics(labels: npt.ArrayLike, predictions: npt.ArrayLike) ->
     Returns
     -------
     dict
-        ``f1_macro``, ``accuracy`` and ``matthews_corrcoef``, as fractions (the last in [-1, 1]). They equal
-        scikit-learn's. A prediction of -1 is wrong. It is no class of its own in F1 macro, which averages over the
-        classes that occur among labels or predictions; in the correlation it is an answer that is never true. Where
-        the correlation is not defined (one class only), it is 0.
+        ``f1_macro``, ``precision_macro``, ``recall_macro``, ``accuracy`` and ``matthews_corrcoef``, as fractions (the
+        last in [-1, 1]). They equal scikit-learn's. A prediction of -1 is wrong. It is no class of its own in the macro
+        averages, which are over the classes that occur among labels or predictions; in the correlation it is an answer
+        that is never true. Where the correlation is not defined (one class only), it is 0, and so are the precision of
+        a class that is never predicted and the recall of one that never occurs.
 
     Raises
     ------
@@ -53,6 +54,8 @@ def classification_metrics(labels: npt.ArrayLike, predictions: npt.ArrayLike) ->
     total, hits = len(truth), int(right.sum())
     return {
         "f1_macro": float((2 * right[seen] / present[seen]).mean()),
+        "precision_macro": float((right / np.maximum(predicted, 1))[seen].mean()),
+        "recall_macro": float((right / np.maximum(support, 1))[seen].mean()),
         "accuracy": hits / total,
         "matthews_corrcoef": _correlation(total, hits, support, predicted, int(answered[0])),
     }

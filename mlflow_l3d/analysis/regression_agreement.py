@@ -80,7 +80,7 @@ def pearson_consistency(predictions: npt.ArrayLike) -> float:
     -----
     With centred predictions of unit length u_j: ``(|sum_j u_j|^2 - S) / (S (S - 1))``.
     """
-    units = _units(_numbers(predictions, "predictions", 2))
+    units = _units(numbers(predictions, "predictions", 2))
     runs = len(units)
     if runs < 2 or np.isnan(units).any() or not units.size:
         return math.nan
@@ -105,7 +105,7 @@ def concordance(predictions: npt.ArrayLike, truth: npt.ArrayLike) -> FloatArray:
     -----
     ``2 s_ab / (s_a^2 + s_b^2 + (mean_a - mean_b)^2)`` with ddof=0 (Lin 1989).
     """
-    runs, real = _numbers(predictions, "predictions", 2), _numbers(truth, "truth", 1)
+    runs, real = numbers(predictions, "predictions", 2), numbers(truth, "truth", 1)
     if runs.shape[1] != len(real):
         msg = f"predictions must have one column for each of {len(real)} true values: {runs.shape}"
         raise ValueError(msg)
@@ -133,7 +133,7 @@ def regression_consistency(predictions: npt.ArrayLike, truth: npt.ArrayLike | No
     -----
     Time S^2 n; memory S n and 256 S.
     """
-    values = _numbers(predictions, "predictions", 2)
+    values = numbers(predictions, "predictions", 2)
     runs, examples = values.shape
     units = _units(values)
     pearson_rows, concordance_rows = np.full(runs, math.nan), np.full(runs, math.nan)
@@ -153,7 +153,7 @@ def regression_consistency(predictions: npt.ArrayLike, truth: npt.ArrayLike | No
     with_truth = [math.nan, math.nan]
     if truth is not None:
         of_truth = concordance(values, truth)
-        real = _numbers(truth, "truth", 1)
+        real = numbers(truth, "truth", 1)
         if runs and examples:
             with_truth = [float((units @ _units(real[None, :])[0]).mean()), float(of_truth.mean())]
     return RegressionAgreement(
@@ -173,16 +173,55 @@ def regression_consistency(predictions: npt.ArrayLike, truth: npt.ArrayLike | No
     )
 
 
-def _numbers(values: npt.ArrayLike, what: str, axes: int) -> FloatArray:
+def correlation_matrices(predictions: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return Pearson's and Lin's correlation of every pair of runs.
+
+    Parameters
+    ----------
+    predictions
+        Shape (S, n): finite numbers.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Shape (S, S) twice, symmetric; nan where a pair has no value. The diagonal means nothing.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite.
+    """
+    values = numbers(predictions, "predictions", 2)
+    units = _units(values)
+    return units @ units.T, _concordance(values, values)
+
+
+def numbers(values: npt.ArrayLike, what: str, axes: int) -> FloatArray:
+    """Return numbers as a copy in float64.
+
+    Parameters
+    ----------
+    values
+        Any shape of `axes` axes.
+    what
+        What they are, for the message.
+    axes
+        How many axes they must have.
+
+    Raises
+    ------
+    ValueError
+        If the axes are others, or something is not a finite number.
+    """
     given: npt.NDArray[Any] = np.asarray(values)
     if given.ndim != axes or given.dtype.kind not in "iufb":
         msg = f"{what} must have {axes} axes of numbers, got shape {given.shape} of {given.dtype}"
         raise ValueError(msg)
-    numbers: FloatArray = given.astype(np.float64)
-    if not np.isfinite(numbers).all():
-        msg = f"{what} must be finite, {int((~np.isfinite(numbers)).sum())} are not"
+    copied: FloatArray = given.astype(np.float64)
+    if not np.isfinite(copied).all():
+        msg = f"{what} must be finite, {int((~np.isfinite(copied)).sum())} are not"
         raise ValueError(msg)
-    return numbers
+    return copied
 
 
 def _units(values: FloatArray) -> FloatArray:

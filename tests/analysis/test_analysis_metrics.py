@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, precision_score, recall_score
 
 from mlflow_l3d.analysis.metrics import classification_metrics
 
@@ -19,8 +19,11 @@ def reference(labels, predictions):
     classes = sorted((set(labels.tolist()) | set(predictions.tolist())) - {-1})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        macro = {"labels": classes, "average": "macro", "zero_division": 0}
         return {
-            "f1_macro": f1_score(labels, predictions, labels=classes, average="macro", zero_division=0),
+            "f1_macro": f1_score(labels, predictions, **macro),
+            "precision_macro": precision_score(labels, predictions, **macro),
+            "recall_macro": recall_score(labels, predictions, **macro),
             "accuracy": accuracy_score(labels, predictions),
             "matthews_corrcoef": matthews_corrcoef(labels, predictions),
         }

@@ -76,18 +76,21 @@ def observed(session, cell):
             lengths.add(options["input_ids"].shape[1])
             masks.append(torch.get_rng_state().numpy().tobytes())
             if not weights:
-                weights.extend(tensor.detach().numpy().tobytes() for tensor in module.state_dict().values())
+                # The word vectors are those of the cell's own texts, see tests/approaches/test_finetuning_embedding.py.
+                state = module.state_dict()
+                own = (tensor for name, tensor in state.items() if not name.endswith("word_embeddings.weight"))
+                weights.extend(tensor.detach().numpy().tobytes() for tensor in own)
 
     dropouts = [module for module in session.model.modules() if isinstance(module, torch.nn.Dropout)]
     handles = [module.register_forward_hook(keep) for module in dropouts]
     handles.append(session.model.register_forward_pre_hook(start, with_kwargs=True))
-    tokens = session.tokens
-    session.tokens = Watched(tokens, session.model)
+    tokens = session.inputs
+    session.inputs = Watched(tokens, session.model)
     try:
         (outcome,) = session.run([cell])
-        visits = session.tokens.visits
+        visits = session.inputs.visits
     finally:
-        session.tokens = tokens
+        session.inputs = tokens
         for handle in handles:
             handle.remove()
     assert outcome.error is None, outcome.traceback

@@ -1,0 +1,187 @@
+"""Is there a better seed: scipy's statistic, exact p-values, false and true findings, effect size and power."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from seeds_cases import PAPER_SEEDS
+
+from mlflow_l3d.analysis.better_seed import better_seed, normalised
+from mlflow_l3d.analysis.friedman import critical_w, friedman
+from mlflow_l3d.analysis.multiplicity import holm
+from mlflow_l3d.analysis.seed_power import power_of, seed_power
+from mlflow_l3d.errors import ParameterError
+
+
+def matrix_of(values, seeds=PAPER_SEEDS):
+    values = np.asarray(values, dtype=float)
+    return pd.DataFrame(
+        values, index=[f"task{at}" for at in range(len(values))], columns=list(seeds)[: values.shape[1]]
+    )
+
+
+def ranks_of(scores):
+    return scipy.stats.rankdata(-scores, axis=-1) - (scores.shape[-1] + 1) / 2
+
+
+@given(
+    arrays(np.float64, st.tuples(st.integers(2, 9), st.integers(3, 10)), elements=st.integers(0, 4).map(float)),
+)
+@settings(max_examples=80, deadline=None)
+def test_statistic_equals_scipy_with_ties(scores):
+    scores = scores[np.ptp(scores, axis=1) > 0]
+    if not len(scores):
+        return
+    found = better_seed(matrix_of(scores))
+    expected = scipy.stats.friedmanchisquare(*scores.T)
+    assert found.statistic == pytest.approx(expected.statistic)
+    assert found.p_chi_squared == pytest.approx(expected.pvalue)
+    assert found.kendall_w == pytest.approx(expected.statistic / (len(scores) * (scores.shape[1] - 1)))
+
+
+def test_effect_size_is_the_mean_rank_correlation_of_tasks():
+    scores = np.random.default_rng(0).normal(size=(6, 10))
+    found = better_seed(matrix_of(scores))
+    pairs = [scipy.stats.spearmanr(a, b).statistic for a, b in itertools.combinations(scores, 2)]
+    assert found.rank_correlation == pytest.approx(np.mean(pairs))
+    assert found.kendall_w == pytest.approx((1 + 5 * np.mean(pairs)) / 6)
+    assert found.rank_correlation_ci_low < np.mean(pairs) < found.rank_correlation_ci_high
+    assert found.kendall_w_ci_low < found.kendall_w < found.kendall_w_ci_high
+
+
+def test_small_tables_have_the_exact_p_value():
+    scores = np.array([[3.0, 2.0, 1.0], [3.0, 1.0, 2.0], [2.0, 2.0, 1.0]])
+    ranks = ranks_of(scores)
+    orders = [list(itertools.permutations(row)) for row in ranks]
+    null = [np.square(np.sum(rows, axis=0)).sum() for rows in itertools.product(*orders)]
+    observed = np.square(ranks.sum(axis=0)).sum()
+    assert friedman(ranks).p == pytest.approx(np.mean(np.array(null) >= observed - 1e-9))
+
+
+@pytest.mark.parametrize(("seeds", "tasks"), [(10, 12), (10, 5), (5, 8), (3, 4), (2, 6)])
+def test_no_better_seed_is_found_in_five_percent_at_most(seeds, tasks):
+    scores = np.random.default_rng(seeds * tasks).normal(size=(1500, tasks, seeds))
+    assert 0.0 <= np.mean([friedman(ranks_of(one)).p <= 0.05 for one in scores]) <= 0.066
+
+
+@pytest.mark.parametrize(("seeds", "tasks"), [(10, 12), (5, 8), (3, 5), (4, 4)])
+def test_critical_value_belongs_to_the_test(seeds, tasks):
+    scores = np.random.default_rng(1).normal(size=(200, tasks, seeds))
+    limit = critical_w(seeds, tasks)
+    for one in scores:
+        found = friedman(ranks_of(one))
+        assert (found.w > limit) == (found.p <= 0.05)
+
+
+def test_a_better_seed_is_found_named_and_told_apart():
+    scores = np.random.default_rng(2).normal(size=(12, 10))
+    scores[:, 3] += 3
+    found = better_seed(matrix_of(scores))
+    assert found.found
+    assert found.of_seeds.iloc[0]["seed"] == PAPER_SEEDS[3]
+    apart = found.differences[found.differences["p_holm"] <= 0.05]
+    assert set(apart["better"]) == {PAPER_SEEDS[3]}
+    assert len(found.differences) == 45
+    np.testing.assert_allclose(found.differences["p_holm"], holm(found.differences["p"]))
+    assert found.named_seed == 42
+
+
+def test_without_a_finding_no_pair_is_looked_at():
+    found = better_seed(matrix_of(np.random.default_rng(3).normal(size=(12, 10))))
+    assert not found.found
+    assert found.differences.empty
+    assert list(found.differences) == ["better", "other", "difference", "p", "p_holm"]
+
+
+def test_pairs_without_ties_use_the_textbook_error():
+    scores = np.arange(5.0) + 0.1 * np.random.default_rng(4).normal(size=(8, 5))
+    pair = better_seed(matrix_of(scores)).differences.iloc[0]
+    z = pair["difference"] / math.sqrt(5 * 6 / (6 * 8))
+    assert pair["p"] == pytest.approx(2 * scipy.stats.norm.sf(z))
+    assert (pair["better"], pair["other"], pair["difference"]) == (PAPER_SEEDS[4], PAPER_SEEDS[0], 4)
+
+
+def test_seed_42_alone_is_a_fair_test():
+    scores = np.random.default_rng(5).normal(size=(1500, 12, 10))
+    assert 0.035 <= np.mean([better_seed(matrix_of(one)).named_p <= 0.05 for one in scores[:600]]) <= 0.07
+    scores[0, :, 0] += 3
+    assert better_seed(matrix_of(scores[0])).named_p < 0.001
+    assert better_seed(matrix_of(scores[0], seeds=range(10))).named_seed is None
+
+
+def test_interval_of_the_effect_covers():
+    rng = np.random.default_rng(6)
+    better = np.linspace(-0.9, 0.9, 10)
+    many = ranks_of(better + rng.normal(size=(20_000, 10))).mean(axis=0)
+    truth = many @ many / (10 * 99 / 12)
+    found = [better_seed(matrix_of(better + rng.normal(size=(8, 10)))) for _ in range(300)]
+    inside = [one.rank_correlation_ci_low <= truth <= one.rank_correlation_ci_high for one in found]
+    assert 0.91 <= np.mean(inside) <= 0.99
+
+
+def test_tasks_that_say_nothing_are_left_out():
+    scores = np.random.default_rng(7).normal(size=(5, 10))
+    scores[1] = 0.5
+    scores[3, 2] = math.nan
+    found = better_seed(matrix_of(scores))
+    assert found.left_out == ("task1", "task3")
+    assert found.statistic == pytest.approx(scipy.stats.friedmanchisquare(*scores[[0, 2, 4]].T).statistic)
+    nothing = better_seed(matrix_of(np.full((3, 4), 0.5)))
+    assert math.isnan(nothing.p)
+    assert not nothing.found
+    assert nothing.of_seeds["mean_rank"].isna().all()
+
+
+def test_the_same_ranking_everywhere_is_the_largest_effect():
+    found = better_seed(matrix_of(np.tile(np.arange(10.0), (4, 1))))
+    assert found.kendall_w == pytest.approx(1)
+    assert found.p < 1e-6
+
+
+def test_scores_of_any_unit_give_the_same_answer():
+    scores = np.random.default_rng(8).normal(size=(6, 10))
+    scaled = scores * np.arange(1, 7)[:, None] + 100
+    assert better_seed(matrix_of(scores)).metrics() == pytest.approx(better_seed(matrix_of(scaled)).metrics())
+    np.testing.assert_allclose(normalised(matrix_of(scores)), normalised(matrix_of(scaled)))
+    z = normalised(matrix_of(scores)).to_numpy()
+    np.testing.assert_allclose(z.std(axis=1), 1)
+
+
+def test_power_is_what_simulations_find():
+    found = seed_power(10, 12)
+    assert 1.2 < found.one_better < 1.7
+    scores = np.random.default_rng(9).normal(size=(1500, 12, 10))
+    scores[:, :, 4] += found.one_better
+    tests = [friedman(ranks_of(one)) for one in scores]
+    assert np.mean([test.p <= 0.05 for test in tests]) == pytest.approx(0.8, abs=0.04)
+    assert np.mean([test.w for test in tests]) == pytest.approx(found.kendall_w, abs=0.01)
+
+
+def test_power_grows_with_tasks_and_effect_and_may_never_be_enough():
+    assert seed_power(10, 24).one_better < seed_power(10, 12).one_better < seed_power(10, 6).one_better
+    assert power_of(0, seeds=10, tasks=12) == pytest.approx(0.05, abs=0.015)
+    assert power_of(0.5, seeds=10, tasks=12) < power_of(1.5, seeds=10, tasks=12)
+    assert math.isnan(seed_power(3, 2).one_better)
+    assert seed_power(10, 12) == seed_power(10, 12)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: better_seed(matrix_of([[0.5], [0.6]])), "seeds=42: must be at least two"),
+        (lambda: better_seed(matrix_of([[0.5, 0.6]], seeds=(1, 1))), "seed=1: must occur once"),
+        (lambda: seed_power(1, 5), "must both be at least two"),
+        (lambda: seed_power(10, 5, power=0.01), "power=0.01"),
+    ],
+)
+def test_bad_input(call, match):
+    with pytest.raises(ParameterError, match=match):
+        call()

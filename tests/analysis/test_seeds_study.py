@@ -1,0 +1,257 @@
+"""One seeds study: the paper's example, brute force, known identities, coverage, bad input."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from seeds_cases import PAPER_SEEDS, drawn_predictions, drawn_regression, drawn_study, long_frame, pair_values
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, precision_score, recall_score
+from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
+
+from mlflow_l3d.analysis.seeds_study import seeds_study
+from mlflow_l3d.errors import ParameterError
+
+TWO = (42, 52)
+
+
+def seeds_frame(seeds):
+    return pd.DataFrame({"seed": list(seeds)})
+
+
+def test_figure_1_of_the_paper():
+    """Two models of 60 % accuracy that agree on 20 % of five examples: equal by the score, not by the predictions."""
+    labels = np.ones(5, dtype=int)
+    predictions = np.array([[1, 1, 1, 0, 0], [0, 0, 1, 1, 1]])
+    study = seeds_study(seeds_frame(TWO), long_frame(predictions, labels, TWO))
+    assert study.own.mean == pytest.approx(0.6)
+    assert study.own.var == study.own.std == 0.0
+    assert study.pairs["consistency"].mean == pytest.approx(0.2)
+    assert study.pairs["correct_consistency"].mean == pytest.approx(0.2)
+    assert study.examples.robust_share == pytest.approx(0.2)
+    assert study.examples.fragile_share == pytest.approx(0.8)
+
+
+@given(st.integers(2, 7), st.integers(1, 30), st.data())
+@settings(max_examples=80, deadline=None)
+def test_with_two_classes_correct_consistency_follows_from_accuracy_and_consistency(runs, examples, data):
+    bits = st.lists(st.integers(0, 1), min_size=examples, max_size=examples)
+    labels = np.array(data.draw(bits))
+    predictions = np.array([data.draw(bits) for _ in range(runs)])
+    study = seeds_study(seeds_frame(range(runs)), long_frame(predictions, labels, range(runs)))
+    con, ccon = study.pairs["consistency"].mean, study.pairs["correct_consistency"].mean
+    assert ccon == pytest.approx(study.own.mean - (1 - con) / 2)
+
+
+@given(st.integers(3, 5), st.data())
+@settings(max_examples=40, deadline=None)
+def test_with_more_classes_it_is_a_bound(classes, data):
+    values = st.lists(st.integers(0, classes - 1), min_size=12, max_size=12)
+    labels, predictions = np.array(data.draw(values)), np.array([data.draw(values) for _ in range(4)])
+    study = seeds_study(seeds_frame(range(4)), long_frame(predictions, labels, range(4)))
+    con, ccon = study.pairs["consistency"].mean, study.pairs["correct_consistency"].mean
+    assert ccon >= study.own.mean - (1 - con) / 2 - 1e-12
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_scores_and_agreement_equal_those_computed_one_by_one(classes):
+    predictions, labels = drawn_predictions(np.random.default_rng(classes), classes=classes)
+    study = seeds_study(seeds_frame(PAPER_SEEDS), long_frame(predictions, labels, PAPER_SEEDS))
+    macro = {"average": "macro", "zero_division": 0}
+    for name, score in (
+        ("accuracy", accuracy_score),
+        ("matthews_corrcoef", matthews_corrcoef),
+        ("precision_macro", lambda y, p: precision_score(y, p, **macro)),
+        ("recall_macro", lambda y, p: recall_score(y, p, **macro)),
+        ("f1_macro", lambda y, p: f1_score(y, p, **macro)),
+    ):
+        values = np.array([score(labels, row) for row in predictions])
+        np.testing.assert_allclose(study.scores[name], values)
+        spread = study.spreads[name]
+        assert (spread.mean, spread.var, spread.std) == pytest.approx(
+            (values.mean(), math.sqrt(np.square(values - values.mean()).mean()), values.std(ddof=1))
+        )
+        low, high = scipy.stats.t.interval(0.95, 9, loc=values.mean(), scale=scipy.stats.sem(values))
+        assert (spread.mean_ci_low, spread.mean_ci_high) == pytest.approx((low, high))
+        assert spread.std_ci_low < spread.std < spread.std_ci_high
+    con, ccon = pair_values(predictions, labels)
+    for name, values in (("consistency", con), ("correct_consistency", ccon)):
+        pair = study.pairs[name]
+        assert (pair.mean, pair.std) == pytest.approx((values.mean(), values.std()))
+        assert pair.mean_ci_low < pair.mean < pair.mean_ci_high
+        assert pair.std_ci_low < pair.std < pair.std_ci_high
+    assert study.agreement.fleiss_kappa == pytest.approx(fleiss_kappa(aggregate_raters(predictions.T)[0]))
+    right = predictions == labels
+    assert study.examples.robust_share == pytest.approx(right.all(axis=0).mean())
+
+
+def test_equally_good_seeds_keep_no_spread_on_a_large_test_set():
+    """Runs that are right with one probability differ on 100 examples, and would not on all."""
+    rng = np.random.default_rng(20)
+    labels = np.zeros(100, dtype=int)
+    observed, left = [], []
+    for _ in range(60):
+        predictions = (rng.random((10, 100)) < 0.3).astype(int)
+        study = seeds_study(seeds_frame(PAPER_SEEDS), long_frame(predictions, labels, PAPER_SEEDS))
+        observed.append(study.own.std)
+        left.append(study.accuracy_std_population)
+    assert np.mean(observed) == pytest.approx(math.sqrt(0.3 * 0.7 / 100), rel=0.1)
+    assert np.mean(left) < 0.35 * np.mean(observed)
+    assert np.mean(np.array(left) == 0) > 0.3
+
+
+def test_the_interval_of_the_spread_over_pairs_leaves_out_one_seed_with_all_its_pairs():
+    predictions, labels = drawn_predictions(np.random.default_rng(3), runs=6)
+    study = seeds_study(seeds_frame(range(6)), long_frame(predictions, labels, range(6)))
+    logs = [math.log(pair_values(np.delete(predictions, run, axis=0), labels)[0].std()) for run in range(6)]
+    error = math.sqrt(5 / 6 * np.square(logs - np.mean(logs)).sum())
+    pair = study.pairs["consistency"]
+    reach = math.exp(scipy.stats.t.ppf(0.975, 5) * error)
+    assert (pair.std_ci_low, pair.std_ci_high) == pytest.approx((pair.std / reach, pair.std * reach))
+
+
+def test_regression_equals_scipy_pair_by_pair():
+    rng = np.random.default_rng(4)
+    labels = rng.uniform(0, 5, size=40)
+    predictions = labels + rng.normal(0, 0.7, size=(6, 40)) + rng.normal(0, 0.2, size=(6, 1))
+    seeds = range(6)
+    study = seeds_study(seeds_frame(seeds), long_frame(predictions, labels, seeds), kind="regression")
+    assert study.metric == "pearson"
+    pearson = np.array([scipy.stats.pearsonr(labels, row).statistic for row in predictions])
+    spearman = np.array([scipy.stats.spearmanr(labels, row).statistic for row in predictions])
+    assert (study.own.mean, study.own.var) == pytest.approx((pearson.mean(), pearson.std()))
+    assert study.spreads["spearman"].mean == pytest.approx(spearman.mean())
+    assert study.spreads["mse"].mean == pytest.approx(np.square(predictions - labels).mean())
+    assert study.spreads["mae"].mean == pytest.approx(np.abs(predictions - labels).mean())
+    pairs = list(combinations(predictions, 2))
+    con = np.array([scipy.stats.pearsonr(a, b).statistic for a, b in pairs])
+    ccc = np.array(
+        [2 * np.cov(a, b, ddof=0)[0, 1] / (a.var() + b.var() + (a.mean() - b.mean()) ** 2) for a, b in pairs]
+    )
+    for name, values in (("consistency_pearson", con), ("consistency_ccc", ccc)):
+        pair = study.pairs[name]
+        assert (pair.mean, pair.std) == pytest.approx((values.mean(), values.std()))
+        assert pair.mean_ci_low < pair.mean < pair.mean_ci_high
+    without = []
+    for run in range(6):
+        left = list(combinations(np.delete(predictions, run, axis=0), 2))
+        without.append(math.atanh(np.mean([scipy.stats.pearsonr(a, b).statistic for a, b in left])))
+    error = math.sqrt(5 / 6 * np.square(without - np.mean(without)).sum())
+    low, high = (math.tanh(math.atanh(con.mean()) + sign * scipy.stats.t.ppf(0.975, 5) * error) for sign in (-1, 1))
+    pair = study.pairs["consistency_pearson"]
+    assert (pair.mean_ci_low, pair.mean_ci_high) == pytest.approx((low, high))
+
+
+def test_shifted_predictions_correlate_and_do_not_agree():
+    labels = np.arange(20.0)
+    predictions = np.stack([labels, labels + 10])
+    study = seeds_study(seeds_frame(TWO), long_frame(predictions, labels, TWO), kind="regression")
+    assert study.pairs["consistency_pearson"].mean == pytest.approx(1)
+    assert study.pairs["consistency_ccc"].mean < 0.5
+
+
+def test_equal_seeds_agree_on_everything_and_claim_no_interval():
+    predictions, labels = drawn_predictions(np.random.default_rng(5), runs=1)
+    same = np.repeat(predictions, 4, axis=0)
+    study = seeds_study(seeds_frame(range(4)), long_frame(same, labels, range(4)))
+    assert study.pairs["consistency"].mean == 1
+    assert study.pairs["consistency"].std == study.own.var == 0
+    assert not any(
+        name.startswith(("seed_mean_ci", "consistency_ci", "consistency_spread_ci")) for name in study.metrics()
+    )
+
+
+def test_collapsed_seeds_are_named():
+    predictions, labels = drawn_predictions(np.random.default_rng(6), runs=3)
+    predictions[1] = 0
+    study = seeds_study(seeds_frame((0, 7, 9)), long_frame(predictions, labels, (0, 7, 9)))
+    assert study.constant_seeds == (7,)
+    assert study.metrics()["constant_share"] == pytest.approx(1 / 3)
+    assert study.to_frame()["constant"].tolist() == [False, True, False]
+
+
+def test_given_scores_are_kept_and_missing_ones_are_computed():
+    predictions, labels = drawn_predictions(np.random.default_rng(7), runs=2)
+    scores = pd.DataFrame({"seed": TWO, "accuracy": [0.25, math.nan], "duration_seconds": [1.0, 2.0]})
+    study = seeds_study(scores, long_frame(predictions, labels, TWO))
+    assert study.scores["accuracy"].tolist() == [0.25, pytest.approx(accuracy_score(labels, predictions[1]))]
+    assert "duration_seconds" not in study.scores
+
+
+def test_scores_alone_without_predictions():
+    scores = pd.DataFrame({"seed": PAPER_SEEDS, "accuracy": np.linspace(0.5, 0.9, 10), "own": 1.0})
+    study = seeds_study(scores, metric="own", task="x")
+    assert study.pairs == {}
+    assert study.own.var == 0
+    assert study.spreads["accuracy"].mean == pytest.approx(0.7)
+    assert study.missing_seeds == ()
+
+
+def test_a_failed_run_is_missing_and_not_a_zero():
+    predictions, labels = drawn_predictions(np.random.default_rng(8), runs=4)
+    frame = long_frame(predictions, labels, (0, 1, 2, 3))
+    study = seeds_study(seeds_frame((0, 1, 2, 3)), frame[frame["seed"] != 2])
+    assert study.missing_seeds == (2,)
+    assert study.compared == (0, 1, 3)
+    assert study.own.runs == 3
+    assert study.own.mean == pytest.approx((predictions == labels)[[0, 1, 3]].mean())
+    assert study.pairs["consistency"].mean == pytest.approx(pair_values(predictions[[0, 1, 3]], labels)[0].mean())
+
+
+def test_order_of_rows_and_seeds_changes_nothing():
+    rng = np.random.default_rng(9)
+    predictions, labels = drawn_predictions(rng, runs=5)
+    frame = long_frame(predictions, labels, (3, 1, 4, 15, 9), ids=[f"e{at}" for at in range(80)])
+    one = seeds_study(seeds_frame((3, 1, 4, 15, 9)), frame)
+    other = seeds_study(seeds_frame((15, 9, 3, 4, 1)), frame.sample(frac=1, random_state=1))
+    assert one.metrics() == pytest.approx(other.metrics())
+    merged = one.to_frame().merge(other.to_frame(), on="seed")
+    np.testing.assert_allclose(merged["consistency_x"], merged["consistency_y"])
+    assert one.to_frame()["seed"].tolist() == [3, 1, 4, 15, 9]
+
+
+def test_metrics_are_named_for_the_parent():
+    found = drawn_study(np.random.default_rng(10), metric="matthews_corrcoef").metrics()
+    assert {"score_mean", "score_std", "consistency", "correct_consistency", "fleiss_kappa", "robust_share"} <= set(
+        found
+    )
+    assert found["score_mean"] == found["seed_mean/matthews_corrcoef"]
+    assert found["seed_var/accuracy"] < found["seed_std/accuracy"]
+    numeric = drawn_regression(np.random.default_rng(10)).metrics()
+    assert {"consistency_pearson", "consistency_ccc", "seed_mean/spearman", "absolute_difference"} <= set(numeric)
+    assert "consistency" not in numeric
+
+
+GOOD = long_frame([[0, 1], [1, 1]], [0, 1], TWO)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "frame", "options", "match"),
+    [
+        ((42,), None, {}, "seeds=42: must be at least two"),
+        ((), None, {}, r"seeds=\(none\): must be at least two"),
+        ((42, 42), None, {}, "seeds=42: must occur once"),
+        ((-1, 42), None, {}, "0 or above"),
+        ((1.5, 42), None, {}, "whole numbers"),
+        (TWO, GOOD.assign(seed=7), {}, "seed=7: has predictions and no scores"),
+        (TWO, GOOD.drop(columns="label"), {}, "column=label"),
+        (TWO, GOOD.drop(index=0), {}, "all seeds must predict the same"),
+        (TWO, GOOD.drop(index=0), {"kind": "regression"}, "all seeds must predict the same"),
+        (TWO, GOOD.assign(example_id=0), {}, "must have one true class|must occur once"),
+        (TWO, pd.concat([GOOD, GOOD]), {"kind": "regression"}, "must occur once in the predictions of a seed"),
+        (TWO, GOOD.assign(label=[0, 1, 1, 1]), {"kind": "regression"}, "must have one true value"),
+        (TWO, GOOD, {"metric": "f1_makro"}, "f1_macro"),
+        (TWO, GOOD, {"kind": "ranking"}, "classification, multiple_choice, regression"),
+        (TWO, None, {}, "metric='accuracy'"),
+    ],
+)
+def test_bad_input_is_one_line(seeds, frame, options, match):
+    with pytest.raises(ParameterError, match=match) as caught:
+        seeds_study(seeds_frame(seeds), frame, **options)
+    assert "\n" not in str(caught.value)
