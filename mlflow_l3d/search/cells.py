@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mlflow_l3d.approaches.base import Approach, Value
+from mlflow_l3d.approaches.base import Approach, Value, identity_of
 from mlflow_l3d.plan.cells import Cell, content_key
 from mlflow_l3d.search.space import setting
 from mlflow_l3d.tasks.base import SPLITS_VERSION, Task
@@ -118,7 +118,7 @@ class TrialMaker:
             index=number,
             configurations={},
             seeds=dict(self.seeds[0]),
-            key=trial_key(self.context_key, hyperparameters, self.seeds),
+            key=trial_key(self.context_key, identity_of(self.approach, hyperparameters), self.seeds),
             hyperparameters=hyperparameters,
             trial_number=number,
             trial_id=trial_id,
@@ -139,12 +139,17 @@ def trial_key(context_key: str, hyperparameters: Mapping[str, Value], seeds: Seq
 
 
 def held_out_cells(
-    context_key: str, settings: Mapping[str, Mapping[str, Value]], seeds: Sequence[Mapping[str, int]]
+    approach: Approach,
+    context_key: str,
+    settings: Mapping[str, Mapping[str, Value]],
+    seeds: Sequence[Mapping[str, int]],
 ) -> list[tuple[str, TrialCell]]:
     """Return the cells that compare settings on configurations that were not searched on, by their test examples.
 
     Parameters
     ----------
+    approach
+        The user's.
     context_key
         From :func:`search_key`.
     settings
@@ -165,7 +170,7 @@ def held_out_cells(
                 index=number,
                 configurations={},
                 seeds=dict(own),
-                key=trial_key(context, hyperparameters, [own]),
+                key=trial_key(context, identity_of(approach, hyperparameters), [own]),
                 hyperparameters=hyperparameters,
                 trial_number=number,
                 trial_id=-1,
