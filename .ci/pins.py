@@ -76,7 +76,7 @@ def main() -> None:
     everything = closure(declared("dev"))
     lines = [f"{name}=={version}" for name, version in everything.items()]
     (ROOT / "constraints.txt").write_text("\n".join([HEADER, *lines, ""]), encoding="utf-8")
-    needed = [f"      - {name}=={version}" for name, version in closure(declared("demo", "icl")).items()]
+    needed = [f"      - {name}=={version}" for name, version in closure(declared("demo", "icl", "lora")).items()]
     (ROOT / "conda.yaml").write_text(CONDA.format(python=PYTHON) + "\n".join([*needed, ""]), encoding="utf-8")
     print(f"constraints.txt: {len(lines)} packages; conda.yaml: {len(needed)} of them.")
 

@@ -147,10 +147,10 @@ class _Phase:
 
 def _ours(settings: Mapping[str, Any]) -> dict[str, float]:
     """Run the entry point; from the first trial of level 1 until the server holds the last one of level 2."""
-    from mlflow_l3d import hyperparameter_search
+    from mlflow_l3d import hyperparameter_search, search_run
     from mlflow_l3d.ledger.search_ledger import SearchLedger
 
-    phase, run_level, wait = _Phase(), hyperparameter_search.run_level, SearchLedger.wait
+    phase, run_level, wait = _Phase(), search_run.run_level, SearchLedger.wait
 
     def begin(*arguments: Any, **more: Any) -> Any:
         phase.begin()
@@ -160,7 +160,7 @@ def _ours(settings: Mapping[str, Any]) -> dict[str, float]:
         wait(ledger, *arguments)
         phase.end()
 
-    hyperparameter_search.run_level, SearchLedger.wait = begin, end  # type: ignore[assignment,method-assign]
+    search_run.run_level, SearchLedger.wait = begin, end  # type: ignore[assignment,method-assign]
     result = hyperparameter_search.search(**_arguments(settings))
     return {**phase.found, "pruned": float(sum(level.pruned for level in result.result.levels))}
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from mlflow_l3d.evaluation import evaluate
     from mlflow_l3d.investigation import Investigation, investigate
     from mlflow_l3d.planner import plan_investigation
+    from mlflow_l3d.seeds_entry import seeds
+    from mlflow_l3d.seeds_evaluation import evaluate_seeds
 
 __version__ = "0.1.0"
 __all__ = [
@@ -21,8 +23,10 @@ __all__ = [
     "ablate",
     "compare_strategies",
     "evaluate",
+    "evaluate_seeds",
     "investigate",
     "plan_investigation",
+    "seeds",
 ]
 
 _HOMES = {
@@ -30,8 +34,10 @@ _HOMES = {
     "ablate": "mlflow_l3d.ablation_study",
     "compare_strategies": "mlflow_l3d.comparison",
     "evaluate": "mlflow_l3d.evaluation",
+    "evaluate_seeds": "mlflow_l3d.seeds_evaluation",
     "investigate": "mlflow_l3d.investigation",
     "plan_investigation": "mlflow_l3d.planner",
+    "seeds": "mlflow_l3d.seeds_entry",
 }
 
 

@@ -110,7 +110,7 @@ def ablate(
     L3DError
         With one line that says what to change.
     """
-    from mlflow_l3d.investigation import fail_attached
+    from mlflow_l3d.attached import fail_attached
 
     attached = scrub_environment()
     values = (parent_run_id, metric, rows, columns, test_sizes, repeats, root_seed)

@@ -20,6 +20,7 @@ from mlflow_l3d.specification.parameters import (
     MAIN,
     PLAN,
     SEARCH,
+    SEEDS,
     STRATEGIES,
     Parameter,
 )
@@ -27,6 +28,7 @@ from mlflow_l3d.specification.parameters import (
 _VERBS: Mapping[str, tuple[str, Mapping[str, Parameter]]] = {
     "investigate": ("run an investigation and score it", MAIN),
     "search": ("find hyperparameters on two levels, before an investigation", SEARCH),
+    "seeds": ("train one task with several seeds: scores and single predictions", SEEDS),
     "evaluate": ("score an existing parent run", EVALUATE),
     "plan": ("say how many cells an investigation has, what they cost, and how many it needs", PLAN),
     "strategies": ("compare the published method with its baselines on one task", STRATEGIES),
@@ -101,7 +103,7 @@ def _parse_or_fail(argv: Sequence[str] | None) -> argparse.Namespace:
     except L3DError as error:
         attached = os.environ.get("MLFLOW_RUN_ID")
         if attached:
-            from mlflow_l3d.investigation import fail_attached
+            from mlflow_l3d.attached import fail_attached
 
             fail_attached(attached, str(error))
         raise
@@ -128,6 +130,11 @@ def _run(verb: str, options: dict[str, Any]) -> int:
 
         print(search(progress=True, **options).summary())  # noqa: T201
         return 0
+    if verb == "seeds":
+        from mlflow_l3d.seeds_entry import seeds
+
+        print(seeds(progress=True, **options).summary())  # noqa: T201
+        return 0
     if verb == "evaluate":
         return _evaluate(options)
     if verb == "plan":
@@ -152,13 +159,19 @@ def _run(verb: str, options: dict[str, Any]) -> int:
 
 
 def _evaluate(options: dict[str, Any]) -> int:
+    from mlflow_l3d.attached import fail_attached
     from mlflow_l3d.evaluation import evaluate
-    from mlflow_l3d.investigation import fail_attached
     from mlflow_l3d.ledger.connection import error_line, scrub_environment
     from mlflow_l3d.report.terminal import summary
 
     attached = scrub_environment()
+    from mlflow_l3d.seeds_evaluation import check_options, evaluate_seeds, is_seeds_study
+
     try:
+        if is_seeds_study(options["parent_run_id"]):
+            check_options(options)
+            print(evaluate_seeds(options["parent_run_id"], metric=options["metric"], attached=attached).summary())  # noqa: T201
+            return 0
         result = evaluate(**options)
     except Exception as error:
         if attached is not None:

@@ -22,8 +22,9 @@ from mlflow_l3d.analysis.strategies import (
     strategy_table,
 )
 from mlflow_l3d.artifacts import write_table
+from mlflow_l3d.attached import fail_attached
 from mlflow_l3d.errors import unknown_name
-from mlflow_l3d.investigation import Investigation, fail_attached, run
+from mlflow_l3d.investigation import Investigation, run
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger.connection import connect, error_line, own_settings, scrub_environment
 from mlflow_l3d.ledger.parent import factor_words, set_tags

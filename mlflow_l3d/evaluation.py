@@ -97,6 +97,8 @@ def evaluate(
         client = connect()
         run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         recorded = read_investigation(run_id, client, where="" if where == "none" else where)
+        if log:
+            _check_writable(recorded.parent)
         planned = planned_by(recorded.parent, design=design, missing=missing)
         planned = replace(planned, searched_splits=searched_splits(client, recorded.parent))
         cells = planned.within(order(recorded.cells))
@@ -248,6 +250,7 @@ def write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Sc
     """
     from mlflow.entities import Metric
 
+    _check_writable(run)
     write_artifacts(
         folder,
         scored,
@@ -285,6 +288,13 @@ def write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Sc
             names.STATE: "complete" if scored.analysis.cells_failed == 0 else "incomplete",
         }
     parents.set_tags(client, run.info.run_id, tags)
+
+
+def _check_writable(parent: Run) -> None:
+    """Raise for a parent whose own report and numbers an analysis of factors would overwrite."""
+    if parent.data.tags.get(names.DESIGN) == "seeds":
+        fix = "Use mlflow-l3d evaluate, or mlflow_l3d.evaluate_seeds."
+        raise ParameterError("parent_run_id", parent.info.run_id, "is a study of seeds, not of factors", fix)
 
 
 def last_step(analysis: Analysis, parent: Run) -> int:

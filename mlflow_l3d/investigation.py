@@ -14,6 +14,7 @@ import pandas as pd
 
 from mlflow_l3d import registry
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.attached import fail_attached, failing
 from mlflow_l3d.conclusion import conclude
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor, Job
@@ -111,31 +112,16 @@ def investigate(
     named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
     attached = scrub_environment()
     with own_settings():
-        try:
+        with failing(attached):
             specification = specify(
                 {**parameters, **named},
                 approach=None if isinstance(approach, str) else approach,
                 task=None if isinstance(task, str) else task,
                 searches=find,
             )
-        except Exception as error:
-            if attached is not None:
-                fail_attached(attached, error_line(error))
-            raise
         for note in specification.origin.notes:
             _logger.warning("%s", note)
         return run(specification, attached=attached, progress=progress)
-
-
-def fail_attached(run_id: str, line: str) -> None:
-    """Mark the run that `mlflow run` made as failed; the error itself is the caller's to show."""
-    from mlflow_l3d.ledger.connection import connect
-    from mlflow_l3d.ledger.parent import mark_failed
-
-    try:
-        mark_failed(connect(), run_id, line)
-    except Exception as error:  # noqa: BLE001 - the first error matters more
-        _logger.error("The run could not be marked as failed: %s", error_line(error))
 
 
 def run(specification: Specification, *, attached: str | None = None, progress: bool = False) -> Investigation:

@@ -84,7 +84,8 @@ def test_help_and_version_of_the_whole(capsys: Capture) -> None:
         ("investigat", r"verb='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
         (
             "--factor data_order",
-            r"verb='data_order': must be one of ablation, delete, evaluate, investigate, plan, search, strategies\.",
+            r"verb='data_order': must be one of ablation, delete, evaluate, investigate, plan, search, seeds, "
+            r"strategies\.",
         ),
         ("", r"mlflow-l3d: the following arguments are required: VERB \(see mlflow-l3d --help\)"),
         ("investigate --factor", r"mlflow-l3d investigate: argument --factor: expected one argument \(see .*"),

@@ -15,7 +15,7 @@ import pytest
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.results import IMPORTANCE_METRICS
 from mlflow_l3d.ledger import names
-from mlflow_l3d.specification.parameters import DELETE, EVALUATE, MAIN
+from mlflow_l3d.specification.parameters import DELETE, EVALUATE, MAIN, SEEDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "mlflow_l3d"
@@ -128,7 +128,7 @@ def test_table_of_imports_is_kept() -> None:
 def test_mlflow_and_torch_are_imported_where_the_page_says() -> None:
     found = imports()
     users = {package for package, others in found.items() if "mlflow" in others}
-    assert users == {"ledger", "evaluation", "ablation_study", "ablation_answers", "plugin"}
+    assert users == {"ledger", "evaluation", "seeds_evaluation", "ablation_study", "ablation_answers", "plugin"}
     assert "mlflow" not in found["approaches"] | found["tasks"] | found["analysis"] | found["plan"]
     assert not {"torch", "transformers", "own:ledger"} & (found["analysis"] | found["plan"])
 
@@ -143,7 +143,7 @@ def test_spread_of_five_runs_is_as_uncertain_as_the_page_says() -> None:
 @pytest.mark.parametrize("page", sorted(PAGES))
 def test_names_of_options_and_parameters_exist(page: str) -> None:
     text = PAGES[page]
-    known = {**MAIN, **EVALUATE, **DELETE}
+    known = {**MAIN, **SEEDS, **EVALUATE, **DELETE}
     for verb, options in re.findall(r"mlflow-l3d (\w+)((?: +--[a-z-]+(?: [^-`\s]\S*)?)+)", text):
         cli.parser().parse_args([verb, *re.findall(r"--\S+|(?<= )[^-\s]\S*", options)])
     for name in re.findall(r"-P (\w+)=", text):

@@ -16,12 +16,13 @@ import pytest
 from mlflow.projects._project_spec import load_project
 
 from mlflow_l3d import cli
-from mlflow_l3d.specification.parameters import ABLATION, EVALUATE, MAIN, PLAN, SEARCH, STRATEGIES, Parameter
+from mlflow_l3d.specification.parameters import ABLATION, EVALUATE, MAIN, PLAN, SEARCH, SEEDS, STRATEGIES, Parameter
 
 ROOT = Path(__file__).resolve().parents[1]
 WHERE: dict[str, tuple[Path, str, str, Mapping[str, Parameter]]] = {
     "main": (ROOT, "main", "investigate", MAIN),
     "search": (ROOT, "search", "search", SEARCH),
+    "seeds": (ROOT, "seeds", "seeds", SEEDS),
     "evaluate": (ROOT, "evaluate", "evaluate", EVALUATE),
     "plan": (ROOT, "plan", "plan", PLAN),
     "strategies": (ROOT, "strategies", "strategies", STRATEGIES),
@@ -137,8 +138,8 @@ def test_misspelt_parameter_reaches_the_command_line_which_refuses_it(place: str
 def test_entry_points_of_the_project() -> None:
     project = load_project(str(ROOT))
     assert project.name == "mlflow-l3d"
-    assert set(project._entry_points) == {"main", "search", "evaluate", "plan", "strategies", "ablation"}
-    verbs = {"investigate", "search", "evaluate", "plan", "strategies", "ablation"}
+    assert set(project._entry_points) == {"main", "search", "seeds", "evaluate", "plan", "strategies", "ablation"}
+    verbs = {"investigate", "search", "seeds", "evaluate", "plan", "strategies", "ablation"}
     assert {shlex.split(p.command)[3] for p in project._entry_points.values()} == verbs
     for place in WHERE.values():
         assert Path(load_project(str(place[0])).env_config_path).resolve() == ROOT / "conda.yaml"

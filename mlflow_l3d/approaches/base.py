@@ -145,6 +145,10 @@ class Approach(Protocol):
     search of hyperparameters tries under these complete ones; every default lies within it. What it does not name stays
     as it is, and it should change no factor's being active. Without it everything is searched that is declared with
     both bounds, or with two or more choices.
+    And ``task_kinds``, a tuple of kinds of tasks that it takes (:data:`mlflow_l3d.tasks.base.KINDS`); without it only
+    classification. And ``task_kinds_under(hyperparameters)``, where these complete hyperparameters allow fewer.
+    And ``identity(hyperparameters) -> Mapping[str, Value]``: what of complete hyperparameters belongs into a cell's
+    key; hyperparameters that were added later are left out at their defaults, so that older cells are still found.
     And ``published(task, given) -> Mapping | None``: the values that the authors of a paper published for a task of
     that name, under the values that the user gives beside them; None where there are none.
     """
@@ -194,6 +198,12 @@ class Approach(Protocol):
             Folder for what is worth keeping between runs; shared by several processes at once.
         """
         ...
+
+
+def identity_of(approach: Approach, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what of complete hyperparameters belongs into a cell's key: all, or what the approach's own hook says."""
+    own: Any = approach
+    return dict(own.identity(hyperparameters) if hasattr(approach, "identity") else hyperparameters)
 
 
 def resolve_hyperparameters(approach: Approach, given: Mapping[str, Any]) -> dict[str, Value]:

@@ -14,14 +14,15 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.base import Hyperparameter, Value
 from mlflow_l3d.approaches.failures import one_by_one
 from mlflow_l3d.approaches.modelless import no_model
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
-from mlflow_l3d.tasks.base import Split, Task
+from mlflow_l3d.tasks.base import KINDS, Split, Task, TaskKind
 
 Function: TypeAlias = abc.Callable[[Task, Split, Mapping[str, int], Mapping[str, Value]], npt.ArrayLike]
 """``function(task, split, seeds, hyperparameters)`` -> class numbers of shape (n,), -1 for none, or class scores of
-shape (n, classes), for the n examples of ``split.test`` in that order."""
+shape (n, classes), for the n examples of ``split.test`` in that order. Of a multiple-choice task the choices are the
+classes; of a regression it returns finite numbers of shape (n,)."""
 
 
 class Callable:
@@ -43,11 +44,13 @@ class Callable:
         Name -> declaration; none by default.
     default_task
         Task where the user names none.
+    task_kinds
+        Kinds of tasks that the function takes.
 
     Raises
     ------
     ParameterError
-        If the function cannot be called, `name` or `version` is empty, or a factor stands twice.
+        If the function cannot be called, `name` or `version` is empty, a factor stands twice, or a kind is unknown.
     """
 
     def __init__(
@@ -59,8 +62,10 @@ class Callable:
         factors: Iterable[str],
         hyperparameters: Mapping[str, Hyperparameter] | None = None,
         default_task: str = "",
+        task_kinds: Iterable[TaskKind] = ("classification",),
     ) -> None:
         given = (factors,) if isinstance(factors, str) else tuple(factors)
+        kinds: tuple[str, ...] = (task_kinds,) if isinstance(task_kinds, str) else tuple(task_kinds)
         if not callable(function):
             raise ParameterError("function", type(function).__name__, "must be callable")
         for parameter, text in (("name", name), ("version", version)):
@@ -68,6 +73,9 @@ class Callable:
                 raise ParameterError(parameter, repr(text), "must be a text that is not empty")
         if len(set(given)) < len(given):
             raise ParameterError("factors", ",".join(given), "must name each factor once")
+        for kind in kinds or ("",):
+            if kind not in KINDS:
+                raise unknown_name("task_kinds", kind, KINDS)
         self.function = function
         self.name = name
         self.version = version
@@ -76,6 +84,7 @@ class Callable:
         self.metrics: tuple[str, ...] = ()
         self.default_model = ""
         self.default_task = default_task
+        self.task_kinds = kinds
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
         """Return none; override it where hyperparameters switch a factor off."""
@@ -113,7 +122,13 @@ class CallableSession:
         split = self.task.split(cell.seeds)
         seeds = {factor: cell.seeds[factor] for factor in self.approach.factors}
         returned = self.approach.function(self.task, split, seeds, dict(self.hyperparameters))
-        predictions, scores = _interpret(returned, self.approach.name, len(split.test), len(self.task.class_names))
+        examples = len(split.test)
+        predictions: npt.NDArray[Any]
+        scores: npt.NDArray[np.float32] | None = None
+        if self.task.kind == "regression":
+            predictions = _numbers(returned, self.approach.name, examples)
+        else:
+            predictions, scores = _interpret(returned, self.approach.name, examples, len(self.task.class_names))
         return Outcome(
             key=cell.key,
             example_ids=self.task.example_ids[split.test],
@@ -124,6 +139,19 @@ class CallableSession:
 
     def close(self) -> None:
         """Release nothing."""
+
+
+def _numbers(returned: Any, name: str, examples: int) -> npt.NDArray[np.float64]:
+    """Return the predictions of a regression; raise an L3DError where they are none."""
+    try:
+        array = np.asarray(returned)
+    except ValueError:
+        array = np.zeros(())
+    if array.shape != (examples,) or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        what = f"shape {array.shape} and type {array.dtype}"
+        msg = f"the function of approach {name} returned {what}; a regression needs finite numbers ({examples},)."
+        raise L3DError(msg)
+    return array.astype(np.float64)
 
 
 def _interpret(

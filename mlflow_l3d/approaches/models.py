@@ -19,7 +19,10 @@ _HASHED = re.compile(
     r".*\.py|(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template"
     r"|model\.safetensors\.index)\.json|.*\.safetensors|vocab\.txt|merges\.txt|.*\.model|chat_template\.jinja"
 )
-_GGUF_ONLY: Final = ("holds GGUF weights, which approach=icl alone reads", "Use a model with safetensors weights.")
+_GGUF_ONLY: Final = (
+    "holds GGUF weights, which only icl and fine-tuning of a whole model read",
+    "Use a model with safetensors weights.",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream
@@ -100,9 +101,9 @@ def check_shots(
     """
     if type(task).split is not Task.split:  # a task that divides in its own way: its cells will say
         return
-    sizes = quotas(np.bincount(task.labels, minlength=len(task.class_names)), task.settings, task.class_names)
-    smallest = min(classes, key=lambda number: int(sizes.train[number]))
-    available = int(sizes.train[smallest])
+    train, most_labelled = _sizes(task)
+    smallest = min(classes, key=lambda number: int(train[number]))
+    available = int(train[smallest])
     most = available - queries
     if most >= shots:
         return
@@ -111,7 +112,16 @@ def check_shots(
     allowed = (
         f"class {name!r} has {available} labelled examples to take {taken} from; those for validation do not count"
     )
-    all_labelled = sizes.labelled[smallest] == sizes.train_part[smallest]
-    other = "leave the class out with hyperparameter classes" if all_labelled else "raise num_labelled"
+    other = "leave the class out with hyperparameter classes" if most_labelled[smallest] else "raise num_labelled"
     fewer = "Use fewer of both" if queries and most < 1 else f"Use at most {most}"
     raise ParameterError(f"hyperparameters.{hyperparameter}", shots, allowed, f"{fewer}, or {other}.")
+
+
+def _sizes(task: Task) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Return the examples of each class that are trained on, and whether no more could be labelled; shape (C,)."""
+    names = task.class_names
+    if task.settings.source == "own":
+        train = np.bincount(task.labels[task.split({}).train], minlength=len(names))
+        return train, np.full(len(names), task.settings.num_labelled is None)
+    sizes = quotas(np.bincount(task.labels, minlength=len(names)), task.settings, names)
+    return sizes.train, sizes.labelled == sizes.train_part

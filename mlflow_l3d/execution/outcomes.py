@@ -17,6 +17,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.tasks.base import Task
 
 _logger = logging.getLogger(__name__)
 
@@ -131,9 +132,10 @@ def seeded(cell: Cell, job: Job) -> Cell:
 def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     """Check what an approach returned for `cell`, and add the metrics that every approach has.
 
-    ``f1_macro``, ``accuracy`` and ``matthews_corrcoef`` are computed from labels and predictions, where there are any,
-    for all approaches in the same way; metrics of other names stay as the approach gave them. Arrays and numbers come
-    back as plain numpy and Python types.
+    The metrics of the task's kind (:func:`mlflow_l3d.analysis.metrics.classification_metrics`, of a regression
+    :func:`mlflow_l3d.analysis.regression_metrics.regression_metrics`) are computed from labels and predictions, where
+    there are any, for all approaches in the same way; metrics of other names stay as the approach gave them. Arrays
+    and numbers come back as plain numpy and Python types.
 
     Raises
     ------
@@ -141,7 +143,7 @@ def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
         If the outcome is not what :class:`mlflow_l3d.plan.cells.Outcome` says; it names the approach.
     """
     try:
-        return _finished(outcome, cell, len(job.task.class_names))
+        return _finished(outcome, cell, job.task)
     except (_Violation, TypeError, ValueError, OverflowError) as error:
         msg = f"approach {job.approach.name} returned an outcome that is not valid: {error}."
         raise L3DError(msg) from error
@@ -151,7 +153,7 @@ class _Violation(Exception):
     """What is wrong with an outcome."""
 
 
-def _finished(outcome: Outcome, cell: Cell, classes: int) -> Outcome:
+def _finished(outcome: Outcome, cell: Cell, task: Task) -> Outcome:
     if not isinstance(outcome, Outcome):
         msg = f"it is a {type(outcome).__name__}"
         raise _Violation(msg)
@@ -177,23 +179,31 @@ def _finished(outcome: Outcome, cell: Cell, classes: int) -> Outcome:
             msg = "it has example_ids, labels or scores, and no predictions"
             raise _Violation(msg)
         return whole
-    return _with_predictions(whole, metrics, classes)
+    return _with_predictions(whole, metrics, task)
 
 
-def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], classes: int) -> Outcome:
-    from mlflow_l3d.analysis.metrics import classification_metrics
+def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], task: Task) -> Outcome:
 
     if outcome.labels is None or outcome.example_ids is None:
         msg = "it has predictions, and no labels or no example_ids"
         raise _Violation(msg)
-    predictions = _classes("predictions", outcome.predictions, -1, classes)
-    labels = _classes("labels", outcome.labels, 0, classes)
+    regression, classes = task.kind == "regression", len(task.class_names)
+    predictions: npt.NDArray[Any]
+    labels: npt.NDArray[Any]
+    if regression:
+        predictions, labels = _numbers("predictions", outcome.predictions), _numbers("labels", outcome.labels)
+    else:
+        predictions = _classes("predictions", outcome.predictions, -1, classes)
+        labels = _classes("labels", outcome.labels, 0, classes)
     ids = _ids(outcome.example_ids)
     if not len(predictions) == len(labels) == len(ids):
         msg = f"it has {len(ids)} example_ids, {len(labels)} labels and {len(predictions)} predictions"
         raise _Violation(msg)
     if not len(ids):
         msg = "it has no example"
+        raise _Violation(msg)
+    if regression and outcome.scores is not None:
+        msg = "it has class scores, and the task is a regression"
         raise _Violation(msg)
     scores = None if outcome.scores is None else np.asarray(outcome.scores)
     if scores is not None and (scores.shape != (len(ids), classes) or scores.dtype.kind not in "fiu"):
@@ -205,8 +215,26 @@ def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], classes: i
         labels=labels,
         predictions=predictions,
         scores=None if scores is None else scores.astype(np.float32, copy=False),
-        metrics={**metrics, **classification_metrics(labels, predictions)},
+        metrics={**metrics, **_metrics(labels, predictions, regression=regression)},
     )
+
+
+def _metrics(labels: npt.NDArray[Any], predictions: npt.NDArray[Any], *, regression: bool) -> dict[str, float]:
+    from mlflow_l3d.analysis.metrics import classification_metrics
+    from mlflow_l3d.analysis.regression_metrics import regression_metrics
+
+    return (regression_metrics if regression else classification_metrics)(labels, predictions)
+
+
+def _numbers(name: str, values: Any) -> npt.NDArray[np.float64]:
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "fiu":
+        msg = f"{name} have shape {array.shape} and type {array.dtype}, not numbers of shape (n,)"
+        raise _Violation(msg)
+    if not np.isfinite(array).all():
+        msg = f"{name} are not all finite"
+        raise _Violation(msg)
+    return array.astype(np.float64, copy=False)
 
 
 def _classes(name: str, values: Any, lowest: int, classes: int) -> npt.NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mlflow_l3d.ledger.parent import investigation_card
 from mlflow_l3d.ledger.recorder import Opened, Recorder, open_recorder
@@ -11,6 +11,8 @@ from mlflow_l3d.ledger.records import CellRecord
 from mlflow_l3d.ledger.recovery import Recovered, recover
 
 if TYPE_CHECKING:
+    from mlflow_l3d.ledger.parent import Card
+    from mlflow_l3d.ledger.recovery import CellWork
     from mlflow_l3d.plan.cells import Cell, Outcome
     from mlflow_l3d.specification.investigation import Specification
 
@@ -24,12 +26,12 @@ class Ledger(Recorder[CellRecord]):
         What was done before.
     """
 
-    def __init__(self, opened: Opened[CellRecord], specification: Specification) -> None:
+    def __init__(self, opened: Opened[CellRecord], specification: CellWork) -> None:
         super().__init__(opened, specification.context_key, _shared_params(specification))
         self.recovered = Recovered()
 
     @classmethod
-    def open(cls, specification: Specification, attached: str | None = None) -> Ledger:
+    def open(cls, specification: CellWork, attached: str | None = None, card: Card | None = None) -> Ledger:
         """Connect, take the lock of this investigation, open the parent, and find what is already done.
 
         Parameters
@@ -38,6 +40,8 @@ class Ledger(Recorder[CellRecord]):
             What is investigated.
         attached
             The run that `mlflow run` made for us; None for a new one.
+        card
+            What the parent says of itself; None for that of an investigation.
 
         Raises
         ------
@@ -51,7 +55,7 @@ class Ledger(Recorder[CellRecord]):
             ledger.recovered = recover(opened, specification)
             return ledger.recovered.to_upload
 
-        card = investigation_card(specification)
+        card = card or investigation_card(cast("Specification", specification))
         return open_recorder(card, CellRecord, attached, lambda opened: cls(opened, specification), find)
 
     def record(self, cell: Cell, outcome: Outcome) -> CellRecord:
@@ -59,7 +63,7 @@ class Ledger(Recorder[CellRecord]):
         return self.add(CellRecord.of(cell, outcome, end_time=int(time.time() * 1000)), outcome)
 
 
-def _shared_params(specification: Specification) -> dict[str, str]:
+def _shared_params(specification: CellWork) -> dict[str, str]:
     return {
         "task": specification.task.name,
         "approach": specification.approach.name,

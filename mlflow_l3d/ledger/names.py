@@ -50,6 +50,7 @@ REPORT: Final = "report.html"
 EXAMPLES: Final = "examples.json"
 LOOKS: Final = "looks.json"
 SEARCH_DOCUMENT: Final = "search.json"
+SEEDS: Final = "seeds.json"
 SEARCH_REPORT: Final = "search.html"
 TRIALS: Final = "trials.json"
 TABLES: Final = (CELLS_TABLE, EXAMPLES, LOOKS, TRIALS)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mlflow_l3d.ledger import names
 from mlflow_l3d.ledger import parent as parents
@@ -21,12 +21,54 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
+    from mlflow_l3d.approaches.base import Approach, Value
     from mlflow_l3d.ledger.recorder import Opened
     from mlflow_l3d.ledger.spool import Spool
     from mlflow_l3d.plan.cells import Cell
-    from mlflow_l3d.specification.investigation import Specification
+    from mlflow_l3d.tasks.base import Task
 
 _logger = logging.getLogger("mlflow_l3d")
+
+
+class Layout(Protocol):
+    """Cells in their order."""
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield them."""
+        ...
+
+
+class CellWork(Protocol):
+    """What has cells: an investigation, or a study of seeds."""
+
+    @property
+    def context_key(self) -> str:
+        """Hash of everything that the cells share."""
+        ...
+
+    @property
+    def task(self) -> Task:
+        """The data."""
+        ...
+
+    @property
+    def approach(self) -> Approach:
+        """What is trained."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The model as people see it."""
+        ...
+
+    @property
+    def hyperparameters(self) -> Mapping[str, Value]:
+        """Complete."""
+        ...
+
+    def design(self) -> Layout:
+        """Return the layout of the cells."""
+        ...
 
 
 @dataclass(slots=True)
@@ -48,7 +90,7 @@ class Recovered:
     continued: list[str] = field(default_factory=list)
 
 
-def recover(opened: Opened[CellRecord], specification: Specification) -> Recovered:
+def recover(opened: Opened[CellRecord], specification: CellWork) -> Recovered:
     """Find what is done, take over the children of interrupted parents, and fetch what the tables of the parent need.
 
     Moving children and fetching predictions goes on in the uploader's threads after the return.

@@ -151,10 +151,11 @@ def predictions_table(outcome: Outcome) -> pa.Table | None:
         return None
     import pyarrow as pa
 
+    numbers = pa.float64() if outcome.predictions.dtype.kind == "f" else pa.int64()
     columns = {
         "example_id": pa.array(outcome.example_ids),
-        "label": pa.array(outcome.labels, pa.int64()),
-        "prediction": pa.array(outcome.predictions, pa.int64()),
+        "label": pa.array(outcome.labels, numbers),
+        "prediction": pa.array(outcome.predictions, numbers),
     }
     if outcome.scores is not None:
         columns |= {f"score_{k}": pa.array(outcome.scores[:, k], pa.float32()) for k in range(outcome.scores.shape[1])}

@@ -74,9 +74,10 @@ class Outcome:
     example_ids
         Shape (n,): ids of the evaluated examples, int64 or str; None where the approach has no predictions.
     labels, predictions
-        Shape (n,), int64: class numbers; a prediction of -1 is an answer that names no class.
+        Shape (n,), int64: class numbers, or numbers of choices; a prediction of -1 is an answer that names no class.
+        Of a regression float64, finite.
     scores
-        Shape (n, classes), float32: class scores, or None.
+        Shape (n, classes), float32: class scores, or None, as always for a regression.
     metrics
         Fractions (0..1) and other numbers of the approach's own. Where there are no predictions it must hold the metric
         that is investigated.
@@ -90,8 +91,8 @@ class Outcome:
 
     key: str
     example_ids: npt.NDArray[Any] | None = None
-    labels: npt.NDArray[np.int64] | None = None
-    predictions: npt.NDArray[np.int64] | None = None
+    labels: npt.NDArray[Any] | None = None
+    predictions: npt.NDArray[Any] | None = None
     scores: npt.NDArray[np.float32] | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Sequence[float]] = field(default_factory=dict)

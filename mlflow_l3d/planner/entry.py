@@ -67,7 +67,7 @@ def plan_investigation(
         With one line that says what to change. A tracking server that is away is an error only where the pilot is on
         it, or is to be run.
     """
-    from mlflow_l3d.investigation import fail_attached
+    from mlflow_l3d.attached import fail_attached
 
     attached = scrub_environment()
     with own_settings():

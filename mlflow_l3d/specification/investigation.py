@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mlflow_l3d.approaches.base import Approach, Value
+from mlflow_l3d.approaches.base import Approach, Value, identity_of
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.designs import Design, factor_members, joint_name
@@ -257,7 +257,7 @@ def _with_keys(specification: Specification) -> Specification:
             "settings": specification.task.settings.identity(),
             "approach": [specification.approach.name, specification.approach.version],
             "model": specification.model_revision,
-            "hyperparameters": dict(specification.hyperparameters),
+            "hyperparameters": identity_of(specification.approach, specification.hyperparameters),
             "numerics": dict(specification.numerics),
         }
     )

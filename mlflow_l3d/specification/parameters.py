@@ -108,8 +108,36 @@ SEARCH: Final[Mapping[str, Parameter]] = {
 }
 """Parameters of the entry point `search`."""
 
+SEEDS: Final[Mapping[str, Parameter]] = {
+    "task": Parameter(
+        "auto", "a task of GLUE or SuperGLUE by name, or a file with a column split; its own parts are used"
+    ),
+    "approach": MAIN["approach"],
+    "model": MAIN["model"],
+    "seeds": Parameter("10", "how many (42, 52, 62, ... as the papers'), or the seeds themselves, separated by commas"),
+    "metric": Parameter("auto", "the metric in the headline; auto is the task's own (mcc for cola, pearson for stsb)"),
+    "hyperparameters": Parameter(
+        "auto",
+        "as in main; auto trains the whole model where the approach can (trainable=full), and may be followed by "
+        "name=value pairs",
+    ),
+    "validation_fraction": Parameter(
+        "0", "share of the train part that is held out, for early stopping and the best epoch; 0: the last epoch counts"
+    ),
+    "num_labelled": Parameter("auto", "training examples, drawn once from the task's train part; auto is all of them"),
+    "test_size": Parameter("auto", "evaluated examples, drawn once from its validation part; auto is all of them"),
+    "root_seed": Parameter("0", "the number that these draws are derived from; the seeds are not"),
+    "task_kind": Parameter("auto", "classification, regression or multiple_choice; auto goes by the data"),
+    "choice_columns": Parameter("auto", "columns of a multiple-choice file, separated by commas"),
+    **{name: MAIN[name] for name in ("text_column", "label_column", "device", "executor", "workers")},
+}
+"""Parameters of the entry point `seeds`."""
+
 EVALUATE: Final[Mapping[str, Parameter]] = {
-    "parent_run_id": Parameter("latest", "the parent run; `latest` is the experiment's latest investigation"),
+    "parent_run_id": Parameter(
+        "latest",
+        "the parent run; `latest` is the experiment's latest investigation; several seed studies, separated by commas",
+    ),
     "where": Parameter("none", "an MLflow filter that finds the cells, in place of the parent's children"),
     "metric": Parameter("auto", "the metric whose spread is investigated; auto is the parent's own, or f1_macro"),
     "design": Parameter(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.base import Approach, identity_of
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
@@ -197,7 +197,7 @@ def specify_search(
     )
     layout = {
         "context": context,
-        "hyperparameters": dict(setup.hyperparameters),
+        "hyperparameters": identity_of(approach, setup.hyperparameters),
         "given": dict(setup.origin.values),
         "space": space.document(),
         "trials": [coarse_trials, fine_trials],

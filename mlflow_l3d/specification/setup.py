@@ -10,14 +10,18 @@ from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.factors import configuration_seed
-from mlflow_l3d.specification.parameters import MAIN, Parameter
+from mlflow_l3d.specification.parameters import Parameter
 from mlflow_l3d.specification.search_document import Searches, Subject
-from mlflow_l3d.specification.sources import Origin, choose
+from mlflow_l3d.specification.sources import Origin, ValuesFor, choose
 from mlflow_l3d.specification.values import as_text, number_or_auto, public_name
 from mlflow_l3d.tasks.base import SplitSettings, Task
 
 METRICS = ("f1_macro", "accuracy", "matthews_corrcoef")
 """Metrics that every approach with predictions has."""
+REGRESSION_METRICS = ("pearson", "spearman", "mse", "mae")
+"""Metrics of regressions."""
+MORE_METRICS = ("precision_macro", "recall_macro", *REGRESSION_METRICS)
+"""Metrics that a study of seeds knows beside them."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +91,22 @@ def given_texts(
         _check_task(task, given)
         given["task"] = task.name
     check_choice("executor", given, registry.names("executor"))
-    check_choice("test_selection", given, ["label_selection", "fixed"])
-    check_choice("metric", given, [*METRICS, *approach.metrics])
+    if "test_selection" in given:
+        check_choice("test_selection", given, ["label_selection", "fixed"])
+    more = ["auto", *MORE_METRICS] if known["metric"].default == "auto" else []
+    check_choice("metric", given, [*METRICS, *approach.metrics, *more])
     return given, approach
 
 
 def set_up(
-    given: Mapping[str, str], approach: Approach, task: Task | None, *, root_seed: int, searches: Searches | None
+    given: Mapping[str, str],
+    approach: Approach,
+    task: Task | None,
+    *,
+    root_seed: int,
+    searches: Searches | None,
+    own_split: bool = False,
+    validation_fraction: float = 0.0,
 ) -> Setup:
     """Load what the parameters name.
 
@@ -104,9 +117,12 @@ def set_up(
     task
         An object in place of the name.
     root_seed
-        Of the fixed test set, where there is one.
+        Of the fixed test set, where there is one, and of what is drawn once from a task's own parts.
     searches
         Finds the search that ``hyperparameters=latest`` or a run id means; None where no tracking server can be asked.
+    own_split, validation_fraction
+        Whether the task's own train and validation parts are used, and which share of the train part is held out: see
+        :class:`mlflow_l3d.tasks.base.SplitSettings`.
 
     Raises
     ------
@@ -116,12 +132,7 @@ def set_up(
     workers = number_or_auto("workers", given["workers"], 1)
     if given["executor"] == "inline" and workers not in {None, 1}:
         raise ParameterError("workers", workers, "executor=inline has one", "Use executor=processes.")
-    settings = SplitSettings(
-        num_labelled=number_or_auto("num_labelled", given["num_labelled"], 2),
-        test_size=number_or_auto("test_size", given["test_size"], 2),
-        test_selection=given["test_selection"],
-        fixed_seed=configuration_seed(root_seed, "test_selection", 0) if given["test_selection"] == "fixed" else 0,
-    )
+    settings = _split_settings(given, root_seed, validation_fraction, own_split=own_split)
     device = _device(given["device"], approach)
     model = approach.default_model if given["model"] == "auto" else given["model"]
 
@@ -132,10 +143,15 @@ def set_up(
         return revision, _load_task(given, approach, settings) if task is None else _bind_task(task, settings)
 
     hyperparameters, origin = choose(
-        given["hyperparameters"], approach, lambda: subject_of(approach, model, *loaded()), searches
+        given["hyperparameters"],
+        approach,
+        lambda: subject_of(approach, model, *loaded()),
+        searches,
+        published=_published_seeds(approach, model) if own_split else None,
     )
     numerics = numerics_of(approach, hyperparameters, model, device)
     model_revision, bound = loaded()
+    check_kind(bound, approach, hyperparameters, given.get("metric", ""))
     return Setup(
         approach=approach,
         task=bound,
@@ -150,6 +166,35 @@ def set_up(
         executor=given["executor"],
         workers=workers,
     )
+
+
+def _published_seeds(approach: Approach, model: str) -> ValuesFor | None:
+    """Return what `paper` means on a task's own split: the optional hook ``published_seeds`` of the approach."""
+    hook = getattr(approach, "published_seeds", None)
+    return None if hook is None else lambda task, _given: hook(model, task)
+
+
+def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Value], metric: str = "") -> None:
+    """Raise if the approach does not take tasks of this kind, or the metric is not one of theirs.
+
+    Approaches say what they take in the optional attribute ``task_kinds``, and what of it under these hyperparameters
+    in the optional method ``task_kinds_under``; one that says nothing takes classification only.
+    """
+    kinds: tuple[str, ...] = getattr(approach, "task_kinds", ("classification",))
+    under = approach.task_kinds_under(hyperparameters) if hasattr(approach, "task_kinds_under") else kinds
+    what = task.kind.replace("_", " ")
+    if task.kind not in under:
+        taken = " and ".join(kind.replace("_", " ") for kind in under)
+        limit = " under these hyperparameters" if task.kind in kinds else ""
+        fix = "Use another approach." if not limit else f"Other hyperparameters of {approach.name} take it."
+        raise ParameterError("task", task.name, f"is a {what} task, and {approach.name} takes {taken} only{limit}", fix)
+    if task.kind == "regression" and metric in {*METRICS, *MORE_METRICS} - {*REGRESSION_METRICS, *approach.metrics}:
+        allowed = f"is a metric of classes, and {task.name} is a regression task"
+        fix = f"Use the entry point seeds, which has {', '.join(REGRESSION_METRICS)}."
+        raise ParameterError("metric", metric, allowed, fix)
+    if task.kind != "regression" and metric in {*REGRESSION_METRICS} - {*approach.metrics}:
+        allowed = f"is a metric of regressions, and {task.name} is a {what} task"
+        raise ParameterError("metric", metric, allowed, "Use accuracy, f1_macro or matthews_corrcoef.")
 
 
 def numerics_of(approach: Approach, hyperparameters: Mapping[str, Value], model: str, device: str) -> dict[str, str]:
@@ -193,8 +238,9 @@ def _check_task(task: object, given: Mapping[str, str]) -> None:
     if not isinstance(task, Task):
         allowed = "must be a name, or an object that mlflow_l3d.tasks.identity.make_task returned"
         raise ParameterError("task", type(task).__name__, allowed)
-    for name in ("text_column", "label_column"):
-        if given[name] != MAIN[name].default:
+    defaults = {"text_column": "auto", "label_column": "label", "task_kind": "auto", "choice_columns": "auto"}
+    for name, default in defaults.items():
+        if given.get(name, default) != default:
             raise ParameterError(name, given[name], "has no effect on a task object", "Leave it out.")
 
 
@@ -209,7 +255,35 @@ def _load_task(given: Mapping[str, str], approach: Approach, settings: SplitSett
     from mlflow_l3d.tasks.resolve import load_task
 
     name = approach.default_task if given["task"] == "auto" else given["task"]
-    return load_task(name, text_column=given["text_column"], label_column=given["label_column"], settings=settings)
+    return load_task(
+        name,
+        text_column=given["text_column"],
+        label_column=given["label_column"],
+        settings=settings,
+        task_kind=given.get("task_kind", "auto"),
+        choice_columns=given.get("choice_columns", "auto"),
+    )
+
+
+def _split_settings(
+    given: Mapping[str, str], root_seed: int, validation_fraction: float, *, own_split: bool
+) -> SplitSettings:
+    num_labelled = number_or_auto("num_labelled", given["num_labelled"], 2)
+    test_size = number_or_auto("test_size", given["test_size"], 2)
+    if own_split:
+        # The whole parts need no seed, and their cells have one key whatever the root seed is.
+        drawn = num_labelled is not None or test_size is not None or validation_fraction > 0
+        seed = configuration_seed(root_seed, "own_split", 0) if drawn else 0
+        return SplitSettings(
+            num_labelled, test_size, fixed_seed=seed, source="own", validation_fraction=validation_fraction
+        )
+    fixed = given["test_selection"] == "fixed"
+    return SplitSettings(
+        num_labelled=num_labelled,
+        test_size=test_size,
+        test_selection=given["test_selection"],
+        fixed_seed=configuration_seed(root_seed, "test_selection", 0) if fixed else 0,
+    )
 
 
 def _bind_task(task: Task, settings: SplitSettings) -> Task:

@@ -23,6 +23,10 @@ from mlflow_l3d.specification.source_text import RUN_ID, Given, parse
 SourceName = Literal["default", "paper", "search", "file", "inline"]
 
 
+ValuesFor = Callable[[str, Mapping[str, Value]], Mapping[str, Value] | None]
+"""Task and what the user gives -> published hyperparameters; None where there are none."""
+
+
 class Published(Protocol):
     """An approach with the optional hook ``published``; see :class:`mlflow_l3d.approaches.base.Approach`."""
 
@@ -68,7 +72,11 @@ class Origin:
 
 
 def choose(
-    text: str, approach: Approach, subject: Callable[[], Subject], searches: Searches | None = None
+    text: str,
+    approach: Approach,
+    subject: Callable[[], Subject],
+    searches: Searches | None = None,
+    published: ValuesFor | None = None,
 ) -> tuple[dict[str, Value], Origin]:
     """Return the complete hyperparameters that `text` asks for, and where they came from.
 
@@ -82,6 +90,8 @@ def choose(
         Returns what is trained on what; called only where the source depends on it, for it loads the data.
     searches
         Finds searches; None where no tracking server can be asked.
+    published
+        Task and what was given -> what `paper` means; None for the approach's own ``published``.
 
     Raises
     ------
@@ -96,7 +106,7 @@ def choose(
     values: Mapping[str, Any] = given.values
     origin = Origin(source="default" if given.source == "default" else "inline", overridden=tuple(overrides))
     if given.source == "paper":
-        values, origin = _published(given, approach, overrides, subject())
+        values, origin = _published(given, approach, overrides, subject(), published)
     elif given.source in ("latest", "run"):
         if searches is None:
             msg = f"hyperparameters={text}: a search can only be looked up on a tracking server. Give a file or values."
@@ -125,11 +135,17 @@ def _complete(approach: Approach, values: Mapping[str, Any]) -> dict[str, Value]
 
 
 def _published(
-    given: Given, approach: Approach, overrides: Mapping[str, Value], subject: Subject
+    given: Given,
+    approach: Approach,
+    overrides: Mapping[str, Value],
+    subject: Subject,
+    published: ValuesFor | None,
 ) -> tuple[Mapping[str, Any], Origin]:
     """Return what the authors published for the task, under what the user has given."""
 
     def values_for(task: str) -> Mapping[str, Any] | None:
+        if published is not None:
+            return published(task, overrides)
         return cast("Published", approach).published(task, overrides) if hasattr(approach, "published") else None
 
     values = values_for(subject.task)

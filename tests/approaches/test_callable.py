@@ -9,6 +9,7 @@ from mlflow_l3d.approaches.callable import Callable
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.base import SplitSettings
+from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.synthetic import generate
 from mlflow_l3d.testing import check_approach, one_cell
 
@@ -128,6 +129,8 @@ def test_a_function_that_raises():
         ({"version": 1}, "version=1"),
         ({"factors": ("data_order", "data_order")}, "must name each factor once"),
         ({"function": 3}, "function=int: must be callable"),
+        ({"task_kinds": ("regresion",)}, "task_kinds='regresion': must be one of"),
+        ({"task_kinds": ()}, "task_kinds="),
     ],
 )
 def test_bad_declarations(given, said):
@@ -138,3 +141,27 @@ def test_bad_declarations(given, said):
 
 def test_one_factor_may_be_given_as_text():
     assert wrap(guess, factors="data_order").factors[-1] == "data_order"
+
+
+def run_on_numbers(returned):
+    size = 20
+    parts = np.repeat([0, 1], 10)
+    task = make_task("n", [[f"t{at}" for at in range(size)]], np.linspace(0, 1, size), kind="regression", parts=parts)
+    task = replace(task, settings=SplitSettings(source="own"))
+    approach = wrap(lambda *_: returned, task_kinds="regression")
+    assert approach.task_kinds == ("regression",)
+    [outcome] = approach.prepare(task, {}, model="", device="cpu", cache=None).run([one_cell(approach.factors)])
+    return outcome
+
+
+def test_numbers_for_a_regression():
+    outcome = run_on_numbers(list(range(10)))
+    assert outcome.predictions.dtype == np.float64
+    assert outcome.predictions.tolist() == list(range(10))
+    assert outcome.scores is None
+    np.testing.assert_array_equal(outcome.labels, np.linspace(0, 1, 20)[10:])
+
+
+@pytest.mark.parametrize("returned", [np.ones(9), np.ones((10, 2)), [np.nan] * 10, ["1"] * 10, [[1], [2, 3]], None])
+def test_no_numbers_for_a_regression(returned):
+    assert "a regression needs finite numbers (10,)" in run_on_numbers(returned).error

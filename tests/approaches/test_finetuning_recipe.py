@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
+from mlflow_l3d.approaches.automatic import AutoNumber
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
@@ -38,12 +39,13 @@ def test_building_it_imports_no_heavy_library():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize(("trainable", "rate", "epochs"), [("head", 3e-4, 10), ("full", 1e-5, 5)])
+@pytest.mark.parametrize(("trainable", "rate", "epochs"), [("head", 3e-4, 10), ("full", 1e-5, 5), ("lora", 2e-4, 5)])
 def test_auto_is_the_recipes_own(trainable, rate, epochs):
     resolved = resolve_hyperparameters(APPROACH, {"trainable": trainable})
     completed = APPROACH.complete(resolved)
     assert (completed["learning_rate"], completed["epochs"]) == (rate, epochs)
-    assert "auto" not in completed.values()
+    numbers = [name for name, declaration in APPROACH.hyperparameters.items() if isinstance(declaration, AutoNumber)]
+    assert "auto" not in [completed[name] for name in numbers]
     assert APPROACH.complete(completed) == completed
 
 
@@ -64,6 +66,11 @@ def test_a_given_number_beats_auto():
         ({"learning_rates": 1}, "Did you mean 'learning_rate'?"),
         ({"trainable": "full", "pooling": "cls"}, "hyperparameters.pooling=cls: has no effect with trainable=full."),
         ({"trainable": "full", "hidden_units": 64}, "hyperparameters.hidden_units=64: has no effect"),
+        ({"trainable": "full", "lora_r": 4}, "hyperparameters.lora_r=4: has no effect with trainable=full."),
+        ({"trainable": "full", "quantise": "4bit"}, "hyperparameters.quantise=4bit: has no effect"),
+        ({"selection": "last"}, "hyperparameters.selection=last: has no effect with trainable=head."),
+        ({"truncation": "false"}, "hyperparameters.truncation=False: has no effect with trainable=head."),
+        ({"trainable": "lora", "pooling": "cls"}, "hyperparameters.pooling=cls: has no effect with trainable=lora."),
     ],
 )
 def test_bad_values_name_the_way_out(given, line):
@@ -76,6 +83,32 @@ def test_without_dropout_model_randomness_is_inactive():
     assert APPROACH.inactive_factors(resolve_hyperparameters(APPROACH, {})) == {}
     reasons = APPROACH.inactive_factors(resolve_hyperparameters(APPROACH, {"dropout": 0}))
     assert list(reasons) == ["model_randomness"]
+    lora = {"trainable": "lora"}
+    assert APPROACH.inactive_factors(resolve_hyperparameters(APPROACH, lora)) == {}
+    silent = resolve_hyperparameters(APPROACH, {**lora, "lora_dropout": 0})
+    assert "lora_dropout" in APPROACH.inactive_factors(silent)["model_randomness"]
+    assert APPROACH.inactive_factors({**silent, "dropout": 0.1}) == {}
+
+
+def test_keys_of_older_cells_stay_as_they_are():
+    older = {
+        "trainable": "full",
+        "learning_rate": 1e-5,
+        "epochs": 5,
+        "batch_size": 8,
+        "warmup_share": 0.1,
+        "weight_decay": 0.01,
+        "dropout": 0.1,
+        "early_stopping_metric": "f1_macro",
+        "early_stopping_patience": 3,
+        "max_length": 128,
+        "pooling": "mean",
+        "hidden_units": 128,
+    }
+    completed = APPROACH.complete(resolve_hyperparameters(APPROACH, {"trainable": "full"}))
+    assert APPROACH.identity(completed) == older
+    assert APPROACH.identity({**completed, "selection": "last"}) == {**older, "selection": "last"}
+    assert APPROACH.dependencies(completed, "any") == {}
 
 
 def test_numerics_name_what_decides_the_numbers():

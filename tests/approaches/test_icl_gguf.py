@@ -153,7 +153,7 @@ def test_which_gguf_file(gguf_folder, tmp_path):
     for name in ("a.gguf", "b.gguf"):
         (tmp_path / name).touch()
     assert "several GGUF files (a.gguf, b.gguf). Name one of the files" in refusal(find_gguf, str(tmp_path))
-    assert "approach=icl alone reads" in refusal(resolve, str(gguf_folder))
+    assert "holds GGUF weights, which only icl and fine-tuning" in refusal(resolve, str(gguf_folder))
 
 
 def has_smollm2():

@@ -15,6 +15,7 @@ CASES: dict[tuple[str, str], int] = {
     ("finetuning", "trainable=head"): 32,
     ("finetuning", "trainable=head,dropout=0"): 16,
     ("finetuning", "trainable=full"): 16,
+    ("finetuning", "trainable=lora"): 16,
     ("meta_learning", "learner=protonet"): 20,
     ("meta_learning", "learner=protonet,meta_optimizer=adam"): 16,
     ("meta_learning", "learner=maml"): 32,

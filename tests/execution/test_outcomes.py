@@ -32,7 +32,8 @@ def test_metrics_of_the_predictions_are_added(tmp_path):
     assert outcome.metrics["f1_macro"] == pytest.approx((1 + 1 + 2 / 3) / 3)
     assert outcome.metrics["accuracy"] == 0.75
     assert outcome.metrics["loss"] == 1.0
-    assert set(outcome.metrics) == {"loss", "f1_macro", "accuracy", "matthews_corrcoef"}
+    macro = {"f1_macro", "precision_macro", "recall_macro"}
+    assert set(outcome.metrics) == {"loss", "accuracy", "matthews_corrcoef"} | macro
     assert all(type(value) is float for value in outcome.metrics.values())
     assert outcome.curves == {"loss": (2.0, 1.5)}
 
@@ -151,3 +152,42 @@ def test_differences_see_a_single_bit(tmp_path):
     assert differences(one, replace(one, scores=scores)) == ["scores"]
     assert differences(one, replace(one, scores=None)) == ["scores"]
     assert differences(one, replace(one, metrics={**one.metrics, "loss": 2, "wait_seconds": 1})) == ["metric loss"]
+
+
+def numbers_job(tmp_path):
+    job = bench_job(Trouble(), tmp_path)
+    labels = np.linspace(0.0, 1.0, len(job.task))
+    return replace(job, task=replace(job.task, kind="regression", class_names=(), labels=labels))
+
+
+NUMBERS = Outcome(
+    key=CELL.key,
+    example_ids=np.array([7, 3, 5]),
+    labels=np.array([0.0, 1.0, 2.0]),
+    predictions=np.array([1, 2, 3], dtype=np.int32),
+)
+
+
+def test_numbers_of_a_regression(tmp_path):
+    outcome = finished(NUMBERS, CELL, numbers_job(tmp_path))
+    assert outcome.predictions.dtype == outcome.labels.dtype == np.float64
+    assert outcome.scores is None
+    assert outcome.metrics == pytest.approx({"pearson": 1.0, "spearman": 1.0, "mse": 1.0, "mae": 1.0})
+    flat = replace(NUMBERS, predictions=np.ones(3))
+    assert finished(flat, CELL, numbers_job(tmp_path)).metrics["pearson"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"predictions": np.array([0.0, np.nan, 1.0])}, "predictions are not all finite"),
+        ({"labels": np.array([0.0, np.inf, 1.0])}, "labels are not all finite"),
+        ({"predictions": np.array(["1", "2", "3"])}, "not numbers of shape"),
+        ({"predictions": np.ones((3, 1))}, r"shape \(3, 1\)"),
+        ({"predictions": np.ones(2)}, "3 labels and 2 predictions"),
+        ({"scores": np.ones((3, 2))}, "class scores, and the task is a regression"),
+    ],
+)
+def test_what_is_no_outcome_of_a_regression(change, said, tmp_path):
+    with pytest.raises(L3DError, match=said):
+        finished(replace(NUMBERS, **change), CELL, numbers_job(tmp_path))

@@ -120,6 +120,8 @@ def test_the_children(place: Place, one: Investigation) -> None:
             "f1_macro",
             "accuracy",
             "matthews_corrcoef",
+            "precision_macro",
+            "recall_macro",
             "duration_seconds",
             "synthetic_score",
         }

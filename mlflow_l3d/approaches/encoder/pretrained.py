@@ -59,8 +59,10 @@ def load_encoder(found: ModelReference) -> Any:
     return model.eval()
 
 
-def load_classifier(found: ModelReference, classes: int, dropout: float) -> tuple[Any, list[str]]:
-    """Load the encoder with a classification head, float32.
+def load_classifier(
+    found: ModelReference, classes: int, dropout: float, *, choices: bool = False, dtype: Any = "float32"
+) -> tuple[Any, list[str]]:
+    """Load the encoder with a new head.
 
     Parameters
     ----------
@@ -70,6 +72,11 @@ def load_classifier(found: ModelReference, classes: int, dropout: float) -> tupl
         Outputs of the head.
     dropout
         Put in place of every dropout probability in the model's configuration (not of dropped layers).
+    choices
+        Whether the head is one for multiple choice, where `transformers` has one for this model: inputs then have the
+        shape (b, choices, length), and `classes` is 1.
+    dtype
+        Of the weights.
 
     Returns
     -------
@@ -82,7 +89,8 @@ def load_classifier(found: ModelReference, classes: int, dropout: float) -> tupl
         If the checkpoint has a head for as many classes already (nothing would be new), or the model has no dropout
         that could be set.
     """
-    from transformers import AutoConfig, AutoModelForSequenceClassification
+    from transformers import AutoConfig, AutoModelForMultipleChoice, AutoModelForSequenceClassification
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES
 
     where: dict[str, Any] = {"revision": found.commit or "main"}
     with _readable(found), quiet(), seeded(0):
@@ -93,11 +101,13 @@ def load_classifier(found: ModelReference, classes: int, dropout: float) -> tupl
             raise ParameterError("hyperparameters.dropout", dropout, allowed, "Set it to 0.")
         for name in names:
             setattr(config, name, dropout)
-        model, info = AutoModelForSequenceClassification.from_pretrained(
+        has_choices = choices and config.model_type in MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES
+        loader: Any = AutoModelForMultipleChoice if has_choices else AutoModelForSequenceClassification
+        model, info = loader.from_pretrained(
             found.path_or_id,
             config=config,
             use_safetensors=True,
-            dtype="float32",
+            dtype=dtype,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
             **where,
@@ -106,7 +116,8 @@ def load_classifier(found: ModelReference, classes: int, dropout: float) -> tupl
     new = sorted(set(info["missing_keys"]) | mismatched)
     if not new:
         fix = "Use the model that it was fine-tuned from."
-        raise ParameterError("model", _shown(found), f"has a trained head for {classes} classes already", fix)
+        what = f"{classes} classes" if classes > 1 else "one score"
+        raise ParameterError("model", _shown(found), f"has a trained head for {what} already", fix)
     return model, new
 
 

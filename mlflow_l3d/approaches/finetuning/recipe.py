@@ -12,22 +12,37 @@ from mlflow_l3d.errors import ParameterError
 
 HYPERPARAMETERS: Final[Mapping[str, Hyperparameter]] = {
     "trainable": Hyperparameter(
-        "head", "head: a dense head on frozen features; full: every weight", choices=("full", "head")
+        "head",
+        "head: a dense head on frozen features; full: every weight; lora: adapters and a new head",
+        choices=("full", "head", "lora"),
     ),
     "learning_rate": AutoNumber(
-        AUTO, "highest learning rate; auto is 3e-4 for head, 1e-5 for full", low=1e-8, high=10.0, log=True
+        AUTO,
+        "highest learning rate; auto is 3e-4 for head, 1e-5 for full, 2e-4 for lora",
+        low=1e-8,
+        high=10.0,
+        log=True,
     ),
     "epochs": AutoNumber(
-        AUTO, "most epochs; auto is 10 for head, 5 for full (papers: 10 for multi-class)", low=1, high=1000, whole=True
+        AUTO,
+        "most epochs; auto is 10 for head, 5 for full and lora (papers: 10 for multi-class)",
+        low=1,
+        high=1000,
+        whole=True,
     ),
     "batch_size": Hyperparameter(8, "examples a step", low=1, high=4096, log=True),
     "warmup_share": Hyperparameter(0.1, "share of the steps in which the learning rate rises", low=0.0, high=1.0),
     "weight_decay": Hyperparameter(0.01, "decoupled weight decay of AdamW, on every trained weight", low=0.0, high=1.0),
-    "dropout": Hyperparameter(
-        0.1, "probability of dropout: of the head, or of every layer of the model", low=0, high=0.9
+    "dropout": AutoNumber(
+        AUTO,
+        "probability of dropout: of the head, or of every layer of the model; auto is 0.1, and 0 for lora",
+        low=0,
+        high=0.9,
     ),
     "early_stopping_metric": Hyperparameter(
-        "f1_macro", "what decides the best epoch, on the validation part", choices=("f1_macro", "loss")
+        "f1_macro",
+        "what decides the best epoch, on the validation part (f1_macro: Pearson's correlation for a regression)",
+        choices=("f1_macro", "loss"),
     ),
     "early_stopping_patience": Hyperparameter(
         3, "epochs without a better one after which training stops; 0: never before the last", low=0, high=1000
@@ -35,14 +50,59 @@ HYPERPARAMETERS: Final[Mapping[str, Hyperparameter]] = {
     "max_length": Hyperparameter(128, "tokens of an example; more are cut off", low=4, high=32768),
     "pooling": Hyperparameter("mean", "head: tokens' mean, or first token (cls)", choices=("cls", "mean")),
     "hidden_units": Hyperparameter(128, "head: units of its dense layer", low=1, high=8192, log=True),
+    "truncation": Hyperparameter(True, "full, lora: cut longer examples off at max_length; false: refuse them"),
+    "selection": Hyperparameter(
+        "best",
+        "full, lora: evaluate the best epoch on the validation part (the last where there is none), or the last",
+        choices=("best", "last"),
+    ),
+    "gradient_accumulation": Hyperparameter(
+        1, "full, lora: batches whose gradients are averaged before a step", low=1, high=4096
+    ),
+    "gradient_clipping": Hyperparameter(
+        0.0, "full, lora: longest gradient (2-norm over all weights); 0: not cut", low=0.0, high=1e6
+    ),
+    "gradient_checkpointing": Hyperparameter(
+        False, "full, lora: compute activations twice instead of keeping them, for less memory"
+    ),
+    "dtype": Hyperparameter(
+        AUTO,
+        "full, lora: what is computed in; auto is float32, and for lora bfloat16 on a GPU that has it",
+        choices=(AUTO, "float32", "bfloat16"),
+    ),
+    "quantise": Hyperparameter(
+        "none", "lora, decoders: 4bit keeps the frozen weights in NF4 (QLoRA)", choices=("none", "4bit")
+    ),
+    "lora_r": Hyperparameter(8, "lora: rank of the adapters", low=1, high=4096, log=True),
+    "lora_alpha": Hyperparameter(16.0, "lora: scale; an adapter is multiplied by alpha / r", low=1e-3, high=1e5),
+    "lora_dropout": Hyperparameter(0.1, "lora: probability of dropout before an adapter", low=0.0, high=0.9),
+    "lora_targets": Hyperparameter(
+        AUTO, "lora: names of the layers with adapters, joined by +; auto: the attention's query and value"
+    ),
 }
 """Name -> declaration."""
 
 _RECIPES: Final[Mapping[str, Mapping[str, Value]]] = {
-    "head": {"learning_rate": 3e-4, "epochs": 10},
-    "full": {"learning_rate": 1e-5, "epochs": 5},
+    "head": {"learning_rate": 3e-4, "epochs": 10, "dropout": 0.1},
+    "full": {"learning_rate": 1e-5, "epochs": 5, "dropout": 0.1},
+    # The adapters have a dropout of their own.
+    "lora": {"learning_rate": 2e-4, "epochs": 5, "dropout": 0.0},
 }
-_HEAD_ONLY: Final = ("pooling", "hidden_units")
+_MODEL: Final = (
+    "truncation",
+    "selection",
+    "gradient_accumulation",
+    "gradient_clipping",
+    "gradient_checkpointing",
+    "dtype",
+)
+_LORA: Final = ("quantise", "lora_r", "lora_alpha", "lora_dropout", "lora_targets")
+_HEAD: Final = ("pooling", "hidden_units")
+_WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
+    "head": (*_MODEL, *_LORA),
+    "full": (*_HEAD, *_LORA),
+    "lora": _HEAD,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +121,28 @@ class Recipe:
     max_length: int
     pooling: str
     hidden_units: int
+    truncation: bool = True
+    selection: str = "best"
+    gradient_accumulation: int = 1
+    gradient_clipping: float = 0.0
+    gradient_checkpointing: bool = False
+    dtype: str = AUTO
+    quantise: str = "none"
+    lora_r: int = 8
+    lora_alpha: float = 16.0
+    lora_dropout: float = 0.1
+    lora_targets: str = AUTO
 
     @classmethod
     def of(cls, hyperparameters: Mapping[str, Value]) -> Recipe:
         """Build the recipe, completing what is still `auto`."""
         values: Mapping[str, Any] = complete(hyperparameters)
         return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Names of the layers that get adapters; empty for `auto`."""
+        return () if self.lora_targets == AUTO else tuple(self.lora_targets.replace("+", " ").split())
 
 
 def complete(hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
@@ -75,15 +151,33 @@ def complete(hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
     Raises
     ------
     ParameterError
-        If one differs from its default that has no effect with ``trainable=full``.
+        If one differs from its default that has no effect with this `trainable`.
     """
-    own = _RECIPES[str(hyperparameters["trainable"])]
-    completed = {name: own[name] if value == AUTO else value for name, value in hyperparameters.items()}
-    if hyperparameters["trainable"] == "full":
-        for name in _HEAD_ONLY:
-            if hyperparameters[name] != HYPERPARAMETERS[name].default:
-                value = hyperparameters[name]
-                raise ParameterError(
-                    f"hyperparameters.{name}", value, "has no effect with trainable=full", "Leave it out."
-                )
+    trainable = str(hyperparameters["trainable"])
+    own = _RECIPES[trainable]
+    completed = {name: own[name] if name in own and value == AUTO else value for name, value in hyperparameters.items()}
+    for name in _WITHOUT_EFFECT[trainable]:
+        if hyperparameters[name] != HYPERPARAMETERS[name].default:
+            value = hyperparameters[name]
+            allowed = f"has no effect with trainable={trainable}"
+            raise ParameterError(f"hyperparameters.{name}", value, allowed, "Leave it out.")
     return completed
+
+
+def identity(hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what belongs into a cell's key: keys from before `truncation` and those after it existed stay as they are.
+
+    These are left out where they have their default.
+    """
+    later = (*_MODEL, *_LORA)
+    return {
+        name: value
+        for name, value in hyperparameters.items()
+        if name not in later or value != HYPERPARAMETERS[name].default
+    }
+
+
+def draws_nothing(hyperparameters: Mapping[str, Value]) -> bool:
+    """Return whether no dropout is left, so that nothing is random inside the model."""
+    completed = complete(hyperparameters)
+    return completed["dropout"] == 0 and (completed["trainable"] != "lora" or completed["lora_dropout"] == 0)

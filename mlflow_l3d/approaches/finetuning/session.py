@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mlflow_l3d.approaches.failures import one_by_one
+from mlflow_l3d.approaches.finetuning.kinds import predictions
 from mlflow_l3d.approaches.finetuning.training import Progress
 from mlflow_l3d.approaches.threads import one_thread
 from mlflow_l3d.errors import L3DError
@@ -22,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training leaves: its course, and the class logits of the test examples, shape (n, C), on the CPU."""
+    """What a training leaves: its course, and the logits of the test examples, shape (n, C), on the CPU.
+
+    C counts classes or choices; it is 1 for a regression.
+    """
 
     progress: Progress
     logits: torch.Tensor
@@ -40,12 +42,13 @@ def outcome_of(key: str, task: Task, split: Split, trained: Trained) -> Outcome:
 
     if not bool(torch.isfinite(trained.logits).all()):
         raise L3DError("the scores of the test examples are nan or inf. Use a lower learning rate.")
+    predicted, scores = predictions(task, trained.logits)
     return Outcome(
         key=key,
         example_ids=task.example_ids[split.test],
         labels=task.labels[split.test],
-        predictions=trained.logits.argmax(1).numpy().astype(np.int64),
-        scores=torch.softmax(trained.logits.float(), 1).numpy(),
+        predictions=predicted,
+        scores=scores,
         metrics=trained.progress.metrics,
         curves=trained.progress.curves,
     )

@@ -22,8 +22,14 @@ _SPACES: Final[Mapping[str, Mapping[str, Searched]]] = {
         "epochs": SearchRange(3, 15, log=True, whole=True, coarse=(5, 10)),
         "batch_size": SearchRange(4, 32, log=True, whole=True, coarse=(8, 16)),
     },
+    # Adapters begin at zero and take higher learning rates than the model itself.
+    "lora": {
+        "learning_rate": SearchRange(1e-5, 1e-2, log=True),
+        "epochs": SearchRange(3, 15, log=True, whole=True, coarse=(5, 10)),
+        "batch_size": SearchRange(4, 32, log=True, whole=True, coarse=(8, 16)),
+    },
 }
-"""Value of `trainable` -> what is searched: 32 combinations at level 1 for head, 16 for full, where each takes long."""
+"""Value of `trainable` -> what is searched: 32 combinations at level 1 for head, 16 for the others, which take long."""
 
 
 def search_space(hyperparameters: Mapping[str, Value]) -> dict[str, Searched]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.scores import f1_macro
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.tasks.base import IntArray
 
 if TYPE_CHECKING:
     import torch
@@ -38,15 +40,31 @@ def learning_rates(recipe: Recipe, steps: int) -> list[float]:
     ]
 
 
-def validate(logits: torch.Tensor, labels: IntArray) -> tuple[float, float]:
-    """Return F1 macro and mean cross-entropy of logits (v, C) on labels (v,); nan and nan where v is 0."""
+def validate(logits: torch.Tensor, labels: npt.NDArray[Any]) -> tuple[float, float]:
+    """Return F1 macro and mean cross-entropy of logits (v, C) on labels (v,); nan and nan where v is 0.
+
+    Of scores, which have float labels and one column: Pearson's correlation and the mean squared error.
+    """
     import torch
 
     if not len(labels):
         return math.nan, math.nan
+    if labels.dtype.kind == "f":
+        scores = logits[:, 0].double().numpy()
+        return pearson(labels, scores), float(np.mean((scores - labels) ** 2))
     predictions = logits.argmax(1).cpu().numpy()
     loss = torch.nn.functional.cross_entropy(logits.cpu(), torch.from_numpy(labels))
     return f1_macro(labels, predictions, logits.shape[1]), float(loss)
+
+
+def pearson(labels: npt.NDArray[Any], scores: npt.NDArray[Any]) -> float:
+    """Return Pearson's correlation of two arrays of shape (n,); 0 where one of them is constant.
+
+    A constant prediction says nothing, and a number can be compared with other epochs' where nan cannot.
+    """
+    left, right = labels - labels.mean(), scores - scores.mean()
+    length = float(np.sqrt((left @ left) * (right @ right)))
+    return float(left @ right) / length if length > 0 else 0.0
 
 
 @dataclass
@@ -56,7 +74,8 @@ class Progress:
     The best epoch has the highest validation F1 macro, of equals the lowest validation loss, then the earliest
     (``early_stopping_metric=loss``: the lowest loss, then the earliest). Training stops after
     `early_stopping_patience` epochs in a row that are no better than the best; the weights of the best epoch are what
-    is evaluated. Without validation examples the last epoch counts as the best.
+    is evaluated, or with ``selection=last`` those of the last. Without validation examples the last epoch counts as the
+    best. Of a regression, Pearson's correlation stands in the place of F1 macro.
     """
 
     recipe: Recipe
@@ -64,6 +83,12 @@ class Progress:
     loss: list[float] = field(default_factory=list)
     train_loss: list[float] = field(default_factory=list)
     best: int = -1
+    score_name: str = "f1_macro"
+
+    @property
+    def chosen(self) -> int:
+        """The epoch, counted from 0, whose weights are evaluated."""
+        return len(self.f1) - 1 if self.recipe.selection == "last" else self.best
 
     def add(self, f1: float, loss: float, train_loss: float) -> bool:
         """Note one epoch; return whether it is the best so far.
@@ -97,10 +122,11 @@ class Progress:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Of the best epoch: `best_epoch` counts from 1; `train_loss` is the mean over that epoch, with dropout."""
-        found = {"best_epoch": float(self.best + 1), "train_loss": self.train_loss[self.best]}
-        if not math.isnan(self.f1[self.best]):
-            found |= {"validation_f1_macro": self.f1[self.best], "validation_loss": self.loss[self.best]}
+        """Of the chosen epoch: `best_epoch` counts from 1; `train_loss` is the mean over that epoch, with dropout."""
+        epoch = self.chosen
+        found = {"best_epoch": float(epoch + 1), "train_loss": self.train_loss[epoch]}
+        if not math.isnan(self.f1[epoch]):
+            found |= {f"validation_{self.score_name}": self.f1[epoch], "validation_loss": self.loss[epoch]}
         return found
 
     @property
@@ -108,5 +134,5 @@ class Progress:
         """One value an epoch."""
         found = {"train_loss": self.train_loss}
         if not math.isnan(self.f1[self.best]):
-            found |= {"validation_f1_macro": self.f1, "validation_loss": self.loss}
+            found |= {f"validation_{self.score_name}": self.f1, "validation_loss": self.loss}
         return found

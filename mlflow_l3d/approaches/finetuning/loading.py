@@ -1,0 +1,214 @@
+"""The model of a session with its new head: an encoder as `transformers` has it, or any decoder with a head of ours."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlflow_l3d.approaches import models
+from mlflow_l3d.approaches.automatic import AUTO
+from mlflow_l3d.approaches.encoder.pretrained import dropout_names, load_classifier, load_tokenizer, quiet
+from mlflow_l3d.approaches.finetuning import adapters
+from mlflow_l3d.approaches.finetuning.kinds import outputs
+from mlflow_l3d.approaches.finetuning.published_seeds import target
+from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.global_seeds import seeded
+from mlflow_l3d.approaches.icl.gguf import converted, gguf_revision
+from mlflow_l3d.approaches.icl.loading import config_and_tokenizer, need_bitsandbytes, readable
+from mlflow_l3d.approaches.models import ModelReference
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tasks.base import Task
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A model that cells can be trained on.
+
+    Attributes
+    ----------
+    model, tokenizer
+        The model with its new head (and adapters), on its device, and its tokenizer, which has a padding token.
+    new
+        Names of the weights of the head, or that the checkpoint lacks, which each cell draws.
+    adapters
+        Names of the adapters' weights, which each cell draws; empty without.
+    decoder
+        Whether it is decoder-only.
+    dtype
+        What is computed in; trained weights are float32.
+    """
+
+    model: Any
+    tokenizer: Any
+    new: tuple[str, ...]
+    adapters: tuple[str, ...]
+    decoder: bool
+    dtype: torch.dtype
+
+    def autocast(self, device: str) -> AbstractContextManager[Any]:
+        """Return the block in which the model computes in `dtype`."""
+        import torch
+
+        if self.dtype is torch.float32:
+            return nullcontext()
+        return torch.autocast(torch.device(device).type, dtype=self.dtype)
+
+
+def revision(reference: str) -> str:
+    """Return what identifies the weights behind a reference: a commit, or a hash of the files; GGUF files included."""
+    file = models.find_gguf(target(reference))
+    return models.resolve(target(reference)).revision if file is None else gguf_revision(file)
+
+
+def located(reference: str, cache: Path) -> tuple[ModelReference, str]:
+    """Return where a model lies, and its name for messages; a GGUF file is converted into the cache, once."""
+    file = models.find_gguf(target(reference))
+    if file is not None:
+        return ModelReference(str(converted(file, cache)), gguf_revision(file), "folder"), file.name
+    found = models.resolve(target(reference))
+    return found, found.path_or_id if found.kind == "hub" else Path(found.path_or_id).name
+
+
+def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -> Loaded:
+    """Load a model with a new head for a task, and with adapters where the recipe has them.
+
+    Raises
+    ------
+    ParameterError
+        If the model, or what the recipe asks of it, is not possible.
+    """
+    import torch
+
+    if recipe.trainable == "lora":
+        adapters.need_peft()
+    dtype = compute_dtype(recipe, device)
+    found, name = located(reference, cache)
+    with readable(found, name):
+        config, tokenizer = config_and_tokenizer(found)
+    # What is trained is float32; what is frozen need not be.
+    stored = dtype if recipe.trainable == "lora" else torch.float32
+    decoder = is_decoder(config)
+    if decoder:
+        model: Any = _decoder(found, name, config, task, recipe, device, stored)
+        new = ["score.weight"]
+        if tokenizer.pad_token_id is None:
+            # Any token will do: the mask says what is padding.
+            tokenizer.pad_token = tokenizer.eos_token or tokenizer.bos_token or tokenizer.convert_ids_to_tokens(0)
+    else:
+        if recipe.quantise != "none":
+            raise ParameterError("hyperparameters.quantise", recipe.quantise, f"is for decoders, and {name} is none")
+        tokenizer = load_tokenizer(found)
+        choices = task.kind == "multiple_choice"
+        model, new = load_classifier(found, outputs(task), recipe.dropout, choices=choices, dtype=stored)
+    check_length(recipe.max_length, tokenizer, config)
+    with quiet():
+        drawn = adapters.attach(model, recipe, new) if recipe.trainable == "lora" else []
+    if recipe.quantise == "none":
+        model.to(device)
+    if recipe.gradient_checkpointing:
+        _checkpoint(model, name, decoder=decoder)
+    return Loaded(model, tokenizer, tuple(new), tuple(drawn), decoder, dtype)
+
+
+def is_decoder(config: Any) -> bool:
+    """Return whether a model reads from left to right only, so that the last token alone has seen the whole text."""
+    from transformers.models.auto import modeling_auto as auto
+
+    kind = config.model_type
+    encodes = (*auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, *auto.MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES)
+    return kind in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in encodes and not config.is_encoder_decoder
+
+
+def compute_dtype(recipe: Recipe, device: str) -> torch.dtype:
+    """Return bfloat16 where it is asked for, or where `auto` meets adapters and a GPU that has it; else float32.
+
+    Raises
+    ------
+    ParameterError
+        If a GPU lacks what is asked for.
+    """
+    import torch
+
+    cuda = torch.device(device).type == "cuda"
+    has = not cuda or torch.cuda.is_bf16_supported()
+    if recipe.dtype == "bfloat16" and not has:
+        raise ParameterError("hyperparameters.dtype", "bfloat16", "this GPU does not have it", "Use dtype=float32.")
+    if recipe.dtype == "bfloat16" or (recipe.dtype == AUTO and recipe.trainable == "lora" and cuda and has):
+        return torch.bfloat16
+    return torch.float32
+
+
+def check_length(max_length: int, tokenizer: Any, config: Any) -> None:
+    """Raise :class:`ParameterError` if the model takes fewer tokens than `max_length`."""
+    text = config.get_text_config()
+    limits = [tokenizer.model_max_length, getattr(text, "max_position_embeddings", None)]
+    limit = min(int(number) for number in limits if number)
+    if max_length > limit:
+        raise ParameterError("hyperparameters.max_length", max_length, f"the model takes at most {limit} tokens")
+
+
+def _decoder(
+    found: ModelReference, name: str, config: Any, task: Task, recipe: Recipe, device: str, dtype: torch.dtype
+) -> Any:
+    """Load a decoder without its language-modelling head, and put the head of ours on it."""
+    import torch
+    from transformers import AutoModel, BitsAndBytesConfig
+
+    from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
+
+    names = dropout_names(config)
+    if recipe.dropout > 0 and not names:
+        allowed = "this model's configuration has no dropout, so it would have no effect"
+        raise ParameterError("hyperparameters.dropout", recipe.dropout, allowed, "Set it to 0.")
+    for entry in names:
+        setattr(config, entry, recipe.dropout)
+    extra: dict[str, Any] = {}
+    if recipe.quantise == "4bit":
+        need_bitsandbytes()
+        nf4: Any = BitsAndBytesConfig
+        extra = {
+            "quantization_config": nf4(
+                load_in_4bit=True,
+                bnb_4bit_quant_type="nf4",
+                bnb_4bit_use_double_quant=True,
+                bnb_4bit_compute_dtype=dtype,
+            ),
+            "device_map": {"": device},
+        }
+    with readable(found, name), quiet(), seeded(0):
+        base, info = AutoModel.from_pretrained(
+            found.path_or_id,
+            config=config,
+            revision=found.commit or "main",
+            use_safetensors=True,
+            dtype=dtype,
+            output_loading_info=True,
+            **extra,
+        )
+    if info["missing_keys"]:
+        first = sorted(info["missing_keys"])[0]
+        raise ParameterError("model", name, f"lacks {len(info['missing_keys'])} of its weights ({first} ...)")
+    if torch.device(device).type == "cpu":
+        # bitsandbytes would repack the weights at the first evaluation, after which training rounds in another way: a
+        # cell would not be the same alone and after others.
+        for module in base.modules():
+            if hasattr(module, "support_avx512bf16_for_cpu"):
+                module.support_avx512bf16_for_cpu = False
+    return DecoderWithHead(base, outputs(task))
+
+
+def _checkpoint(model: Any, name: str, *, decoder: bool) -> None:
+    body = model.base if decoder else model
+    if not body.supports_gradient_checkpointing:
+        allowed = f"{name} cannot compute its activations twice"
+        raise ParameterError("hyperparameters.gradient_checkpointing", "true", allowed, "Leave it out.")
+    settings = {"use_reentrant": False}
+    if hasattr(body, "activation_checkpointing_enable"):
+        body.activation_checkpointing_enable(activation_checkpointing_kwargs=settings)
+    else:  # transformers before 5.20 or so
+        body.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)

@@ -1,0 +1,133 @@
+"""What Zhou et al. (2025) published for fine-tuning on GLUE and SuperGLUE, and the models under short names.
+
+Table 5 (RoBERTa-large) and Table 6 (Llama-3.2-3B with LoRA) of the version of ten seeds. What Table 5 leaves out for
+SuperGLUE, and STS-B, is taken from Table 4 of the version of five seeds; the others agree in both. "Unless stated
+otherwise, we adopt the default hyperparameter values from the Hugging Face framework" (appendix A.3): no warm-up, no
+weight decay, gradients cut at 1, and no early stopping. They train on the train set and evaluate on the dev set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from mlflow_l3d.approaches.base import Value
+
+PRESETS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "roberta-large": "FacebookAI/roberta-large",
+        "roberta-base": "FacebookAI/roberta-base",
+        "bert-base": "google-bert/bert-base-uncased",
+        "llama-3.2-3b": "meta-llama/Llama-3.2-3B",
+    }
+)
+"""Short name -> hub id. RoBERTa-large and Llama-3.2-3B are the paper's models."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What differs from task to task."""
+
+    epochs: int
+    learning_rate: float
+    batch_size: int = 10
+    max_length: int = 512
+
+
+_ROBERTA: Final[Mapping[str, Settings]] = MappingProxyType(
+    {
+        "mrpc": Settings(8, 2e-5),
+        "qnli": Settings(6, 2e-5),
+        "qqp": Settings(8, 1e-5),
+        "sst2": Settings(7, 2e-5),
+        "rte": Settings(10, 1e-5),
+        "cola": Settings(8, 1e-5),
+        "stsb": Settings(3, 4e-5, batch_size=32),
+        "boolq": Settings(8, 1e-5),
+        "cb": Settings(7, 2e-5),
+        "rte_superglue": Settings(10, 2e-5),
+        "multirc": Settings(6, 2e-5),
+        "wic": Settings(8, 1e-5),
+        "copa": Settings(9, 3e-5, max_length=256),
+    }
+)
+_LLAMA: Final[Mapping[str, Settings]] = MappingProxyType(
+    {
+        "mrpc": Settings(20, 3e-5),
+        "qnli": Settings(6, 3e-5),
+        "qqp": Settings(2, 2e-5, batch_size=32),
+        "sst2": Settings(6, 3e-5),
+        "rte": Settings(20, 3e-5),
+        "cola": Settings(6, 1e-5),
+        "boolq": Settings(10, 1e-5),
+        "cb": Settings(20, 5e-5),
+        "rte_superglue": Settings(10, 1e-5),
+        "multirc": Settings(10, 2e-5),
+        "wic": Settings(10, 1e-5),
+        "copa": Settings(10, 3e-5, max_length=256),
+    }
+)
+SETTINGS: Final[Mapping[str, Mapping[str, Settings]]] = MappingProxyType(
+    {"roberta-large": _ROBERTA, "llama-3.2-3b": _LLAMA}
+)
+"""Preset -> task -> settings, as published. RTE stands in both benchmarks, with settings of its own in each."""
+
+_SAME_AS: Final[Mapping[str, str]] = MappingProxyType({"roberta-base": "roberta-large", "bert-base": "roberta-large"})
+"""Smaller encoders have none of their own; they are given those of RoBERTa-large."""
+_DEFAULTS: Final[Mapping[str, Value]] = MappingProxyType(
+    {
+        "warmup_share": 0.0,
+        "weight_decay": 0.0,
+        "gradient_clipping": 1.0,
+        "gradient_accumulation": 2,
+        "early_stopping_patience": 0,
+        "selection": "last",
+    }
+)
+# SuperGLUE's tables of LoRA were cut off in the text that we have; the sentence about LoRA is about all tasks.
+_LORA: Final[Mapping[str, Value]] = MappingProxyType(
+    {"lora_r": 8, "lora_alpha": 16.0, "lora_dropout": 0.1, "lora_targets": "q_proj+v_proj", "dropout": 0.0}
+)
+
+
+def target(reference: str) -> str:
+    """Return the hub id behind a short name; any other reference as it is. A folder of that name is ``./NAME``."""
+    return PRESETS.get(reference, reference)
+
+
+def preset_of(model: str) -> str | None:
+    """Return the preset that a model is, by its short name or its hub id without a revision; None for another."""
+    name = model.partition("@")[0]
+    return next((preset for preset, reference in PRESETS.items() if name in (preset, reference)), None)
+
+
+def published_seeds(model: str, task: str) -> dict[str, Value] | None:
+    """Return the hyperparameters of the study for a model and a task, for :class:`Finetuning`.
+
+    Parameters
+    ----------
+    model
+        A preset, its hub id, or any other reference: an unknown model is given those of RoBERTa-large.
+    task
+        Name of the task.
+
+    Returns
+    -------
+    dict or None
+        None for a task without settings.
+    """
+    preset = preset_of(model) or "roberta-large"
+    found = SETTINGS[_SAME_AS.get(preset, preset)].get(task)
+    if found is None:
+        return None
+    lora = preset == "llama-3.2-3b"
+    own: dict[str, Value] = {
+        "trainable": "lora" if lora else "full",
+        "epochs": found.epochs,
+        "learning_rate": found.learning_rate,
+        "batch_size": found.batch_size,
+        "max_length": found.max_length,
+    }
+    return {**own, **_DEFAULTS, **(_LORA if lora else {"dropout": 0.1})}

@@ -1,0 +1,86 @@
+"""The weights of a session: what each cell starts from, and what a training keeps of its best epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlflow_l3d.approaches.finetuning.draws import initialisation_seed
+from mlflow_l3d.approaches.global_seeds import seeded
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Kept:
+    """A copy of the trained weights at their best; its memory is taken once.
+
+    Parameters
+    ----------
+    weights
+        The trained ones; no other weight changes in a training.
+    """
+
+    def __init__(self, weights: Sequence[torch.Tensor]) -> None:
+        self.weights = [weight.detach() for weight in weights]
+        self.copies: list[torch.Tensor] = []
+
+    def keep(self) -> None:
+        """Remember the weights as they are now."""
+        import torch
+
+        if not self.copies:
+            self.copies = [torch.empty_like(weight) for weight in self.weights]
+        torch._foreach_copy_(self.copies, self.weights)
+
+    def put_back(self) -> None:
+        """Set the weights to what was remembered last."""
+        import torch
+
+        torch._foreach_copy_(self.weights, self.copies)
+
+
+def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[str], seed: int) -> None:
+    """Give a model its pretrained weights, and new ones as its own ``_init_weights`` draws them.
+
+    Parameters
+    ----------
+    model
+        Overwritten.
+    original
+        Name -> pretrained weight, for every name that is trained and not in `new`.
+    new
+        Names of the weights to initialise, and no others.
+    seed
+        That of ``model_initialisation``.
+    """
+    import torch
+
+    tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+    owners = {name.rpartition(".")[0] for name in new}
+    # transformers passes over what carries this mark: it keeps what was loaded.
+    for name, tensor in tensors.items():
+        tensor._is_hf_initialized = name not in set(new)
+    for name, module in model.named_modules():
+        module._is_hf_initialized = name not in owners
+    with torch.no_grad(), seeded(initialisation_seed(seed), str(model.device)):
+        model.initialize_weights()
+    copy_into(tensors, original)
+
+
+def copy_into(tensors: Mapping[str, torch.Tensor], original: Mapping[str, torch.Tensor]) -> None:
+    """Overwrite tensors with those of the same name, in place."""
+    import torch
+
+    names = [name for name in original if name in tensors]
+    if names:
+        with torch.no_grad():
+            torch._foreach_copy_([tensors[name] for name in names], [original[name] for name in names])
+
+
+def initial_weights(model: Any, new: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the weights named in `new` as they are now, as arrays of their own."""
+    state = model.state_dict()
+    return {name: state[name].detach().float().cpu().numpy().copy() for name in new}

