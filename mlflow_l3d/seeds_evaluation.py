@@ -171,9 +171,9 @@ def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
 
 
 def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
-    """Return the cells in the order of the study, numbered so; a cell made for another study has the number it had."""
+    """Return the cells in the order of the study, numbered so; a stranger's by their numbers, else by their seeds."""
     if not isinstance(seeds, list):
-        return cells.sort_values("index", kind="stable") if cells["index"].notna().all() else cells
+        return cells.sort_values("index" if cells["index"].notna().all() else "seed.seed", kind="stable")
     place = {seed: at for at, seed in enumerate(seeds)}
     own = cells[cells["seed.seed"].isin(seeds)]
     return own.assign(index=own["seed.seed"].map(place).astype("Int64")).sort_values("index", kind="stable")

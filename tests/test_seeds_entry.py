@@ -376,12 +376,13 @@ def test_two_studies_of_one_task(place: Place) -> None:
     assert running(place) == []
 
 
-def test_a_strangers_runs(place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_strangers_runs(place: Place, tmp_path: Path, numbered: bool) -> None:
     client = place.client
     parent = client.create_run("0", tags={"l3d.design": "seeds"}, run_name="theirs")
     truth = right(class_task())
     for seed, predictions in zip((0, 1, 2), expected((0, 1, 2)), strict=True):
-        tags = {"l3d.role": "cell", "l3d.phase": "golden", "l3d.index": str(seed)}
+        tags = {"l3d.role": "cell", "l3d.phase": "golden"} | ({"l3d.index": str(seed)} if numbered else {})
         child = client.create_run("0", tags=tags | {"mlflow.parentRunId": parent.info.run_id}).info.run_id
         client.log_param(child, "seed.seed", seed)
         path = tmp_path / "predictions.parquet"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,12 +96,21 @@ def cells_of_runs(runs: Iterator[Run]) -> pd.DataFrame:
         if tags.get(names.ROLE) != "cell":
             continue
         row = _row(run)
-        place = str(row["cell_key"] or tuple(row[name] for name in names.COORDINATES))
+        place = row["cell_key"] or _place(row)
         known = rows.get(place)
         if known is None or (known["status"] != "FINISHED" and row["status"] == "FINISHED"):
             rows[place] = row
     frame = pd.DataFrame(list(rows.values()))
     return frame if frame.empty else _typed(frame)
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    """Return what tells a cell without a key from others: its coordinate, else its seeds, else the run itself."""
+    coordinate = [row[name] for name in names.COORDINATES]
+    if row["phase"] != "golden" or row["index"] is not None:
+        return str(coordinate)
+    seeds = sorted((name, value) for name, value in row.items() if name.startswith("seed."))
+    return str([*coordinate, *seeds] if seeds else row["run_id"])
 
 
 def _row(run: Run) -> dict[str, Any]:

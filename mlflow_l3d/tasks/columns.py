@@ -141,7 +141,7 @@ def encode_labels(table: Table, column: str) -> tuple[IntArray, tuple[str, ...]]
     kinds = {type(value) for value in values}
     if float in kinds:
         allowed = "must hold whole numbers or class names, not decimal numbers: scores (regression) have no classes"
-        fix = "If they are class numbers, store them as integers; scores are read with task_kind=regression."
+        fix = "Store classes as integers; the entry point seeds reads scores, with task_kind=regression."
         raise ParameterError("label_column", column, allowed, fix)
     if kinds not in ({int}, {bool}, {str}):
         found = ", ".join(sorted(kind.__name__ for kind in kinds)) or "nothing"

@@ -69,7 +69,7 @@ def find_kind(table: Table, label_column: str, text_column: str, reading: Readin
         names = " and ".join(candidates) if len(candidates) == 2 else ", ".join(candidates)
         if reading.own_split:
             return "multiple_choice", (f"{names} are read as choices (multiple choice)",)
-        return "classification", (f"{names} are read as texts; task_kind=multiple_choice reads them as choices",)
+        return "classification", (f"{names} are read as texts; the entry point seeds reads them as choices",)
     values = table.column(label_column)
     present = [value for value in values if not missing(value)]
     kinds = {type(value) for value in present}
@@ -79,7 +79,7 @@ def find_kind(table: Table, label_column: str, text_column: str, reading: Readin
         # Where whole numbers have gaps, pandas makes them decimal: the gap is then the fault.
         check_labels_there(values, label_column)
         allowed = "holds whole numbers stored as decimal ones, which may be classes or scores (regression)"
-        fix = "Store classes as integers; scores are read with task_kind=regression."
+        fix = "Store classes as integers; the entry point seeds reads scores, with task_kind=regression."
         raise ParameterError("label_column", label_column, allowed, fix)
     return "regression", ("labels are decimal numbers and are read as scores (regression)",)
 

@@ -6,7 +6,7 @@ import json
 import pickle
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ import numpy as np
 from mlflow_l3d.approaches.base import Approach, Hyperparameter, Value, resolve_hyperparameters
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.outcomes import finished
 from mlflow_l3d.execution.sessions import cells_at_once
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.testing.cells import changed, one_cell
+from mlflow_l3d.testing.cells import changed, one_cell, run_cells
 from mlflow_l3d.testing.outcomes import differences, require
+from mlflow_l3d.testing.watching import check_watch
 
 
 def check_approach(
@@ -38,13 +38,14 @@ def check_approach(
 ) -> None:
     """Check that an approach keeps its contract; it trains ``2 * (factors * configurations + 2) + 1`` cells.
 
-    Where its sessions take many cells at once, it trains half as many again.
+    Where its sessions take many cells at once, it trains half as many again, and where they can be watched, two more.
 
     Checked are its attributes and declarations; that it survives pickling; that a cell gives the same predictions,
     scores and metrics again, in another session, in another order, among other cells of one call, in calls of up to
     ``cells_at_once`` cells, from an approach that was pickled, and whatever global generators hold; that seeds which it
-    does not declare are neither needed nor looked at; that each factor has an effect and each inactive factor none; and
-    that its outcomes are valid.
+    does not declare are neither needed nor looked at; that each factor has an effect and each inactive factor none;
+    that its outcomes are valid; and, where its sessions have ``watch``, that it is told of every epoch, changes nothing
+    by looking on, and ends the training by its answer.
 
     Parameters
     ----------
@@ -95,10 +96,11 @@ def check_approach(
     _disturb_global_generators()
     with _session(pickled) as session:
         at_once = cells_at_once(session, job)
-        second = _many(session, cells[::-1], job)
+        second = run_cells(session, cells[::-1], job)
         # Calls as executors make them: full ones, and a rest.
         calls = [cells[start : start + at_once] for start in range(0, len(cells), at_once)] if at_once > 1 else []
-        third = {key: outcome for call in calls for key, outcome in _many(session, call, job).items()}
+        third = {key: outcome for call in calls for key, outcome in run_cells(session, call, job).items()}
+        check_watch(session, base, job, first[base.key])
     allowed = tolerance if at_once > 1 else 0.0
     for cell in cells:
         message = "in another session, in another order and with other global generators, among other cells"
@@ -176,20 +178,7 @@ def _session(job: Job) -> Iterator[Any]:
 
 
 def _one(session: Any, cell: Cell, job: Job) -> Outcome:
-    return _many(session, [cell], job)[cell.key]
-
-
-def _many(session: Any, cells: Sequence[Cell], job: Job) -> dict[str, Outcome]:
-    by_key = {cell.key: cell for cell in cells}
-    outcomes: dict[str, Outcome] = {}
-    for outcome in session.run(cells):
-        require(isinstance(outcome, Outcome), f"a session must yield outcomes, not {type(outcome).__name__}")
-        require(outcome.key in by_key, f"an outcome has the key {outcome.key!r}, which no cell of the call has")
-        require(outcome.key not in outcomes, "a session yields two outcomes for one cell")
-        require(outcome.error is None, f"a cell failed: {outcome.error}\n{outcome.traceback}")
-        outcomes[outcome.key] = finished(outcome, by_key[outcome.key], job)
-    require(len(outcomes) == len(by_key), f"{len(by_key)} cells gave {len(outcomes)} outcomes")
-    return outcomes
+    return run_cells(session, [cell], job)[cell.key]
 
 
 def _require_same(left: Outcome, right: Outcome, when: str, tolerance: float = 0.0) -> None:

@@ -1,12 +1,16 @@
-"""Cells to test with."""
+"""Cells to test with, and what a session makes of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from mlflow_l3d.plan.cells import Cell, cell_key
+from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.outcomes import finished
+from mlflow_l3d.plan.cells import Cell, Outcome, cell_key
 from mlflow_l3d.plan.designs import CrossedDesign
 from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.testing.outcomes import require
 
 
 def one_cell(factors: Sequence[str], configuration: int = 0, root_seed: int = 0) -> Cell:
@@ -32,6 +36,20 @@ def design_cells(factors: Sequence[str], count: int, root_seed: int = 0) -> Iter
     )
     for _, cell in zip(range(count), design.cells(), strict=False):
         yield cell
+
+
+def run_cells(session: Any, cells: Sequence[Cell], job: Job) -> dict[str, Outcome]:
+    """Return what a session gives in one call, by the key of the cell; a failed cell is a broken contract."""
+    by_key = {cell.key: cell for cell in cells}
+    outcomes: dict[str, Outcome] = {}
+    for outcome in session.run(cells):
+        require(isinstance(outcome, Outcome), f"a session must yield outcomes, not {type(outcome).__name__}")
+        require(outcome.key in by_key, f"an outcome has the key {outcome.key!r}, which no cell of the call has")
+        require(outcome.key not in outcomes, "a session yields two outcomes for one cell")
+        require(outcome.error is None, f"a cell failed: {outcome.error}\n{outcome.traceback}")
+        outcomes[outcome.key] = finished(outcome, by_key[outcome.key], job)
+    require(len(outcomes) == len(by_key), f"{len(by_key)} cells gave {len(outcomes)} outcomes")
+    return outcomes
 
 
 def _cell(configurations: dict[str, int], root_seed: int) -> Cell:
