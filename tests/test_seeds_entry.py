@@ -182,6 +182,8 @@ def test_counts_and_lists() -> None:
     assert parse_seeds("11")[10] == 142
     assert parse_seeds("2") == (42, 52)
     assert parse_seeds("[0, 7]") == (0, 7)
+    with pytest.raises(ParameterError, match="seeds=42,: has a comma without a seed"):
+        parse_seeds("42,")
     assert parse_seeds("7,0") == (7, 0)
 
 

@@ -54,6 +54,8 @@ class Cell:
     @property
     def name(self) -> str:
         """Name of the run as people read it."""
+        if "seed" in self.seeds:
+            return f"seed {self.seeds['seed']}"
         if self.phase == "golden":
             return f"golden {self.index}"
         if self.phase == "base":

@@ -200,6 +200,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise ParameterError("seeds", text, allowed, "Give a count such as 10, or a list such as 42,52.")
         first, second = PAPER_SEEDS[:2]
         return tuple(first + number * (second - first) for number in range(count))
+    if not all(parts):
+        raise ParameterError("seeds", text, "has a comma without a seed", "Give a list such as 42,52.")
     return check_seeds([integer("seeds", part, 0) for part in parts])
 
 

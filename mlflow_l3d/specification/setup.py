@@ -182,16 +182,16 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
     """
     kinds: tuple[str, ...] = getattr(approach, "task_kinds", ("classification",))
     under = approach.task_kinds_under(hyperparameters) if hasattr(approach, "task_kinds_under") else kinds
+    if task.kind == "regression" and metric in {*METRICS, *MORE_METRICS} - {*REGRESSION_METRICS, *approach.metrics}:
+        allowed = f"is a metric of classes, and {task.name} is a regression task"
+        fix = f"Use the entry point seeds, which has {', '.join(REGRESSION_METRICS)}."
+        raise ParameterError("metric", metric, allowed, fix)
     what = task.kind.replace("_", " ")
     if task.kind not in under:
         taken = " and ".join(kind.replace("_", " ") for kind in under)
         limit = " under these hyperparameters" if task.kind in kinds else ""
         fix = "Use another approach." if not limit else f"Other hyperparameters of {approach.name} take it."
         raise ParameterError("task", task.name, f"is a {what} task, and {approach.name} takes {taken} only{limit}", fix)
-    if task.kind == "regression" and metric in {*METRICS, *MORE_METRICS} - {*REGRESSION_METRICS, *approach.metrics}:
-        allowed = f"is a metric of classes, and {task.name} is a regression task"
-        fix = f"Use the entry point seeds, which has {', '.join(REGRESSION_METRICS)}."
-        raise ParameterError("metric", metric, allowed, fix)
     if task.kind != "regression" and metric in {*REGRESSION_METRICS} - {*approach.metrics}:
         allowed = f"is a metric of regressions, and {task.name} is a {what} task"
         raise ParameterError("metric", metric, allowed, "Use accuracy, f1_macro or matthews_corrcoef.")

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.tasks.base import KINDS, IntArray, TaskKind
 from mlflow_l3d.tasks.identity import shorten
+from mlflow_l3d.tasks.mixed_labels import check_one_sort
 from mlflow_l3d.tasks.table import Table, check_labels_there, missing, no_column
 
 _CHOICE: Final = re.compile(r"choice_?([0-9]+)")
@@ -72,6 +73,7 @@ def find_kind(table: Table, label_column: str, text_column: str, reading: Readin
         return "classification", (f"{names} are read as texts; the entry point seeds reads them as choices",)
     values = table.column(label_column)
     present = [value for value in values if not missing(value)]
+    check_one_sort(values, label_column)
     kinds = {type(value) for value in present}
     if float not in kinds or not kinds <= {int, float}:
         return "classification", ()
@@ -87,10 +89,18 @@ def find_kind(table: Table, label_column: str, text_column: str, reading: Readin
 def encode_scores(values: Sequence[Any], column: str) -> npt.NDArray[np.float64]:
     """Return the scores, shape (n,); raise where one is missing or no finite number."""
     check_labels_there(values, column)
-    kinds = sorted({type(value).__name__ for value in values} - {"int", "float"})
-    if kinds:
-        allowed = f"must hold numbers (scores) for regression, not {', '.join(kinds)}"
+    numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in values]
+    if not any(numbers):
+        check_one_sort(values, column)
+        kinds = ", ".join(sorted({type(value).__name__ for value in values}))
+        allowed = f"must hold numbers (scores) for regression, not {kinds}"
         raise ParameterError("label_column", column, allowed, "Class names are for task_kind=classification.")
+    if not all(numbers):
+        other = numbers.index(False)
+        allowed = (
+            f"row {other + 1} of the data has {shorten(values[other])!r}, and a score must be a number"
+        )
+        raise ParameterError("label_column", column, allowed, "Correct the row.")
     row = next((row for row, value in enumerate(values, 1) if not math.isfinite(value)), None)
     if row is not None:
         raise ParameterError("label_column", column, f"the score in row {row} of the data is not finite")

@@ -58,6 +58,7 @@ def test_names_and_pickling() -> None:
     own = Cell("investigation", "data_order", 3, 1, None, {"data_order": 1}, {"data_order": 9}, "k")
     golden = Cell("golden", None, None, None, 12, {}, {}, "k")
     assert (own.name, golden.name) == ("data_order row 3 column 1", "golden 12")
+    assert Cell("golden", None, None, None, 1, {"seed": 1}, {"seed": 52, "data_order": 7}, "k").name == "seed 52"
     assert pickle.loads(pickle.dumps(own)) == own
     outcome = Outcome("k", predictions=np.array([0, -1]), error="no", metrics={"f1_macro": 0.5})
     back = pickle.loads(pickle.dumps(outcome))

@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import SplitSettings, Task
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.kinds import Reading
+from mlflow_l3d.tasks.mixed_labels import check_one_sort
 from mlflow_l3d.tasks.resolve import bind_task, inactive_factors, load_task
 
 OWN = SplitSettings(source="own")
@@ -206,6 +209,35 @@ def test_a_fault_has_its_line(
 ) -> None:
     found = message(write(tmp_path, {**columns, "label": labels}), **more)
     assert found.startswith(line)
+
+
+@pytest.mark.parametrize("name", ["mine.csv", "mine.jsonl"])
+@pytest.mark.parametrize(
+    ("labels", "kind", "line"),
+    [
+        ([*SCORES[:7], "great", *SCORES[8:]], "auto", "row 8 of the data has 'great', and other rows decimal numbers"),
+        ([*SCORES[:7], "great", *SCORES[8:]], "regression", "row 8 of the data has 'great', and "),
+        (["x", "y"] * 5 + ["x", 2.5], "auto", "row 12 of the data has '2.5', and other rows class names"),
+        ([0, 1] * 5 + [3.5, 1], "auto", "row 11 of the data has '3.5', and nearly all other rows whole numbers"),
+    ],
+)
+def test_a_label_of_another_sort_is_named_with_its_row(
+    tmp_path: Path, name: str, labels: list[object], kind: str, line: str
+) -> None:
+    found = message(write(tmp_path, {**pairs(), "label": labels}, name), task_kind=kind)
+    assert found.startswith(f"label_column=label: {line}")
+
+
+@given(st.lists(st.sampled_from([1, 2.5, "3", "4.5", "name", None, True]), min_size=1))
+def test_labels_of_one_sort_are_left_alone(values: list[object]) -> None:
+    decimal = [value in (2.5, "4.5") for value in values if value is not None]
+    if not any(decimal) or all(decimal):
+        check_one_sort(values, "label")
+
+
+def test_whole_scores_among_decimal_ones_are_scores(tmp_path: Path) -> None:
+    labels = [float(score) for score in range(9)] + [0.5, 1.5, 2.5]
+    assert load_task(write(tmp_path, {**pairs(), "label": labels}), settings=PLAIN).kind == "regression"
 
 
 def test_a_task_of_ours_refuses_what_is_for_files() -> None:

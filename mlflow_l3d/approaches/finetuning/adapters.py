@@ -5,6 +5,7 @@ Zhou et al. (2025, Table 6) put rank 8, scale 16 and dropout 0.1 on query and va
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -94,6 +95,10 @@ def attach(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
         If the targets are none.
     """
     import torch
+
+    if recipe.quantise == "none":
+        # peft imports it where it is installed, and it warns of kernels for 4-bit weights that nobody asked for.
+        logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     from peft import LoraConfig, inject_adapter_in_model
 
     names = targets(model, recipe, head)
