@@ -75,7 +75,7 @@ def render(
     records = by_importance(analysis)
     golden = golden_record(analysis)
     return (
-        _environment()
+        page_environment()
         .get_template("report.html")
         .render(
             title=title,
@@ -110,7 +110,8 @@ def render(
 
 
 @cache
-def _environment() -> Environment:
+def page_environment() -> Environment:
+    """Return what renders a page of :mod:`mlflow_l3d.report`: every text is escaped, an unknown name is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -173,8 +174,8 @@ def _overview(analysis: Analysis, records: Sequence[Importance]) -> list[dict[st
             f"{percent(level_of(records))} interval. A factor whose whole interval lies to the right of 0 matters more "
             "than all others together."
         )
-    bars = _picture(figures.importance_bars(analysis), "bars", label, caption)
-    golden = _picture(
+    bars = picture(figures.importance_bars(analysis), "bars", label, caption)
+    golden = picture(
         figures.golden_distribution({record.factor: record for record in records}, metric=analysis.metric),
         "golden",
         "Scores of single runs",
@@ -205,7 +206,7 @@ def _factor(analysis: Analysis, record: Importance, path: pd.DataFrame | None, a
     pictures = []
     if record.design not in BASELINES:
         pictures.append(
-            _picture(
+            picture(
                 figures.heatmap(record, metric=analysis.metric),
                 f"table-{at}",
                 f"Scores of {record.factor}",
@@ -214,7 +215,7 @@ def _factor(analysis: Analysis, record: Importance, path: pd.DataFrame | None, a
         )
     if path is not None and len(path) >= 2:
         pictures.append(
-            _picture(
+            picture(
                 figures.convergence(path, record.factor, level=record.level),
                 f"path-{at}",
                 f"Importance of {record.factor} over rows",
@@ -238,7 +239,18 @@ def _radial_caption(record: Importance) -> str:
     )
 
 
-def _picture(figure: Figure, name: str, label: str, caption: str) -> dict[str, Any]:
+def picture(figure: Figure, name: str, label: str, caption: str) -> dict[str, Any]:
+    """Return a figure for a page, as SVG.
+
+    Parameters
+    ----------
+    figure
+        Drawn.
+    name
+        Makes the ids in the picture its own.
+    label, caption
+        What readers who cannot see it are told, and the line below it.
+    """
     from markupsafe import Markup
 
     # Made by matplotlib, which escapes every text in it.

@@ -11,8 +11,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.over_tasks import ModelOverTasks
 from mlflow_l3d.analysis.seeds_study import SeedsStudy
-from mlflow_l3d.report.html import _environment as environment
-from mlflow_l3d.report.html import _picture as picture
+from mlflow_l3d.report.html import page_environment, picture
 from mlflow_l3d.report.sections import Table
 from mlflow_l3d.report.seeds_figures import seed_figure, seed_heatmap, size_figure
 from mlflow_l3d.report.seeds_tables import (
@@ -158,7 +157,7 @@ def _render(
     settings: Mapping[str, str],
 ) -> str:
     return (
-        environment()
+        page_environment()
         .get_template("seeds.html")
         .render(title=title, notes=list(notes), answers=list(answers), sections=sections, settings=dict(settings))
     )

@@ -97,9 +97,7 @@ def encode_scores(values: Sequence[Any], column: str) -> npt.NDArray[np.float64]
         raise ParameterError("label_column", column, allowed, "Class names are for task_kind=classification.")
     if not all(numbers):
         other = numbers.index(False)
-        allowed = (
-            f"row {other + 1} of the data has {shorten(values[other])!r}, and a score must be a number"
-        )
+        allowed = f"row {other + 1} of the data has {shorten(values[other])!r}, and a score must be a number"
         raise ParameterError("label_column", column, allowed, "Correct the row.")
     row = next((row for row, value in enumerate(values, 1) if not math.isfinite(value)), None)
     if row is not None:
