@@ -228,7 +228,7 @@ def _conclude(specification: SeedsSpecification, ledger: Ledger) -> SeedsStudy:
         task=task.name,
         model=specification.model,
         benchmark=benchmark_of(task.name),
-        training_size=len(task.split({}).train),
+        training_size=len(specification.split.train),
     )
     failed = len(frame) - len(finished)
     with tempfile.TemporaryDirectory() as name:

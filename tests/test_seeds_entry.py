@@ -20,10 +20,10 @@ from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class
 from mlflow_l3d import cli
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.evaluation import delete, evaluate
-from mlflow_l3d.plan.factors import stream_seed
+from mlflow_l3d.plan.factors import configuration_seed, stream_seed
 from mlflow_l3d.seeds_entry import SeedsRun, seeds
 from mlflow_l3d.seeds_evaluation import evaluate_seeds
-from mlflow_l3d.specification.seeds import parse_seeds
+from mlflow_l3d.specification.seeds import parse_seeds, specify_seeds
 
 TEN = tuple(range(42, 142, 10))
 NOTHING_RANDOM = "a_data_order=1e6,a_sample_choice=1e6,a_model_initialisation=1e6,a_model_randomness=1e6"
@@ -466,22 +466,56 @@ def test_bad_input(options: list[str], line: str, place: Place, capsys: pytest.C
     assert place.runs() == []
 
 
+def test_a_task_that_cannot_be_used(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--task", str(toy_file(place.cache.parent, number=True)), "--task-kind", "regression"]
+    with place.entered():
+        assert cli.main(["seeds", "--approach", "synthetic", "--executor", "inline", *given]) == 2
+    line = "mlflow-l3d: error: task=mine.csv: is a regression task, and synthetic takes classification only"
+    assert one_line(capsys.readouterr().err).startswith(line)
+    assert place.runs() == []
+
+
+def test_a_task_without_parts_is_split_once(place: Place, tmp_path: Path) -> None:
+    given = {"approach": "synthetic", "task": str(toy_file(tmp_path, split=False)), "num_labelled": 10, "test_size": 6}
+    result = study(place, **given)
+    first = configuration_seed(0, "data_split", 0)
+    assert result.specification.split_seeds == {
+        "label_selection": configuration_seed(0, "label_selection", 0),
+        "data_split": first,
+    }
+    tables = []
+    for run in place.cells():
+        assert run.data.params["seed.data_split"] == str(first)
+        tables.append(
+            pd.read_parquet(place.download(run.info.run_id, "predictions.parquet", tmp_path / run.info.run_id))
+        )
+    assert len(tables) == 3
+    assert all(table["example_id"].tolist() == tables[0]["example_id"].tolist() for table in tables)
+    assert len({run.data.metrics["synthetic_score"] for run in place.cells()}) == 3
+    about = document(place, result.run_id, "investigation.json", tmp_path)["task"]
+    assert (about["train_examples"], about["validation_examples"], about["evaluated_examples"]) == (8, 2, 6)
+    assert about["split"] == {"source": "drawn", "seeds": result.specification.split_seeds}
+    assert study(place, **given).computed == 0
+    # Another root seed is another split, and so another study.
+    other = study(place, **given, root_seed=1)
+    assert (other.computed, other.run_id == result.run_id) == (3, False)
+
+
 @pytest.mark.parametrize(
-    ("task", "line"),
+    ("given", "wanted"),
     [
-        ({"split": False}, "task=mine.csv: is to be used with its own train and validation parts, and"),
-        ({"number": True}, "task=mine.csv: is a regression task, and synthetic takes classification only"),
+        ({}, ("full", 2e-4, 5)),
+        ({"hyperparameters": "auto,epochs=3"}, ("full", 2e-4, 3)),
+        ({"hyperparameters": "auto,learning_rate=1e-3"}, ("full", 1e-3, 5)),
+        ({"hyperparameters": "auto,trainable=lora"}, ("lora", 2e-4, 5)),
+        ({"hyperparameters": "auto,trainable=head"}, ("head", 3e-4, 10)),
+        ({"hyperparameters": "trainable=full"}, ("full", 1e-5, 5)),
+        ({"hyperparameters": "epochs=3"}, ("head", 3e-4, 3)),
     ],
 )
-def test_a_task_that_cannot_be_used(
-    task: dict[str, bool], line: str, place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = toy_file(place.cache.parent, **task)
-    kind = ["--task-kind", "regression"] if task.get("number") else []
-    with place.entered():
-        assert cli.main(["seeds", "--approach", "synthetic", "--task", str(path), "--executor", "inline", *kind]) == 2
-    assert one_line(capsys.readouterr().err).startswith(f"mlflow-l3d: error: {line}")
-    assert place.runs() == []
+def test_what_auto_means_for_finetuning(given: dict[str, str], wanted: tuple[str, float, int], tmp_path: Path) -> None:
+    found = specify_seeds({"task": str(toy_file(tmp_path)), "device": "cpu", **given}).hyperparameters
+    assert (found["trainable"], found["learning_rate"], found["epochs"]) == wanted
 
 
 def test_metric_of_classes_for_a_regression(place: Place) -> None:
@@ -529,17 +563,16 @@ def test_runs_of_mlflow_become_the_parent_and_the_comparison(place: Place, monke
     assert compared.data.tags["l3d.investigations"] == f"{first.run_id},{second.run_id}"
 
 
-def test_whole_models_are_trained_where_the_approach_can() -> None:
+def test_what_auto_means_for_other_models_and_approaches() -> None:
     from mlflow_l3d.approaches.finetuning.approach import Finetuning
     from mlflow_l3d.approaches.synthetic import Synthetic
     from mlflow_l3d.specification.seeds import _hyperparameters
 
-    assert _hyperparameters("auto", Finetuning()) == "trainable=full"
-    assert _hyperparameters("auto,epochs=2", Finetuning()) == "trainable=full,epochs=2"
-    assert _hyperparameters("auto,trainable=lora", Finetuning()) == "trainable=lora"
-    assert _hyperparameters("paper", Finetuning()) == "paper"
-    assert _hyperparameters("auto", Synthetic()) == "default"
-    assert _hyperparameters("auto,noise=0.1", Synthetic()) == "noise=0.1"
+    assert _hyperparameters("auto", Finetuning(), "roberta-base") == "trainable=full"
+    assert _hyperparameters("auto,epochs=2", Finetuning(), "roberta-base") == "trainable=full,epochs=2"
+    assert _hyperparameters("paper", Finetuning(), "auto") == "paper"
+    assert _hyperparameters("auto", Synthetic(), "auto") == "default"
+    assert _hyperparameters("auto,noise=0.1", Synthetic(), "auto") == "noise=0.1"
 
 
 def test_paper_means_what_the_study_published_for_the_model_and_the_task() -> None:

@@ -151,6 +151,8 @@ class Approach(Protocol):
     key; hyperparameters that were added later are left out at their defaults, so that older cells are still found.
     And ``published(task, given) -> Mapping | None``: the values that the authors of a paper published for a task of
     that name, under the values that the user gives beside them; None where there are none.
+    And, for studies of seeds, ``published_seeds(model, task) -> Mapping | None``, the same for a model and a task, and
+    ``seeds_defaults(model, given) -> Mapping``: what differs from the defaults there, given what the user sets.
     """
 
     name: str

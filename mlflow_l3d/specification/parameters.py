@@ -110,7 +110,9 @@ SEARCH: Final[Mapping[str, Parameter]] = {
 
 SEEDS: Final[Mapping[str, Parameter]] = {
     "task": Parameter(
-        "auto", "a task of GLUE or SuperGLUE by name, or a file with a column split; its own parts are used"
+        "auto",
+        "a task of GLUE or SuperGLUE by name, or a file with a column split: its own parts are used; another task is "
+        "split once, as main splits it first",
     ),
     "approach": MAIN["approach"],
     "model": MAIN["model"],
@@ -118,8 +120,8 @@ SEEDS: Final[Mapping[str, Parameter]] = {
     "metric": Parameter("auto", "the metric in the headline; auto is the task's own (mcc for cola, pearson for stsb)"),
     "hyperparameters": Parameter(
         "auto",
-        "as in main; auto trains the whole model where the approach can (trainable=full), and may be followed by "
-        "name=value pairs",
+        "as in main; auto trains the whole model where the approach can (trainable=full; the packaged encoder with "
+        "learning_rate=2e-4), and may be followed by name=value pairs",
     ),
     "validation_fraction": Parameter(
         "0", "share of the train part that is held out, for early stopping and the best epoch; 0: the last epoch counts"

@@ -14,12 +14,12 @@ from mlflow_l3d.approaches.base import Approach, Value, identity_of
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.designs.seeds import PAPER_SEEDS, SeedsDesign
-from mlflow_l3d.plan.factors import TASK_FACTORS
+from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.specification.parameters import SEEDS
 from mlflow_l3d.specification.search_document import Searches
 from mlflow_l3d.specification.setup import Setup, given_texts, set_up
 from mlflow_l3d.specification.values import integer, public_name
-from mlflow_l3d.tasks.base import SPLITS_VERSION, Task
+from mlflow_l3d.tasks.base import SPLITS_VERSION, Split, Task
 from mlflow_l3d.tasks.glue import benchmark_of
 
 MOST_SEEDS: Final = 100_000
@@ -39,6 +39,8 @@ class SeedsSpecification:
         The seeds, in their order.
     metric
         The metric in the headline.
+    split_seeds
+        Seeds of the one split, of a task without parts of its own; else none.
     context_key
         Hash of everything that the cells share.
     key
@@ -49,6 +51,7 @@ class SeedsSpecification:
     setup: Setup
     seeds: tuple[int, ...]
     metric: str
+    split_seeds: Mapping[str, int]
     context_key: str
     key: str
 
@@ -73,13 +76,18 @@ class SeedsSpecification:
         return self.setup.hyperparameters
 
     @property
+    def split(self) -> Split:
+        """The split, the same for every seed."""
+        return self.task.split(self.split_seeds)
+
+    @property
     def title(self) -> str:
         """Name of the parent as people read it."""
         return f"{self.approach.name} {self.task.name}: {len(self.seeds)} seeds"
 
     def design(self) -> SeedsDesign:
         """Return the layout of the cells."""
-        return SeedsDesign(self.seeds, self.setup.all_factors, self.context_key)
+        return SeedsDesign(self.seeds, self.setup.all_factors, self.context_key, self.split_seeds)
 
     def resolved(self) -> dict[str, str]:
         """Return the parameters whose final value is not what was typed, as text."""
@@ -96,7 +104,7 @@ class SeedsSpecification:
     def document(self) -> dict[str, Any]:
         """Return everything needed to repeat the study, as JSON types; free of private paths."""
         task, setup = self.task, self.setup
-        split = task.split({})
+        split = self.split
         return {
             "schema": 1,
             "parameters": {name: public_name(value) for name, value in self.given.items()},
@@ -112,6 +120,7 @@ class SeedsSpecification:
                 "train_examples": len(split.train),
                 "validation_examples": len(split.validation),
                 "evaluated_examples": len(split.test),
+                "split": {"source": task.settings.source, "seeds": dict(self.split_seeds)},
                 "notes": list(task.notes),
             },
             "approach": {"name": self.approach.name, "version": self.approach.version},
@@ -153,7 +162,7 @@ def specify_seeds(
     fraction = _fraction(given["validation_fraction"])
     root_seed = integer("root_seed", given["root_seed"], 0)
     setup = set_up(
-        {**given, "hyperparameters": _hyperparameters(given["hyperparameters"], approach)},
+        {**given, "hyperparameters": _hyperparameters(given["hyperparameters"], approach, given["model"])},
         approach,
         task,
         root_seed=root_seed,
@@ -180,8 +189,11 @@ def specify_seeds(
             "numerics": dict(setup.numerics),
         }
     )
-    key = content_key({"context": context, "seeds": list(seeds), "metric": metric})
-    return SeedsSpecification(given, setup, seeds, metric, context, key)
+    own = setup.task.settings.source == "own"
+    split_seeds = {} if own else {name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS}
+    drawn = {} if own else {"split": split_seeds}
+    key = content_key({"context": context, "seeds": list(seeds), "metric": metric, **drawn})
+    return SeedsSpecification(given, setup, seeds, metric, split_seeds, context, key)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -205,17 +217,20 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return check_seeds([integer("seeds", part, 0) for part in parts])
 
 
-def _hyperparameters(text: str, approach: Approach) -> str:
-    """Return what `auto`, alone or before name=value pairs, stands for: the study trains whole models."""
-    source, comma, rest = text.partition(",")
+def _hyperparameters(text: str, approach: Approach, model: str) -> str:
+    """Return what `auto`, alone or before name=value pairs, stands for.
+
+    The optional hook ``seeds_defaults(model, given)`` of the approach says what differs from its defaults in a study of
+    seeds; the pairs that were typed come after it and win.
+    """
+    source, _, rest = text.partition(",")
     if source.strip() != "auto":
         return text
-    declared = approach.hyperparameters.get("trainable")
-    own = {part.partition("=")[0].strip() for part in rest.split(",")}
-    whole = declared is not None and "full" in declared.choices and "trainable" not in own
-    if not whole:
-        return rest if comma else "default"
-    return f"trainable=full{comma}{rest}"
+    given = {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in rest.split(","))}
+    hook = getattr(approach, "seeds_defaults", None)
+    defaults: Mapping[str, Value] = {} if hook is None else hook(model, given)
+    pairs = [f"{name}={value}" for name, value in defaults.items() if name not in given]
+    return ",".join([*pairs, *([rest] if rest.strip() else [])]) or "default"
 
 
 def _fraction(text: str) -> float:

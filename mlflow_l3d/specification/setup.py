@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from mlflow_l3d import registry
@@ -15,6 +15,7 @@ from mlflow_l3d.specification.search_document import Searches, Subject
 from mlflow_l3d.specification.sources import Origin, ValuesFor, choose
 from mlflow_l3d.specification.values import as_text, number_or_auto, public_name
 from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.own_split import NoParts
 
 METRICS = ("f1_macro", "accuracy", "matthews_corrcoef")
 """Metrics that every approach with predictions has."""
@@ -121,8 +122,8 @@ def set_up(
     searches
         Finds the search that ``hyperparameters=latest`` or a run id means; None where no tracking server can be asked.
     own_split, validation_fraction
-        Whether the task's own train and validation parts are used, and which share of the train part is held out: see
-        :class:`mlflow_l3d.tasks.base.SplitSettings`.
+        Whether the task's own train and validation parts are used where it has some, and which share of the train part
+        is held out: see :class:`mlflow_l3d.tasks.base.SplitSettings`.
 
     Raises
     ------
@@ -140,7 +141,21 @@ def set_up(
     def loaded() -> tuple[str, Task]:
         """Load what takes long: only some sources of hyperparameters need it, and mistakes in others come first."""
         revision = approach.model_revision(model)
-        return revision, _load_task(given, approach, settings) if task is None else _bind_task(task, settings)
+        try:
+            return revision, bind(settings)
+        except NoParts as error:
+            if validation_fraction:
+                allowed = f"is a share of a train part, and {error.name}={error.value} has no parts of its own"
+                fix = "Leave it out: a fifth of the labelled examples is held out as it is."
+                raise ParameterError("validation_fraction", validation_fraction, allowed, fix) from None
+            once = bind(_split_settings(given, root_seed, 0.0, own_split=False))
+            note = f"{once.name}: has no parts of its own, and is split once, as main splits it first"
+            return revision, replace(once, notes=(note, *once.notes))
+
+    def bind(settings: SplitSettings) -> Task:
+        if task is not None:
+            return _bind_task(task, settings)
+        return _load_task(given, approach, settings, numbered_choices=own_split)
 
     hyperparameters, origin = choose(
         given["hyperparameters"],
@@ -251,7 +266,9 @@ def _factors_without_effect(approach: Approach, hyperparameters: Mapping[str, Va
     return {**of_task, **approach.inactive_factors(hyperparameters)}
 
 
-def _load_task(given: Mapping[str, str], approach: Approach, settings: SplitSettings) -> Task:
+def _load_task(
+    given: Mapping[str, str], approach: Approach, settings: SplitSettings, *, numbered_choices: bool
+) -> Task:
     from mlflow_l3d.tasks.resolve import load_task
 
     name = approach.default_task if given["task"] == "auto" else given["task"]
@@ -262,6 +279,7 @@ def _load_task(given: Mapping[str, str], approach: Approach, settings: SplitSett
         settings=settings,
         task_kind=given.get("task_kind", "auto"),
         choice_columns=given.get("choice_columns", "auto"),
+        numbered_choices=numbered_choices,
     )
 
 
@@ -277,11 +295,12 @@ def _split_settings(
         return SplitSettings(
             num_labelled, test_size, fixed_seed=seed, source="own", validation_fraction=validation_fraction
         )
-    fixed = given["test_selection"] == "fixed"
+    selection = given.get("test_selection", "label_selection")
+    fixed = selection == "fixed"
     return SplitSettings(
         num_labelled=num_labelled,
         test_size=test_size,
-        test_selection=given["test_selection"],
+        test_selection=selection,
         fixed_seed=configuration_seed(root_seed, "test_selection", 0) if fixed else 0,
     )
 

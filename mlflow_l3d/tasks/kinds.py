@@ -28,13 +28,14 @@ class Reading:
     ----------
     task_kind
         ``classification``, ``regression``, ``multiple_choice``, or ``auto``: decimal numbers are scores; named
-        `choice_columns`, or, where the task's own split is used, columns ``choice1``, ``choice2``, ... are choices.
-        (With a drawn split a file with such columns, not named, stays the classification of several texts that it has
-        been, since the keys of finished cells depend on it.)
+        `choice_columns`, or, with `numbered_choices`, columns ``choice1``, ``choice2``, ... are choices.
     choice_columns
         Names separated by commas; ``auto`` means all of ``choice1``, ``choice2``, ... (or ``choice_1``, or from 0).
     own_split
         Whether the published parts are wanted.
+    numbered_choices
+        Whether columns ``choice1``, ``choice2``, ... are choices where nobody says so. In `main` such a file stays the
+        classification of several texts that it has been, since the keys of finished cells depend on it.
     leave_out_empty
         Whether rows with an empty text are left out, with a note, and not an error: for data that is not the user's to
         mend.
@@ -43,6 +44,7 @@ class Reading:
     task_kind: str = "auto"
     choice_columns: str = "auto"
     own_split: bool = False
+    numbered_choices: bool = False
     leave_out_empty: bool = False
 
 
@@ -68,7 +70,7 @@ def find_kind(table: Table, label_column: str, text_column: str, reading: Readin
     candidates = [name for name in _numbered(table.names) if name not in _parts_of(text_column)]
     if len(candidates) > 1:
         names = " and ".join(candidates) if len(candidates) == 2 else ", ".join(candidates)
-        if reading.own_split:
+        if reading.numbered_choices:
             return "multiple_choice", (f"{names} are read as choices (multiple choice)",)
         return "classification", (f"{names} are read as texts; the entry point seeds reads them as choices",)
     values = table.column(label_column)

@@ -89,16 +89,28 @@ def numbers_of_parts(names: Iterable[object], column: str) -> IntArray:
     return numbers
 
 
+class NoParts(ParameterError):
+    """The own split of a task is asked for, and nothing says which part its examples belong to."""
+
+
 def no_own_split(task: str, why: str) -> ParameterError:
-    """Return the error for a task whose own split is asked for and that has none."""
+    """Return the error for a task whose own split is asked for and lacks something."""
+    return ParameterError("task", task, *_no_own_split(why))
+
+
+def no_parts(task: str, why: str) -> NoParts:
+    """Return the error for a task whose own split is asked for and that has no parts at all."""
+    return NoParts("task", task, *_no_own_split(why))
+
+
+def _no_own_split(why: str) -> tuple[str, str]:
     allowed = f"is to be used with its own train and validation parts, and {why}"
-    fix = "Name one with both; in a file of your own, a column `split` says train, validation or test."
-    return ParameterError("task", task, allowed, fix)
+    return allowed, "Name one with both; in a file of your own, a column `split` says train, validation or test."
 
 
 def _parts(task: Task) -> IntArray:
     if task.parts is None:
-        raise no_own_split(task.name, "it has no parts of its own")
+        raise no_parts(task.name, "it has no parts of its own")
     return task.parts
 
 

@@ -16,7 +16,7 @@ from mlflow_l3d.tasks.files import SUFFIXES, load_file
 from mlflow_l3d.tasks.hub import PREFIX, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import check, content
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.own_split import no_own_split, own_split
+from mlflow_l3d.tasks.own_split import no_parts, own_split
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
 
@@ -28,6 +28,7 @@ def load_task(
     settings: SplitSettings | None = None,
     task_kind: str = "auto",
     choice_columns: str = "auto",
+    numbered_choices: bool = False,
 ) -> Task:
     """Return the task that `name` stands for, checked, with `settings` bound to it.
 
@@ -41,7 +42,7 @@ def load_task(
         which refuse other values than the defaults.
     settings
         How many examples a split draws, or that the task's own split is used; the defaults where None.
-    task_kind, choice_columns
+    task_kind, choice_columns, numbered_choices
         See :class:`mlflow_l3d.tasks.kinds.Reading`. They, too, are for data of the user's own.
 
     Raises
@@ -53,7 +54,8 @@ def load_task(
         If the package that holds the data is missing, or the hub cannot be reached.
     """
     settings = settings or SplitSettings()
-    reading = Reading(task_kind, choice_columns, own_split=settings.source == "own")
+    own = settings.source == "own"
+    reading = Reading(task_kind, choice_columns, own_split=own, numbered_choices=own or numbered_choices)
     task = replace(_load(name, text_column, label_column, reading), settings=settings)
     return replace(task, notes=(*task.notes, *_size_notes(task)))
 
@@ -133,7 +135,7 @@ def _with_used_parts(task: Task, *, own_split: bool) -> Task:
     if not own_split:
         return replace(task, parts=None)
     if task.parts is None:
-        raise no_own_split(task.name, "it has no parts of its own")
+        raise no_parts(task.name, "it has no parts of its own")
     return task
 
 

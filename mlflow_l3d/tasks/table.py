@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.tasks.base import IntArray
 from mlflow_l3d.tasks.identity import shorten
-from mlflow_l3d.tasks.own_split import no_own_split, numbers_of_parts
+from mlflow_l3d.tasks.own_split import no_parts, numbers_of_parts
 
 SPLIT_COLUMN: Final = "split"
 """Column that says which part a row belongs to: train, validation or test."""
@@ -59,7 +59,7 @@ def with_parts(name: str, table: Table, label_column: str) -> Table:
     parts = table.parts
     if parts is None:
         if SPLIT_COLUMN not in table.names:
-            raise no_own_split(name, f"the data has no column {SPLIT_COLUMN}")
+            raise no_parts(name, f"the data has no column {SPLIT_COLUMN}")
         parts = numbers_of_parts(table.column(SPLIT_COLUMN), SPLIT_COLUMN)
     labels = table.column(label_column)
     hidden = (parts == 2) & np.fromiter((missing(value) for value in labels), dtype=bool, count=len(labels))

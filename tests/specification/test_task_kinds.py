@@ -114,8 +114,14 @@ def test_the_own_split_of_a_setup() -> None:
     assert len({s.task.settings.fixed_seed for s in held}) == 2
     split = held[0].task.split({})
     assert [len(split.train), len(split.validation), len(split.test)] == [8, 2, 6]
-    with pytest.raises(ParameterError, match=r"^task=mine: is to be used with its own train and validation parts, and"):
-        set_up_own(a_task("classification"))
+
+
+def test_a_task_without_parts_is_split_once() -> None:
+    setup = set_up_own(a_task("classification"), 5, num_labelled=10, test_size=6)
+    assert setup.task.settings == SplitSettings(num_labelled=10, test_size=6)
+    assert setup.task.notes[0] == "mine: has no parts of its own, and is split once, as main splits it first"
+    with pytest.raises(ParameterError, match=r"^validation_fraction=0.2: is a share of a train part, and task=m"):
+        set_up_own(a_task("classification"), 5, 0.2)
 
 
 def test_what_an_entry_point_may_say_about_a_file(tmp_path: Path) -> None:

@@ -60,6 +60,23 @@ class Finetuning:
         """Return the settings of the study of seeds; see :mod:`mlflow_l3d.approaches.finetuning.published_seeds`."""
         return published_seeds(model, task)
 
+    def seeds_defaults(self, model: str, given: Mapping[str, str]) -> Mapping[str, Value]:
+        """Return what `auto` means in a study of seeds: the whole model is trained.
+
+        The packaged encoder is small, and the papers' 1e-5 hardly moves it: it takes 2e-4, which a search found.
+
+        Parameters
+        ----------
+        model
+            As the user named it, or ``auto``.
+        given
+            What the user sets beside it.
+        """
+        if given.get("trainable", "full") != "full":
+            return {}
+        small = model in {"auto", self.default_model}
+        return {"trainable": "full", **({"learning_rate": 2e-4} if small else {})}
+
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return what a search of hyperparameters tries; see :mod:`mlflow_l3d.approaches.finetuning.space`."""
         return search_space(hyperparameters)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from mlflow_l3d.plan.cells import Cell, cell_key
@@ -17,21 +17,24 @@ PAPER_SEEDS: Final = tuple(range(42, 142, 10))
 
 @dataclass(frozen=True, slots=True)
 class SeedsDesign:
-    """One cell a seed, on the task's own split.
+    """One cell a seed, on one split.
 
     Attributes
     ----------
     seeds
         The user's own numbers; zero is a seed.
     all_factors
-        Factors of the approach with an effect. Those of the task are left as they are: the split is the task's own.
+        Factors of the approach with an effect. Those of the task are not governed by the seed.
     context_key
         Identity of everything the cells share.
+    split_seeds
+        Seeds of the factors of the task, the same for all cells; none where the split is the task's own.
     """
 
     seeds: Sequence[int]
     all_factors: Sequence[str]
     context_key: str
+    split_seeds: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of cells."""
@@ -40,7 +43,7 @@ class SeedsDesign:
     def cells(self) -> Iterator[Cell]:
         """Yield the cells in the order of the seeds."""
         for index, seed in enumerate(self.seeds):
-            seeds = {SEED: seed, **derived_seeds(seed, self.all_factors)}
+            seeds = {SEED: seed, **self.split_seeds, **derived_seeds(seed, self.all_factors)}
             yield Cell(
                 phase="golden",
                 factor=None,
