@@ -72,6 +72,7 @@ class SeedsRun:
         lines = [
             f"{new} trained, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",
             f"MLflow run {self.run_id}; report.html is among its artifacts",
+            *self.specification.task.notes,
         ]
         return study_text(self.study, title=self.specification.title, lines=lines)
 

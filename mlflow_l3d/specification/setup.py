@@ -9,7 +9,7 @@ from functools import cache
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.specification.parameters import Parameter
 from mlflow_l3d.specification.search_document import Searches, Subject
 from mlflow_l3d.specification.sources import Origin, ValuesFor, choose
@@ -149,8 +149,7 @@ def set_up(
                 fix = "Leave it out: a fifth of the labelled examples is held out as it is."
                 raise ParameterError("validation_fraction", validation_fraction, allowed, fix) from None
             once = bind(_split_settings(given, root_seed, 0.0, own_split=False))
-            note = f"{once.name}: has no parts of its own, and is split once, as main splits it first"
-            return revision, replace(once, notes=(note, *once.notes))
+            return revision, replace(once, notes=(_split_once(once, root_seed), *once.notes))
 
     def bind(settings: SplitSettings) -> Task:
         if task is not None:
@@ -264,6 +263,12 @@ def _factors_without_effect(approach: Approach, hyperparameters: Mapping[str, Va
 
     of_task = {name: reason for name, reason in inactive_factors(task).items() if name in approach.factors}
     return {**of_task, **approach.inactive_factors(hyperparameters)}
+
+
+def _split_once(task: Task, root_seed: int) -> str:
+    split = task.split({name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS})
+    sizes = f"{len(split.train)} train, {len(split.validation)} held-out, {len(split.test)} evaluated examples"
+    return f"{task.name}: has no parts of its own, and is split once, as main splits it first: {sizes}"
 
 
 def _load_task(

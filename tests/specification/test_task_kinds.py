@@ -119,7 +119,8 @@ def test_the_own_split_of_a_setup() -> None:
 def test_a_task_without_parts_is_split_once() -> None:
     setup = set_up_own(a_task("classification"), 5, num_labelled=10, test_size=6)
     assert setup.task.settings == SplitSettings(num_labelled=10, test_size=6)
-    assert setup.task.notes[0] == "mine: has no parts of its own, and is split once, as main splits it first"
+    sizes = "8 train, 2 held-out, 6 evaluated examples"
+    assert setup.task.notes[0] == f"mine: has no parts of its own, and is split once, as main splits it first: {sizes}"
     with pytest.raises(ParameterError, match=r"^validation_fraction=0.2: is a share of a train part, and task=m"):
         set_up_own(a_task("classification"), 5, 0.2)
 
