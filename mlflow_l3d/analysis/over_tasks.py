@@ -134,7 +134,10 @@ def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, found: BetterSee
     unknown = [study.task for study in studies if study.training_size is None]
     if unknown:
         notes.append(f"Training size not known, so not in the correlation: {', '.join(unknown)}.")
-    if 0 < len(studies) - len(unknown) < 30:
+    sizes = {study.training_size for study in studies} - {None}
+    if len(sizes) == 1 and len(studies) - len(unknown) > 1:
+        notes.append(f"All tasks have {sizes.pop():,} training examples, so nothing can be said about their number.")
+    elif 0 < len(studies) - len(unknown) < 30:
         notes.append(
             f"{len(studies) - len(unknown)} tasks are few for a correlation, and it takes those that share data, "
             "or differ in more than size, as if they did not."

@@ -114,6 +114,13 @@ def test_collapses_are_told():
     assert any("rte (1)" in note for note in found.notes)
 
 
+def test_tasks_of_one_size_say_nothing_about_it():
+    rng = np.random.default_rng(3)
+    [found] = over_tasks([drawn_study(rng, task=task, model="m", training_size=64) for task in ("a", "b", "c", "d")])
+    assert "All tasks have 64 training examples, so nothing can be said about their number." in found.notes
+    assert found.correlations["pearson"].isna().all()
+
+
 def test_the_same_task_of_two_benchmarks_is_two_tasks(studies):
     rng = np.random.default_rng(3)
     two = [drawn_study(rng, task="rte", benchmark=name) for name in ("GLUE", "SuperGLUE")]
