@@ -18,7 +18,7 @@ def study_answers(study: SeedsStudy) -> tuple[Answer, Answer, Answer]:
 
 
 def _score(study: SeedsStudy) -> Answer:
-    question = f"How much does the seed move the {study.metric}?"
+    question = f"How much does the seed move the score ({study.metric})?"
     own, shown = study.own, plain_or_points(study.metric)
     if math.isnan(own.var):
         return Answer(question, MISSING, ("Fewer than two seeds have a score.",))
