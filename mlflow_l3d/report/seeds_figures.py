@@ -12,6 +12,7 @@ from mlflow_l3d.analysis.better_seed import NAMED_SEED, BetterSeed, normalised
 from mlflow_l3d.analysis.over_tasks import LOWER_IS_BETTER
 from mlflow_l3d.analysis.results import FloatArray
 from mlflow_l3d.analysis.seeds_study import SeedsStudy
+from mlflow_l3d.report.labelled_points import name_points, size_text, size_ticks
 from mlflow_l3d.report.style import ABSENT, BLUE, GREY, GRID, INK, MUTED, ORANGE, dress, new_figure, settings
 from mlflow_l3d.report.verdicts import plain, probability, shorten
 
@@ -100,6 +101,7 @@ def size_figure(rows: pd.DataFrame, correlations: pd.DataFrame, *, title: str = 
         figure = new_figure(3.4)
         if title:
             figure.suptitle(shorten(title, 80), color=INK, fontsize=10, fontweight="bold", x=0.01, ha="left")
+        named = []
         for axes, (measure, label, colour) in zip(figure.subplots(1, 3), _PANELS, strict=True):
             part = rows[rows["training_size"].notna() & rows[measure].notna()]
             found = known[measure]
@@ -119,7 +121,14 @@ def size_figure(rows: pd.DataFrame, correlations: pd.DataFrame, *, title: str = 
             values = 100 * part[measure].to_numpy(dtype=np.float64)
             axes.plot(sizes, values, "o", color=colour, markersize=5, markeredgewidth=0)
             _line(axes, sizes, values)
-            _names(axes, part["task"].tolist(), sizes, values)
+            axes.margins(x=0.12, y=0.12)
+            ticks = size_ticks(sizes.min(), sizes.max())
+            axes.set_xticks(ticks, [size_text(tick) for tick in ticks])
+            axes.set_xticks([], minor=True)
+            named.append((axes, part["task"].tolist(), sizes, values))
+        figure.draw_without_rendering()
+        for each in named:
+            name_points(*each)
     return figure
 
 
@@ -191,7 +200,15 @@ def _write(axes: Axes, distance: FloatArray, scaled: FloatArray) -> None:
         if np.isfinite(value):
             colour = "#ffffff" if scaled[row, column] > 2 else "#10141c"
             digits = 1 if abs(value) < 99.95 else 0
-            axes.text(column, row, f"{value + 0.0:+.{digits}f}", ha="center", va="center", fontsize=size, color=colour)
+            axes.text(
+                column,
+                row,
+                f"{round(value, digits) + 0.0:+.{digits}f}",
+                ha="center",
+                va="center",
+                fontsize=size,
+                color=colour,
+            )
 
 
 def _heading(axes: Axes, better: BetterSeed | None, title: str) -> None:
@@ -221,25 +238,6 @@ def _line(axes: Axes, sizes: FloatArray, values: FloatArray) -> None:
     slope = float(np.cov(logs, values, ddof=0)[0, 1] / logs.var())
     ends = np.array([logs.min(), logs.max()])
     axes.plot(10**ends, values.mean() + slope * (ends - logs.mean()), color=INK, linewidth=1)
-
-
-def _names(axes: Axes, names: list[str], sizes: FloatArray, values: FloatArray) -> None:
-    middle = float(np.sqrt(sizes.min() * sizes.max()))
-    order = np.argsort(sizes, kind="stable").tolist()
-    for place, at in enumerate(order):
-        name, x, y = names[at], sizes[at], values[at]
-        right = x > middle
-        axes.annotate(
-            shorten(name, 14),
-            (x, y),
-            xytext=(-5 if right else 5, 2 if place % 2 else -7),
-            textcoords="offset points",
-            ha="right" if right else "left",
-            fontsize=6.8,
-            color=MUTED,
-            parse_math=False,
-        )
-    axes.margins(x=0.12, y=0.12)
 
 
 def _dots(axes: Axes, values: FloatArray, hollow: npt.NDArray[np.bool_], colour: str) -> None:
