@@ -20,7 +20,7 @@ from mlflow_l3d.artifacts import write_table
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.evaluation import check_metric, latest_investigation, own_parameter, planned_by
 from mlflow_l3d.ledger import names
-from mlflow_l3d.ledger.connection import connect, error_line, own_settings, scrub_environment
+from mlflow_l3d.ledger.connection import connect, own_settings, scrub_environment
 from mlflow_l3d.ledger.reader import Recorded, read_investigation
 from mlflow_l3d.ledger.side_run import side_run
 from mlflow_l3d.report.ablation_text import ablation_figure, ablation_table, ablation_text, spread
@@ -110,22 +110,18 @@ def ablate(
     L3DError
         With one line that says what to change.
     """
-    from mlflow_l3d.attached import fail_attached
+    from mlflow_l3d.attached import failing
 
     attached = scrub_environment()
     values = (parent_run_id, metric, rows, columns, test_sizes, repeats, root_seed)
     given = {name: as_text(name, value) for name, value in zip(ABLATION, values, strict=True)}
     with own_settings():
-        try:
+        with failing(attached):
             wanted = {name: _wanted(name, given[name]) for name in _SHARES}
             counts = integer("repeats", given["repeats"], 1, 10_000), integer("root_seed", given["root_seed"], 0)
             client = connect()
             run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
             recorded = read_investigation(run_id, client)
-        except Exception as error:
-            if attached is not None:
-                fail_attached(attached, error_line(error))
-            raise
         title = f"ablation: {recorded.parent.info.run_name or run_id}"
         opening = (
             nullcontext()

@@ -1,15 +1,55 @@
-"""The run that `mlflow run` made for us: where something goes wrong before we open it, it is marked as failed."""
+"""How a run ends where something goes wrong: the parent that we opened, or before it the run that `mlflow run` made."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from mlflow_l3d.ledger.connection import connect, error_line
 from mlflow_l3d.ledger.parent import mark_failed
+from mlflow_l3d.ledger.recorder import Recorder
 
 _logger = logging.getLogger("mlflow_l3d")
+
+L = TypeVar("L", bound=Recorder[Any])
+"""A ledger."""
+
+
+@dataclass
+class UnderWay(Generic[L]):
+    """What is being carried out; `ledger` is to be set as soon as the parent is open."""
+
+    ledger: L | None = None
+
+
+@contextmanager
+def carried_out(work: UnderWay[L], attached: str | None, how_far: Callable[[L], str]) -> Iterator[None]:
+    """Leave a true state where the block raises: the parent fails or is interrupted, else the run `attached` fails.
+
+    Parameters
+    ----------
+    work
+        Where the block puts its ledger.
+    attached
+        The run that `mlflow run` made, if there is one.
+    how_far
+        Ledger -> what was done when the user interrupted it.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if work.ledger is not None:
+            work.ledger.interrupt(f"Interrupted {how_far(work.ledger)}. The same command continues where it stopped.")
+        raise
+    except Exception as error:
+        if work.ledger is not None:
+            work.ledger.fail(error_line(error))
+        elif attached is not None:
+            fail_attached(attached, error_line(error))
+        raise
 
 
 @contextmanager

@@ -22,11 +22,11 @@ from mlflow_l3d.analysis.strategies import (
     strategy_table,
 )
 from mlflow_l3d.artifacts import write_table
-from mlflow_l3d.attached import fail_attached
+from mlflow_l3d.attached import failing
 from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.investigation import Investigation, run
 from mlflow_l3d.ledger import names
-from mlflow_l3d.ledger.connection import connect, error_line, own_settings, scrub_environment
+from mlflow_l3d.ledger.connection import connect, own_settings, scrub_environment
 from mlflow_l3d.ledger.parent import factor_words, set_tags
 from mlflow_l3d.ledger.searches import find
 from mlflow_l3d.ledger.side_run import side_run
@@ -120,7 +120,7 @@ def compare_strategies(
     named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
     attached = scrub_environment()
     with own_settings():
-        try:
+        with failing(attached):
             for name in parameters:
                 if name not in STRATEGIES:
                     raise unknown_name("parameter", name, STRATEGIES)
@@ -135,10 +135,6 @@ def compare_strategies(
                 for design in DESIGNS
             }
             client = connect()
-        except Exception as error:
-            if attached is not None:
-                fail_attached(attached, error_line(error))
-            raise
         crossed = specifications["crossed"]
         for note in crossed.origin.notes:
             _logger.warning("%s", note)

@@ -14,13 +14,13 @@ import pandas as pd
 
 from mlflow_l3d import registry
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.attached import fail_attached, failing
+from mlflow_l3d.attached import UnderWay, carried_out, failing
 from mlflow_l3d.conclusion import conclude
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.execution.calls import Hinted
 from mlflow_l3d.interrupts import deferred_interrupts
-from mlflow_l3d.ledger.connection import error_line, own_settings, scrub_environment
+from mlflow_l3d.ledger.connection import own_settings, scrub_environment
 from mlflow_l3d.ledger.ledger import Ledger
 from mlflow_l3d.ledger.parent import factor_words, run_title
 from mlflow_l3d.ledger.searches import find
@@ -127,31 +127,21 @@ def investigate(
 def run(specification: Specification, *, attached: str | None = None, progress: bool = False) -> Investigation:
     """Carry out a specification; see :func:`investigate`."""
     started = time.monotonic()
-    ledger: Ledger | None = None
-    try:
+    work: UnderWay[Ledger] = UnderWay()
+
+    def how_far(ledger: Ledger) -> str:
+        cells = len(specification.design())
+        return f"with {cells - _missing(specification, ledger)} of {cells} cells done"
+
+    with carried_out(work, attached, how_far):
         with deferred_interrupts():
-            ledger = Ledger.open(specification, attached)
+            ledger = work.ledger = Ledger.open(specification, attached)
         computed, monitor = _train(specification, ledger, progress=progress)
         ledger.wait()
         if specification.plan.stop != "none":
             specification = specification.cut(monitor.stopped or specification.mitigation_runs)
             ledger.log_params({f"resolved.{name}": value for name, value in specification.resolved_runs().items()})
         cells, scored = conclude(specification, ledger, monitor.looks)
-    except KeyboardInterrupt:
-        if ledger is None:
-            raise
-        done = len(specification.design()) - _missing(specification, ledger)
-        ledger.interrupt(
-            f"Interrupted with {done} of {len(specification.design())} cells done. "
-            "The same command continues where it stopped."
-        )
-        raise
-    except Exception as error:
-        if ledger is not None:
-            ledger.fail(error_line(error))
-        elif attached is not None:
-            fail_attached(attached, error_line(error))
-        raise
     return Investigation(
         run_id=ledger.parent.run_id,
         analysis=scored.analysis,

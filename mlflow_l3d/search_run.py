@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from mlflow_l3d import registry
-from mlflow_l3d.attached import fail_attached
+from mlflow_l3d.attached import UnderWay, carried_out
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.interrupts import deferred_interrupts
-from mlflow_l3d.ledger.connection import error_line
 from mlflow_l3d.ledger.search_ledger import SearchLedger
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.cells import Outcome
@@ -65,11 +64,11 @@ class SearchRun:
     def run(self, attached: str | None) -> tuple[str, SearchResult]:
         """Search, compare, and leave the parent in a true state whatever happens."""
         started = time.monotonic()
-        ledger: SearchLedger | None = None
+        work: UnderWay[SearchLedger] = UnderWay()
         specification = self.specification
-        try:
+        with carried_out(work, attached, lambda _: f"after {self.ended} trials"):
             with deferred_interrupts():
-                ledger = SearchLedger.open(
+                ledger = work.ledger = SearchLedger.open(
                     search_card(specification),
                     context_key=specification.context_key,
                     shared_params=shared_params(specification),
@@ -80,16 +79,6 @@ class SearchRun:
                 result = self._results(ledger, Path(folder), started)
                 ledger.finish(Path(folder), complete=True, description=search_description(result))
             forget_journal(specification, ledger)
-        except KeyboardInterrupt:
-            if ledger is not None:
-                ledger.interrupt(f"Interrupted after {self.ended} trials. The same command continues where it stopped.")
-            raise
-        except Exception as error:
-            if ledger is not None:
-                ledger.fail(error_line(error))
-            elif attached is not None:
-                fail_attached(attached, error_line(error))
-            raise
         return ledger.parent.run_id, result
 
     def _results(self, ledger: SearchLedger, folder: Path, started: float) -> SearchResult:

@@ -16,12 +16,12 @@ import pandas as pd
 
 from mlflow_l3d import registry
 from mlflow_l3d.analysis.seeds_study import SeedsStudy, seeds_study
-from mlflow_l3d.attached import fail_attached, failing
+from mlflow_l3d.attached import UnderWay, carried_out, failing
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.interrupts import deferred_interrupts
 from mlflow_l3d.ledger import names
-from mlflow_l3d.ledger.connection import error_line, own_settings, scrub_environment
+from mlflow_l3d.ledger.connection import own_settings, scrub_environment
 from mlflow_l3d.ledger.ledger import Ledger
 from mlflow_l3d.ledger.parent import Card
 from mlflow_l3d.ledger.searches import find
@@ -121,31 +121,21 @@ def seeds(
 def run(specification: SeedsSpecification, *, attached: str | None = None, progress: bool = False) -> SeedsRun:
     """Carry out a specification; see :func:`seeds`."""
     started = time.monotonic()
-    ledger: Ledger | None = None
+    work: UnderWay[Ledger] = UnderWay()
+
+    def how_far(ledger: Ledger) -> str:
+        known = {*ledger.recovered.metrics, *ledger.spool}
+        done = sum(cell.key in known for cell in specification.design().cells())
+        return f"with {done} of {len(specification.seeds)} seeds done"
+
     for note in specification.setup.origin.notes:
         _logger.warning(note)
-    try:
+    with carried_out(work, attached, how_far):
         with deferred_interrupts():
-            ledger = Ledger.open(specification, attached, _card(specification))
+            ledger = work.ledger = Ledger.open(specification, attached, _card(specification))
         computed = _train(specification, ledger, progress=progress)
         ledger.wait()
         study = _conclude(specification, ledger)
-    except KeyboardInterrupt:
-        if ledger is not None:
-            done = sum(
-                cell.key in {*ledger.recovered.metrics, *ledger.spool} for cell in specification.design().cells()
-            )
-            ledger.interrupt(
-                f"Interrupted with {done} of {len(specification.seeds)} seeds done. "
-                "The same command continues where it stopped."
-            )
-        raise
-    except Exception as error:
-        if ledger is not None:
-            ledger.fail(error_line(error))
-        elif attached is not None:
-            fail_attached(attached, error_line(error))
-        raise
     return SeedsRun(
         run_id=ledger.parent.run_id,
         study=study,

@@ -67,17 +67,11 @@ def plan_investigation(
         With one line that says what to change. A tracking server that is away is an error only where the pilot is on
         it, or is to be run.
     """
-    from mlflow_l3d.attached import fail_attached
+    from mlflow_l3d.attached import failing
 
     attached = scrub_environment()
-    with own_settings():
-        try:
-            made = _plan(approach, task, pilot, attached, progress=progress, **parameters)
-        except Exception as error:
-            if attached is not None:
-                fail_attached(attached, error_line(error))
-            raise
-    return made
+    with own_settings(), failing(attached):
+        return _plan(approach, task, pilot, attached, progress=progress, **parameters)
 
 
 plan = plan_investigation
