@@ -165,7 +165,7 @@ def regression_consistency(predictions: npt.ArrayLike, truth: npt.ArrayLike | No
         concordance_std=stds[1],
         pearson_truth=with_truth[0],
         concordance_truth=with_truth[1],
-        absolute_difference=_absolute_difference(values),
+        absolute_difference=absolute_difference(values),
         constant_runs=int((np.ptp(values, axis=1) == 0).sum()) if examples else 0,
         per_run_pearson=pearson_rows,
         per_run_concordance=concordance_rows,
@@ -256,7 +256,7 @@ def _std(sum_of_squares: float, mean: float, runs: int) -> float:
     return math.sqrt(max(0.0, sum_of_squares / (runs * (runs - 1)) - mean**2))
 
 
-def _absolute_difference(values: FloatArray) -> float:
+def absolute_difference(values: FloatArray) -> float:
     """Return the mean difference over pairs and examples, from sorted values in time S n log S."""
     runs, examples = values.shape
     if runs < 2 or not examples:

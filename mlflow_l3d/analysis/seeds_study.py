@@ -18,6 +18,7 @@ from mlflow_l3d.analysis.pair_spread import PairSpread, class_pair_spreads, numb
 from mlflow_l3d.analysis.prediction_matrix import PredictionMatrix
 from mlflow_l3d.analysis.regression_agreement import RegressionAgreement, regression_consistency
 from mlflow_l3d.analysis.regression_metrics import regression_metrics
+from mlflow_l3d.analysis.seed_intervals import number_intervals, vote_intervals
 from mlflow_l3d.analysis.seeds_input import Kind, check_seeds, prediction_matrix
 from mlflow_l3d.analysis.spread import MetricSpread, metric_spread
 from mlflow_l3d.errors import ParameterError, unknown_name
@@ -57,6 +58,9 @@ class SeedsStudy:
         Of classes: all about agreement, and robust and fragile examples; else None.
     numbers_agreement
         Of numbers; else None.
+    intervals
+        ``fleiss_kappa``, ``robust_share``, ``fragile_share``, ``never_right_share``; of numbers
+        ``absolute_difference`` -> lower and upper end at 95 %: see :mod:`mlflow_l3d.analysis.seed_intervals`.
     accuracy_std_population
         Standard deviation (ddof=1) of the accuracy that a test set without end would leave: what is not due to these
         few examples; nan without predictions of classes.
@@ -78,6 +82,7 @@ class SeedsStudy:
     agreement: Agreement | None
     examples: ExampleVotes | None
     numbers_agreement: RegressionAgreement | None
+    intervals: dict[str, tuple[float, float]]
     accuracy_std_population: float
     constant_seeds: tuple[int, ...]
 
@@ -115,6 +120,8 @@ class SeedsStudy:
             found |= {"never_right_share": self.examples.never_right_share}
         if self.numbers_agreement is not None:
             found["absolute_difference"] = self.numbers_agreement.absolute_difference
+        for name, (low, high) in self.intervals.items():
+            found |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
         if self.compared:
             found["constant_share"] = len(self.constant_seeds) / len(self.compared)
         return {name: float(value) for name, value in found.items() if not math.isnan(value)}
@@ -183,6 +190,7 @@ def seeds_study(
     names = [name for name in dict.fromkeys((metric, *known)) if name in scores]
     table = scores.set_index("seed")[names].astype(np.float64)
     found: dict[str, Any] = {"agreement": None, "examples": None, "numbers_agreement": None}
+    found["intervals"] = {}
     found["accuracy_std_population"] = math.nan
     pairs: tuple[PairSpread, ...] = ()
     compared: tuple[int, ...] = ()
@@ -199,11 +207,13 @@ def seeds_study(
         if kind == "regression":
             numbers_agreement = regression_consistency(matrix, labels)
             found["numbers_agreement"], pairs = numbers_agreement, number_pair_spreads(matrix, numbers_agreement)
+            found["intervals"] = number_intervals(matrix)
         else:
             agreement = consistency_matrixwise(matrix, labels)
             whole = PredictionMatrix.from_arrays(matrix, labels, ids)
             pairs = class_pair_spreads(whole, agreement)
             found |= {"agreement": agreement, "examples": example_votes(matrix, labels, ids)}
+            found["intervals"] = vote_intervals(matrix, labels)
             if len(labels) > 1:
                 accuracies, ccon = (matrix == labels).mean(axis=1), agreement.correct_consistency
                 found["accuracy_std_population"] = population_std(accuracies, ccon, len(labels))

@@ -31,8 +31,9 @@ def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
         ``model, benchmark, task, metric, training_size, seeds, metric_mean, var, con, ccon, con_std, ccon_std,
         precision, precision_std, recall, recall_std, f1, f1_std``, then the intervals ``mean_ci_low, mean_ci_high,
         std_ci_low, std_ci_high, con_ci_low, con_ci_high, ccon_ci_low, ccon_ci_high``, and ``kappa, robust_share,
-        fragile_share, constant_seeds``. ``var`` and ``..._std`` have ddof=0 (equation 1), the interval is of the
-        standard deviation over all seeds. Of regression ``con`` is CON-PEAR; ccon, precision, recall and f1 are nan.
+        fragile_share`` with ``kappa_ci_low, ..., fragile_ci_high``, and ``constant_seeds``. ``var`` and ``..._std``
+        have ddof=0 (equation 1), the interval is of the standard deviation over all seeds. Of regression ``con`` is
+        CON-PEAR; ccon, precision, recall and f1 are nan.
     """
     return pd.DataFrame([_row(study) for study in studies])
 
@@ -75,6 +76,11 @@ def _row(study: SeedsStudy) -> dict[str, object]:
         "kappa": math.nan if study.agreement is None else study.agreement.fleiss_kappa,
         "robust_share": math.nan if examples is None else examples.robust_share,
         "fragile_share": math.nan if examples is None else examples.fragile_share,
+        **{
+            f"{short}_ci_{end}": limit
+            for short, name in (("kappa", "fleiss_kappa"), ("robust", "robust_share"), ("fragile", "fragile_share"))
+            for end, limit in zip(("low", "high"), study.intervals.get(name, (math.nan, math.nan)), strict=True)
+        },
         "constant_seeds": len(study.constant_seeds),
     }
 

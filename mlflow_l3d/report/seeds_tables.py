@@ -23,6 +23,13 @@ NAMES: Final = {
     "consistency_pearson": "CON-PEAR",
     "consistency_ccc": "Lin's CCC",
 }
+TOGETHER: Final = {
+    "fleiss_kappa": "kappa",
+    "robust_share": "robust",
+    "fragile_share": "fragile",
+    "never_right_share": "never right",
+    "absolute_difference": "distance (own unit)",
+}
 MEASURES: Final = {"var": "VAR", "con": "CON", "ccon": "CCON"}
 METRIC_NOTE: Final = (
     "pp: percentage points (mse, mae: their own unit). Intervals at 95 %, of what all seeds would give. VAR: standard "
@@ -30,8 +37,9 @@ METRIC_NOTE: Final = (
 )
 PAIR_NOTE: Final = (
     "Over pairs of seeds, in %. CON: share of examples on which two seeds agree; CCON: and are right; CON-PEAR: "
-    "Pearson of two seeds' numbers, blind to shift and scale; Lin's CCC: 1 only for equal numbers. Intervals leave out "
-    "one seed at a time, with all its pairs; those of a std are rough."
+    "Pearson of two seeds' numbers, blind to shift and scale; Lin's CCC: 1 only for equal numbers. Over all seeds: "
+    "kappa, agreement beyond chance; robust, fragile, never right: examples right under every seed, some, none (of as "
+    "many seeds as here). Intervals leave out one seed at a time, with all its pairs; those of a std are rough."
 )
 TABLE_1_NOTE: Final = (
     "In % and percentage points. score: mean of the task's own metric. VAR: its std (ddof=0). CON of numbers: CON-PEAR."
@@ -72,7 +80,7 @@ def pair_table(study: SeedsStudy) -> Table | None:
     """Return agreement over pairs of seeds; None without predictions."""
     if not study.pairs:
         return None
-    rows = tuple(
+    rows = [
         (
             NAMES[name],
             points(one.mean),
@@ -81,8 +89,26 @@ def pair_table(study: SeedsStudy) -> Table | None:
             between(points(one.std_ci_low), points(one.std_ci_high)),
         )
         for name, one in study.pairs.items()
-    )
-    return Table(("agreement (%)", "mean", "95 %", "std of pairs", "95 % of std"), rows, PAIR_NOTE)
+    ]
+    for name, value in _together(study).items():
+        shown = _fine if name == "absolute_difference" else points
+        limits = between(*map(shown, study.intervals[name]))
+        rows.append((TOGETHER[name], shown(value), limits, "", ""))
+    return Table(("agreement (%)", "mean", "95 %", "std of pairs", "95 % of std"), tuple(rows), PAIR_NOTE)
+
+
+def _together(study: SeedsStudy) -> dict[str, float]:
+    """Return what all seeds say together, which no pair does."""
+    if study.agreement is not None and study.examples is not None:
+        return {
+            "fleiss_kappa": study.agreement.fleiss_kappa,
+            "robust_share": study.examples.robust_share,
+            "fragile_share": study.examples.fragile_share,
+            "never_right_share": study.examples.never_right_share,
+        }
+    if study.numbers_agreement is not None:
+        return {"absolute_difference": study.numbers_agreement.absolute_difference}
+    return {}
 
 
 def seed_table(study: SeedsStudy) -> Table:
@@ -151,11 +177,17 @@ def interval_table(rows: pd.DataFrame) -> Table:
     body = []
     for row in rows.to_dict("records"):
         cells = [shorten(str(row["task"]), 20)]
-        for value, start in (("metric_mean", "mean"), ("var", "std"), ("con", "con"), ("ccon", "ccon")):
+        for value, start in (
+            ("metric_mean", "mean"),
+            ("var", "std"),
+            ("con", "con"),
+            ("ccon", "ccon"),
+            ("robust_share", "robust"),
+            ("fragile_share", "fragile"),
+        ):
             low, high = (points(row[f"{start}_ci_{end}"], 1) for end in ("low", "high"))
             limits = MISSING if MISSING in (low, high) else f"[{low}, {high}]"
             cells.append("-" if math.isnan(row[value]) else f"{points(row[value], 1)}\n{limits}")
-        cells += [points(row["robust_share"], 1), points(row["fragile_share"], 1)]
         body.append(tuple("-" if cell == MISSING else cell for cell in cells))
     head = ("", "score", "VAR", "CON", "CCON", "robust", "fragile")
     return Table(head, tuple(body), INTERVAL_NOTE)

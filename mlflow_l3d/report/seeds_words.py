@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mlflow_l3d.analysis.over_tasks import ModelOverTasks
 from mlflow_l3d.analysis.seeds_study import SeedsStudy
@@ -42,10 +42,12 @@ def _predictions(study: SeedsStudy) -> Answer:
         short = f"{points(con.mean, 1)} % agree"
         sentences = [
             f"Two seeds give {points(con.mean, 1)} % of the examples one class, {_correct(study)} % the right one.",
-            f"{points(study.examples.robust_share, 1)} % are right under every seed (robust), "
+            f"{points(study.examples.robust_share, 1)} % are right under every seed (robust"
+            f"{_limits(study, 'robust_share', lambda share: points(share, 1), ', ')}), "
             f"{points(study.examples.fragile_share, 1)} % under some (fragile), "
             f"{points(study.examples.never_right_share, 1)} % under none.",
-            f"Agreement beyond chance (kappa) is {plain(study.agreement.fleiss_kappa)}.",
+            f"Agreement beyond chance (kappa) is {plain(study.agreement.fleiss_kappa)}"
+            f"{_limits(study, 'fleiss_kappa', plain)}.",
         ]
         return Answer(question, short, tuple(sentences))
     if study.numbers_agreement is not None:
@@ -57,6 +59,14 @@ def _predictions(study: SeedsStudy) -> Answer:
         ]
         return Answer(question, f"CON-PEAR {plain(numbers.pearson, 3)}", tuple(sentences))
     return Answer(question, MISSING, ("The runs have no predictions.",))
+
+
+def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before: str = "") -> str:
+    """Return the interval of a number in a sentence; the empty text where it has none."""
+    low, high = map(shown, study.intervals.get(name, (math.nan, math.nan)))
+    if MISSING in (low, high):
+        return ""
+    return f"{before}{low} to {high}" if before else f" ({low} to {high})"
 
 
 def _correct(study: SeedsStudy) -> str:

@@ -1,0 +1,110 @@
+import math
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.analysis.agreement import consistency_matrixwise
+from mlflow_l3d.analysis.examples import example_votes
+from mlflow_l3d.analysis.regression_agreement import regression_consistency
+from mlflow_l3d.analysis.seed_intervals import number_intervals, vote_intervals
+from mlflow_l3d.analysis.seeds_study import seeds_study
+
+RUNS, EXAMPLES = 10, 300
+
+
+def jackknife(whole: float, without: list[float], forth, back) -> tuple[float, float]:
+    """The formula, written out: t quantile of 9 degrees of freedom."""
+    values = np.array([forth(value) for value in without])
+    count = len(values)
+    half = 2.2621571628 * math.sqrt((count - 1) / count * ((values - values.mean()) ** 2).sum())
+    return back(forth(whole) - half), back(forth(whole) + half)
+
+
+def drawn(rng, base, labels, runs=RUNS):
+    wrong = base + 0.8 * rng.standard_normal((runs, len(base))) < 0
+    return np.where(wrong, 1 - labels, labels)
+
+
+def test_intervals_are_those_of_the_left_out_seeds():
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 2, EXAMPLES)
+    predictions = drawn(rng, rng.normal(1.0, 1.3, EXAMPLES), labels)
+    left = [np.delete(predictions, run, axis=0) for run in range(RUNS)]
+    found = vote_intervals(predictions, labels)
+
+    def logit(share):
+        return math.log(share / (1 - share))
+
+    def share(value):
+        return 1 / (1 + math.exp(-value))
+
+    for name in ("robust_share", "fragile_share", "never_right_share"):
+        whole = getattr(example_votes(predictions, labels), name)
+        without = [getattr(example_votes(each, labels), name) for each in left]
+        assert found[name] == pytest.approx(jackknife(whole, without, logit, share))
+    kappa = consistency_matrixwise(predictions, labels).fleiss_kappa
+    without = [consistency_matrixwise(each, labels).fleiss_kappa for each in left]
+    # The logit of (1 + kappa) / 2 is twice Fisher's z.
+    assert found["fleiss_kappa"] == pytest.approx(jackknife(kappa, without, math.atanh, math.tanh))
+
+
+def test_the_interval_of_the_distance():
+    rng = np.random.default_rng(6)
+    numbers = rng.normal(size=40) + rng.normal(size=(RUNS, 1)) * 0.2 + 0.1 * rng.normal(size=(RUNS, 40))
+    labels = np.zeros(40)
+    whole = regression_consistency(numbers, labels).absolute_difference
+    without = [
+        regression_consistency(np.delete(numbers, run, axis=0), labels).absolute_difference for run in range(RUNS)
+    ]
+    assert number_intervals(numbers)["absolute_difference"] == pytest.approx(
+        jackknife(whole, without, math.log, math.exp)
+    )
+
+
+def test_they_cover_what_as_many_other_seeds_give():
+    rng = np.random.default_rng(0)
+    labels, base = rng.integers(0, 2, EXAMPLES), rng.normal(1.0, 1.3, EXAMPLES)
+    sets = [drawn(rng, base, labels) for _ in range(1500)]
+    right = [(each == labels).sum(axis=0) for each in sets]
+    truth = {
+        "robust_share": np.mean([(count == RUNS).mean() for count in right]),
+        "never_right_share": np.mean([(count == 0).mean() for count in right]),
+        "fleiss_kappa": consistency_matrixwise(drawn(rng, base, labels, 2000), labels).fleiss_kappa,
+    }
+    truth["fragile_share"] = 1 - truth["robust_share"] - truth["never_right_share"]
+    found = [vote_intervals(each, labels) for each in sets[:300]]
+    for name, value in truth.items():
+        covered = np.mean([low <= value <= high for low, high in (one[name] for one in found)])
+        # 95 % less three standard errors of 300 studies.
+        assert covered >= 0.91, name
+
+
+@pytest.mark.parametrize("runs", [2, 3])
+def test_few_seeds_have_none(runs):
+    rng = np.random.default_rng(1)
+    predictions = rng.integers(0, 2, (runs, 20))
+    assert all(math.isnan(end) for limits in vote_intervals(predictions, predictions[0]).values() for end in limits)
+    assert all(math.isnan(end) for end in number_intervals(rng.normal(size=(runs, 20)))["absolute_difference"])
+
+
+def test_seeds_that_are_all_alike_have_none_and_one_class_has_no_kappa():
+    labels = np.array([0, 1] * 10)
+    assert all(math.isnan(end) for ends in vote_intervals(np.tile(labels, (6, 1)), labels).values() for end in ends)
+    constant = vote_intervals(np.zeros((6, 20), dtype=np.int64), labels)
+    assert all(math.isnan(end) for end in constant["fleiss_kappa"])
+
+
+def test_a_study_has_them_among_its_metrics():
+    import pandas as pd
+
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 2, 50)
+    predictions = drawn(rng, rng.normal(1.0, 1.0, 50), labels, 5)
+    frame = pd.concat(
+        pd.DataFrame({"seed": seed, "example_id": range(50), "label": labels, "prediction": row})
+        for seed, row in enumerate(predictions)
+    )
+    study = seeds_study(pd.DataFrame({"seed": range(5)}), frame)
+    metrics = study.metrics()
+    for name in ("fleiss_kappa", "robust_share", "fragile_share"):
+        assert metrics[f"{name}_ci_low"] < metrics[name] < metrics[f"{name}_ci_high"]
