@@ -32,8 +32,9 @@ def own_split(task: Task) -> Split:
     ----------
     task
         With `parts`. `Split.test` is its published validation part, on which Zhou et al. (2025, appendix A.2)
-        evaluate, because the labels of the test parts of GLUE and SuperGLUE are not public. Numbers that the settings
-        ask for, and the share for validation, are drawn once from ``fixed_seed``.
+        evaluate, because the labels of the test parts of GLUE and SuperGLUE are not public; the test part of a task
+        that has no validation part. Numbers that the settings ask for, and the share for validation, are drawn once
+        from ``fixed_seed``.
 
     Returns
     -------
@@ -48,7 +49,7 @@ def own_split(task: Task) -> Split:
     check_own_split(task)
     settings, parts = task.settings, _parts(task)
     train = _drawn(task, np.flatnonzero(parts == 0), settings.num_labelled, "own_train", least=1)
-    test = _drawn(task, np.flatnonzero(parts == 1), settings.test_size, "own_test", least=0)
+    test = _drawn(task, np.flatnonzero(parts == evaluated_part(parts)), settings.test_size, "own_test", least=0)
     validation = np.zeros(0, dtype=np.int64)
     if settings.validation_fraction:
         train, validation = _held_out(task, train)
@@ -60,14 +61,20 @@ def own_split(task: Task) -> Split:
 def check_own_split(task: Task) -> None:
     """Raise what :func:`own_split` raises about the parts and the numbers that are asked for."""
     settings, parts = task.settings, _parts(task)
-    for position in (0, 1):
+    evaluated = evaluated_part(parts)
+    for position in (0, evaluated):
         if not (parts == position).any():
             raise no_own_split(task.name, f"the {PARTS[position]} part has no example")
     counts = np.bincount(task.strata[parts == 0], minlength=len(task.strata_names))
     if not counts.all():
         missing = task.strata_names[int(counts.argmin())]
         raise no_own_split(task.name, f"the train part has no example of class {missing!r}")
-    _check_settings(settings, counts, int((parts == 1).sum()))
+    _check_settings(settings, counts, int((parts == evaluated).sum()), PARTS[evaluated])
+
+
+def evaluated_part(parts: IntArray) -> int:
+    """Return which part, a position in `PARTS`, is evaluated: validation, or test where only that has examples."""
+    return 2 if (parts == 2).any() and not (parts == 1).any() else 1
 
 
 def numbers_of_parts(names: Iterable[object], column: str) -> IntArray:
@@ -114,7 +121,7 @@ def _parts(task: Task) -> IntArray:
     return task.parts
 
 
-def _check_settings(settings: SplitSettings, counts: IntArray, test: int) -> None:
+def _check_settings(settings: SplitSettings, counts: IntArray, test: int, part: str) -> None:
     from mlflow_l3d.tasks.splits import check_settings
 
     check_settings(settings)
@@ -122,7 +129,7 @@ def _check_settings(settings: SplitSettings, counts: IntArray, test: int) -> Non
     if asked is not None and not len(counts) <= asked <= most:
         raise ParameterError("num_labelled", asked, f"must lie between {len(counts)} and the {most} train examples")
     if settings.test_size is not None and settings.test_size > test:
-        raise ParameterError("test_size", settings.test_size, f"there are {test} examples in the validation part")
+        raise ParameterError("test_size", settings.test_size, f"there are {test} examples in the {part} part")
     if settings.evaluated == "validation" and not settings.validation_fraction:
         allowed = "leaves no validation example to be scored on"
         raise ParameterError("validation_fraction", settings.validation_fraction, allowed, "Use 0.1, for instance.")

@@ -16,7 +16,7 @@ from mlflow_l3d.tasks.files import SUFFIXES, load_file
 from mlflow_l3d.tasks.hub import PREFIX, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import check, content
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.own_split import no_parts, own_split
+from mlflow_l3d.tasks.own_split import evaluated_part, no_parts, own_split
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
 
@@ -150,7 +150,9 @@ def _size_notes(task: Task) -> list[str]:
         split = own_split(task)
         parts = ((split.train, "train"), (split.validation, "held-out"), (split.test, "evaluated"))
         sizes = ", ".join(f"{len(part)} {what}" for part, what in parts if len(part))
-        notes = [f"{task.name}: its own split is used: {sizes} examples"]
+        of_test = task.parts is not None and evaluated_part(task.parts) == 2
+        only = " (of the test part, for there is no validation part)" if of_test else ""
+        notes = [f"{task.name}: its own split is used: {sizes} examples{only}"]
         if repeated := _also_trained_on(task, split):
             notes.append(f"{task.name}: {repeated} of the evaluated examples have texts that are trained on, too")
         return notes

@@ -168,9 +168,14 @@ def test_a_pool_of_scores_and_one_of_choices(data: Path) -> None:
 
 @needs_data
 @pytest.mark.parametrize("name", ["trec", "ag_news", "dbpedia"])
-def test_a_set_without_a_validation_part(name: str, data: Path) -> None:
-    with pytest.raises(L3DError, match=rf"^task={name}: .*, and the validation part has no example\. Name one"):
-        load_task(name, settings=OWN)
+def test_a_set_without_a_validation_part_is_evaluated_on_its_test_part(name: str, data: Path) -> None:
+    task = load_task(name, settings=OWN)
+    split = task.split({})
+    assert set(task.parts[split.train]) == {0}
+    assert set(task.parts[split.test]) == {2}
+    assert len(split.train) == (task.parts == 0).sum()
+    assert len(split.test) == (task.parts == 2).sum() > 0
+    assert "(of the test part, for there is no validation part)" in " ".join(task.notes)
 
 
 @pytest.mark.skipif(not REFERENCE, reason="L3D_TEST_REFERENCE names no folder")

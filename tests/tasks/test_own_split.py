@@ -123,6 +123,7 @@ def test_scores_are_one_stratum() -> None:
         ),
         ([0] * 8, OWN, "and the validation part has no example. Name one with both; in a file"),
         ([2, 2, 2, 2, 1, 1, 1, 1], OWN, "and the train part has no example"),
+        ([0, 0, 0, 0, 2, 2, 2, 2], replace(OWN, test_size=5), "test_size=5: there are 4 examples in the test part"),
         ([0, 1, 0, 1, 0, 1, 0, 1], OWN, "and the train part has no example of class 'c1'"),
         ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, num_labelled=5), "num_labelled=5: must lie between 2 and the 4 train"),
         ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, num_labelled=1), "num_labelled=1: must lie between 2 and the 4 train"),
