@@ -23,7 +23,7 @@ def main() -> None:
 
     from mlflow_l3d.execution.base import Job
     from mlflow_l3d.execution.outcomes import run_cell
-    from mlflow_l3d.specification.investigation import specify
+    from mlflow_l3d.studies.investigation.specification import specify
 
     arguments = _work.investigation(settings)
     task, approach = arguments.pop("task"), arguments.pop("approach")

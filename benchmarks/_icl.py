@@ -43,7 +43,7 @@ def load(reference: str, device: str) -> Any:
 def make_case(task: str, loaded: Any, tests: int) -> Case:
     """Return prompts of the paper's format A with two shots a class in random order, and `tests` different inputs."""
     from mlflow_l3d.approaches.icl.encoding import answer_ids, prompts_ids
-    from mlflow_l3d.prompts.formats import paper_format
+    from mlflow_l3d.approaches.icl.prompts.formats import paper_format
 
     generator = np.random.default_rng(7)
     classes = list(BENCHMARKS[task].class_names)

@@ -16,13 +16,13 @@ def main() -> None:
     """Carry out the investigation, and note its memory at three moments."""
     settings = settings_of_child()
     import mlflow_l3d
-    from mlflow_l3d.ledger.ledger import Ledger
+    from mlflow_l3d.tracking.ledger import Ledger
 
-    investigate: Any = import_module("mlflow_l3d.investigation")
+    investigate: Any = import_module("mlflow_l3d.studies.investigation.run")
     seen: dict[str, Any] = {}
     if not settings["upload"]:
         _discard_uploads()
-    opened, conclude, finish = Ledger.open, investigate.conclude, Ledger.finish
+    opened, finalize, finish = Ledger.open, investigate.finalize, Ledger.finish
 
     def open_ledger(*arguments: Any) -> Any:
         ledger = opened(*arguments)
@@ -34,18 +34,18 @@ def main() -> None:
     def concluding(*arguments: Any) -> Any:
         seen["trained"] = resident()
         seen["held after training"] = _held()
-        return conclude(*arguments)
+        return finalize(*arguments)
 
     def finishing(*arguments: Any, **named: Any) -> Any:
         seen["held in the conclusion"] = _held()
         return finish(*arguments, **named)
 
     Ledger.open = staticmethod(open_ledger)  # type: ignore[assignment]
-    investigate.conclude = concluding
+    investigate.finalize = concluding
     Ledger.finish = finishing  # type: ignore[method-assign]
     steps: dict[str, int] = {}
     if settings["trace"]:
-        conclusion: Any = import_module("mlflow_l3d.conclusion")
+        conclusion: Any = import_module("mlflow_l3d.studies.investigation.finalize")
         for owner, name in ((Ledger, "run_ids"), *((conclusion, name) for name in _STEPS)):
             setattr(owner, name, _with_peak(getattr(owner, name), name, steps))
     result = mlflow_l3d.investigate(
@@ -119,7 +119,7 @@ def _short(name: str) -> str:
 
 def _discard_uploads() -> None:
     """Write no child: what is left is the platform's own memory, and thousands of cells take seconds."""
-    from mlflow_l3d.ledger.children import ChildWriter
+    from mlflow_l3d.tracking.children import ChildWriter
 
     def write(_writer: ChildWriter, spool: Any, key: str, *, repeated: bool) -> str:
         del repeated

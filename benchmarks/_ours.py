@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from _common import answer, settings_of_child, tree_cpu_seconds
 
 if TYPE_CHECKING:
-    from mlflow_l3d.specification.investigation import Specification
+    from mlflow_l3d.studies.investigation.specification import Specification
 
 
 def main() -> None:

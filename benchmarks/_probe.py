@@ -86,14 +86,14 @@ class Probe:
         from mlflow_l3d.execution.inline import InlineExecutor
         from mlflow_l3d.execution.pool import Worker
         from mlflow_l3d.execution.processes import ProcessExecutor
-        from mlflow_l3d.ledger.children import ChildWriter
-        from mlflow_l3d.ledger.ledger import Ledger
-        from mlflow_l3d.monitor import Monitor
+        from mlflow_l3d.studies.investigation.monitor import Monitor
+        from mlflow_l3d.tracking.children import ChildWriter
+        from mlflow_l3d.tracking.ledger import Ledger
 
         # The package's attribute of this name is the function.
-        main: Any = import_module("mlflow_l3d.investigation")
+        main: Any = import_module("mlflow_l3d.studies.investigation.run")
         main.specify = self._marked("specified", main.specify)
-        main.conclude = self._marked("concluded", main.conclude, before="logged")
+        main.finalize = self._marked("concluded", main.finalize, before="logged")
         Ledger.open = staticmethod(self._marked("opened", Ledger.open))  # type: ignore[method-assign]
         Ledger.record = self._record(Ledger.record)  # type: ignore[method-assign]
         Ledger.log_metrics = self.clocks["parent metrics"].around(Ledger.log_metrics)  # type: ignore[method-assign]

@@ -71,7 +71,7 @@ def _cells(count: int) -> tuple[str, Sequence[Any], Any]:
     from itertools import islice
 
     from mlflow_l3d.approaches.models import resolve
-    from mlflow_l3d.specification.investigation import specify
+    from mlflow_l3d.studies.investigation.specification import specify
 
     specification = specify({})
     cells = list(islice(specification.design().cells(), count))
@@ -130,7 +130,7 @@ def _train(features: Sequence[Any], labels: Sequence[Any], seed: int) -> Any:
 
 
 def _f1(labels: Any, predictions: Any) -> float:
-    from mlflow_l3d.analysis.metrics import classification_metrics
+    from mlflow_l3d.metrics.classification import classification_metrics
 
     return float(classification_metrics(labels, predictions)["f1_macro"])
 

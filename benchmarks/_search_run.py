@@ -147,8 +147,9 @@ class _Phase:
 
 def _ours(settings: Mapping[str, Any]) -> dict[str, float]:
     """Run the entry point; from the first trial of level 1 until the server holds the last one of level 2."""
-    from mlflow_l3d import hyperparameter_search, search_run
-    from mlflow_l3d.ledger.search_ledger import SearchLedger
+    from mlflow_l3d.studies.search import entry as hyperparameter_search
+    from mlflow_l3d.studies.search import run as search_run
+    from mlflow_l3d.studies.search.ledger import SearchLedger
 
     phase, run_level, wait = _Phase(), search_run.run_level, SearchLedger.wait
 
@@ -196,7 +197,7 @@ def _by_hand(settings: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _specification(settings: Mapping[str, Any]) -> Any:
-    from mlflow_l3d.specification.search import specify_search
+    from mlflow_l3d.studies.search.specification import specify_search
 
     arguments = _arguments(settings)
     approach, task = arguments.pop("approach"), arguments.pop("task")
@@ -205,7 +206,7 @@ def _specification(settings: Mapping[str, Any]) -> Any:
 
 def _grid(specification: Any) -> list[dict[str, Value]]:
     """Return the settings of level 1, in the order in which ours tries them."""
-    from mlflow_l3d.search.planned import planned
+    from mlflow_l3d.studies.search.planned import planned
 
     first = {name: specification.setup.hyperparameters[name] for name in specification.space.ranges}
     points = planned(
@@ -269,7 +270,7 @@ def _objective(specification: Any, space: Any, side: str, owner: str) -> Callabl
 
     from mlflow_l3d.execution.base import Job
     from mlflow_l3d.execution.outcomes import run_cell
-    from mlflow_l3d.search.study import suggest
+    from mlflow_l3d.studies.search.study import suggest
 
     setup, seeds = specification.setup, specification.searched_on[0]
     task = replace(setup.task, settings=replace(setup.task.settings, evaluated="validation"))

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from _common import machine, table
 
-from mlflow_l3d.analysis.agreement import consistency_matrixwise
-from mlflow_l3d.analysis.consistency import VoteCounter
-from mlflow_l3d.analysis.votes import vote_consistency
+from mlflow_l3d.analysis.stability.con import consistency_matrixwise
+from mlflow_l3d.analysis.stability.consistency import VoteCounter
+from mlflow_l3d.analysis.stability.votes import vote_consistency
 
 IntArray = npt.NDArray[np.int64]
 GOAL_SECONDS = 0.1

@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 from _common import machine, table
 
-from mlflow_l3d.analysis.components import crossed_components, effects, mean_squares_without_one_row
-from mlflow_l3d.analysis.estimate import Estimate, importance_of_logit
-from mlflow_l3d.analysis.importance import importance
-from mlflow_l3d.analysis.intervals import crossed_estimate
-from mlflow_l3d.analysis.nested import nested_estimate
-from mlflow_l3d.analysis.radial import radial_estimate
-from mlflow_l3d.analysis.stopping import IntervalRule
+from mlflow_l3d.analysis.importance.components import crossed_components, effects, mean_squares_without_one_row
+from mlflow_l3d.analysis.importance.estimate import Estimate, importance_of_logit
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.intervals import crossed_estimate
+from mlflow_l3d.analysis.importance.nested import nested_estimate
+from mlflow_l3d.analysis.importance.radial import radial_estimate
+from mlflow_l3d.analysis.planning.stopping import IntervalRule
 
 Array = npt.NDArray[np.float64]
 Variances = tuple[float, float, float]
@@ -35,7 +35,7 @@ NULLS: Final[dict[str, Variances]] = {
     "interaction": (0.5, 0.0, 0.5),
     "both": (0.5, 0.25, 0.25),
 }
-LOOKS: Final = (20, 40, 80, 160, 320)
+INTERIM_ANALYSES: Final = (20, 40, 80, 160, 320)
 RESAMPLES: Final = 200
 
 
@@ -149,7 +149,7 @@ def score_lines(tables: int) -> Iterator[list[str]]:
 
 def naive(scores: Array, estimate: Callable[[Array], Estimate | None]) -> bool:
     """Return whether the 95 % interval excludes 0 at any look: a rule that spends alpha anew at each."""
-    for rows in LOOKS:
+    for rows in INTERIM_ANALYSES:
         low, high = interval_of(estimate(scores[:rows]))
         if low > 0 or high < 0:
             return True
@@ -164,17 +164,17 @@ def stopping_lines(tables: int) -> Iterator[list[str]]:
             wrong = wrong_naive = 0
             for _ in range(tables):
                 if design == "radial":
-                    sets = radial(generator, LOOKS[-1], variances)
+                    sets = radial(generator, INTERIM_ANALYSES[-1], variances)
                     rule = IntervalRule(1e-6, design="radial")
-                    wrong += rule.look(sets[:, :2], sets[:, 2:]).claim != ""
+                    wrong += rule.analyse(sets[:, :2], sets[:, 2:]).claim != ""
                     wrong_naive += naive(sets, lambda part: radial_estimate(part, 1))
                 elif design == "crossed":
-                    scores = crossed(generator, LOOKS[-1], columns, variances)
-                    wrong += IntervalRule(1e-6, design="crossed").look(scores).claim != ""
+                    scores = crossed(generator, INTERIM_ANALYSES[-1], columns, variances)
+                    wrong += IntervalRule(1e-6, design="crossed").analyse(scores).claim != ""
                     wrong_naive += naive(scores, crossed_estimate)
                 else:
-                    scores = nested(generator, LOOKS[-1], columns, variances)
-                    wrong += IntervalRule(1e-6, design="nested").look(scores).claim != ""
+                    scores = nested(generator, INTERIM_ANALYSES[-1], columns, variances)
+                    wrong += IntervalRule(1e-6, design="nested").analyse(scores).claim != ""
                     wrong_naive += naive(scores, nested_estimate)
             yield [design, str(columns), name, f"{100 * wrong / tables:.2f}", f"{100 * wrong_naive / tables:.2f}"]
 
@@ -194,7 +194,7 @@ def main() -> None:
     tables = parser.parse_args().tables
     print(machine())
     size = ("M x N", "s2_R, s2_F, s2_RF", "truth")
-    looks = ", ".join(map(str, LOOKS))
+    interim_analyses = ", ".join(map(str, INTERIM_ANALYSES))
     parts: tuple[tuple[str, tuple[str, ...], Callable[[int], Iterator[list[str]]]], ...] = (
         (
             f"Coverage in % of 95 % intervals ({tables} tables each; radial: M base runs, 2 factors)",
@@ -207,7 +207,7 @@ def main() -> None:
             score_lines,
         ),
         (
-            f"False decisions in % at a true importance of 0 ({tables} investigations each; looks at {looks} rows)",
+            f"False decisions in % at a true importance of 0 ({tables} investigations each, {interim_analyses} rows)",
             ("design", "N", "factor acts by", "stop=interval, alpha 5 %", "95 % interval at every look"),
             stopping_lines,
         ),

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from mlflow_l3d.ablation_study import ablate
-    from mlflow_l3d.comparison import compare_strategies
-    from mlflow_l3d.evaluation import evaluate
-    from mlflow_l3d.investigation import Investigation, investigate
-    from mlflow_l3d.planner import plan_investigation
-    from mlflow_l3d.seeds_entry import seeds
-    from mlflow_l3d.seeds_evaluation import evaluate_seeds
+from mlflow_l3d.version import __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from mlflow_l3d.studies.ablation.run import ablate
+    from mlflow_l3d.studies.investigation.evaluate import evaluate
+    from mlflow_l3d.studies.investigation.run import Investigation, investigate
+    from mlflow_l3d.studies.planning import plan_investigation
+    from mlflow_l3d.studies.seeds.evaluate import evaluate_seeds
+    from mlflow_l3d.studies.seeds.run import seeds
+    from mlflow_l3d.studies.strategies.run import compare_strategies
+
 __all__ = [
     "Investigation",
     "__version__",
@@ -30,14 +31,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Investigation": "mlflow_l3d.investigation",
-    "ablate": "mlflow_l3d.ablation_study",
-    "compare_strategies": "mlflow_l3d.comparison",
-    "evaluate": "mlflow_l3d.evaluation",
-    "evaluate_seeds": "mlflow_l3d.seeds_evaluation",
-    "investigate": "mlflow_l3d.investigation",
-    "plan_investigation": "mlflow_l3d.planner",
-    "seeds": "mlflow_l3d.seeds_entry",
+    "Investigation": "mlflow_l3d.studies.investigation.run",
+    "ablate": "mlflow_l3d.studies.ablation.run",
+    "compare_strategies": "mlflow_l3d.studies.strategies.run",
+    "evaluate": "mlflow_l3d.studies.investigation.evaluate",
+    "evaluate_seeds": "mlflow_l3d.studies.seeds.evaluate",
+    "investigate": "mlflow_l3d.studies.investigation.run",
+    "plan_investigation": "mlflow_l3d.studies.planning",
+    "seeds": "mlflow_l3d.studies.seeds.run",
 }
 
 

@@ -13,17 +13,7 @@ from typing import Any, NoReturn
 
 from mlflow_l3d import __version__
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.specification.parameters import (
-    ABLATION,
-    DELETE,
-    EVALUATE,
-    MAIN,
-    PLAN,
-    SEARCH,
-    SEEDS,
-    STRATEGIES,
-    Parameter,
-)
+from mlflow_l3d.parameters.table import ABLATION, DELETE, EVALUATE, MAIN, PLAN, SEARCH, SEEDS, STRATEGIES, Parameter
 
 _VERBS: Mapping[str, tuple[str, Mapping[str, Parameter]]] = {
     "investigate": ("run an investigation and score it", MAIN),
@@ -101,11 +91,11 @@ def _parse_or_fail(argv: Sequence[str] | None) -> argparse.Namespace:
     try:
         return _parse(argv)
     except L3DError as error:
-        attached = os.environ.get("MLFLOW_RUN_ID")
-        if attached:
-            from mlflow_l3d.attached import fail_attached
+        project_run = os.environ.get("MLFLOW_RUN_ID")
+        if project_run:
+            from mlflow_l3d.studies.run_guard import fail_project_run
 
-            fail_attached(attached, str(error))
+            fail_project_run(project_run, str(error))
         raise
 
 
@@ -120,62 +110,62 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _run(verb: str, options: dict[str, Any]) -> int:
     if verb == "investigate":
-        from mlflow_l3d.investigation import investigate
+        from mlflow_l3d.studies.investigation.run import investigate
 
         result = investigate(progress=True, **options)
         print(result.summary())  # noqa: T201
         return 0
     if verb == "search":
-        from mlflow_l3d.hyperparameter_search import search
+        from mlflow_l3d.studies.search.entry import search
 
         print(search(progress=True, **options).summary())  # noqa: T201
         return 0
     if verb == "seeds":
-        from mlflow_l3d.seeds_entry import seeds
+        from mlflow_l3d.studies.seeds.run import seeds
 
         print(seeds(progress=True, **options).summary())  # noqa: T201
         return 0
     if verb == "evaluate":
         return _evaluate(options)
     if verb == "plan":
-        from mlflow_l3d.planner import plan
+        from mlflow_l3d.studies.planning import plan
 
         print(plan(progress=True, **options).summary())  # noqa: T201
         return 0
     if verb == "strategies":
-        from mlflow_l3d.comparison import compare_strategies
+        from mlflow_l3d.studies.strategies.run import compare_strategies
 
         print(compare_strategies(progress=True, **options).summary())  # noqa: T201
         return 0
     if verb == "ablation":
-        from mlflow_l3d.ablation_study import ablate
+        from mlflow_l3d.studies.ablation.run import ablate
 
         print(ablate(**options).summary())  # noqa: T201
         return 0
-    from mlflow_l3d.evaluation import delete
+    from mlflow_l3d.studies.investigation.evaluate import delete
 
     print(f"{delete(options['parent_run_id'])} runs deleted")  # noqa: T201
     return 0
 
 
 def _evaluate(options: dict[str, Any]) -> int:
-    from mlflow_l3d.attached import fail_attached
-    from mlflow_l3d.evaluation import evaluate
-    from mlflow_l3d.ledger.connection import error_line, scrub_environment
-    from mlflow_l3d.report.terminal import summary
+    from mlflow_l3d.report.investigation.terminal import summary
+    from mlflow_l3d.studies.investigation.evaluate import evaluate
+    from mlflow_l3d.studies.run_guard import fail_project_run
+    from mlflow_l3d.tracking.connection import error_line, scrub_environment
 
-    attached = scrub_environment()
-    from mlflow_l3d.seeds_evaluation import check_options, evaluate_seeds, is_seeds_study
+    project_run = scrub_environment()
+    from mlflow_l3d.studies.seeds.evaluate import check_options, evaluate_seeds, is_seeds_study
 
     try:
         if is_seeds_study(options["parent_run_id"]):
             check_options(options)
-            print(evaluate_seeds(options["parent_run_id"], metric=options["metric"], attached=attached).summary())  # noqa: T201
+            print(evaluate_seeds(options["parent_run_id"], metric=options["metric"], project_run=project_run).summary())  # noqa: T201
             return 0
         result = evaluate(**options)
     except Exception as error:
-        if attached is not None:
-            fail_attached(attached, error_line(error))
+        if project_run is not None:
+            fail_project_run(project_run, error_line(error))
         raise
     print(summary(result.analysis, title=f"evaluation of run {result.run_id}"))  # noqa: T201
     return 0

@@ -17,7 +17,7 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from mlflow_l3d.investigation import Investigation, investigate
+from mlflow_l3d.studies.investigation.run import Investigation, investigate
 
 SMALL: Mapping[str, Any] = {
     "approach": "synthetic",

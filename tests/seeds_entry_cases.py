@@ -95,7 +95,7 @@ def by_choice() -> Callable:
 
 
 if __name__ == "__main__":
-    from mlflow_l3d.seeds_entry import seeds
+    from mlflow_l3d.studies.seeds.run import seeds
 
     os.environ["SECONDS_A_SEED"] = "0.3"
     seeds(approach=by_class(), task=class_task(), seeds=sys.argv[1], executor="inline")

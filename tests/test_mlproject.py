@@ -16,7 +16,7 @@ import pytest
 from mlflow.projects._project_spec import load_project
 
 from mlflow_l3d import cli
-from mlflow_l3d.specification.parameters import ABLATION, EVALUATE, MAIN, PLAN, SEARCH, SEEDS, STRATEGIES, Parameter
+from mlflow_l3d.parameters.table import ABLATION, EVALUATE, MAIN, PLAN, SEARCH, SEEDS, STRATEGIES, Parameter
 
 ROOT = Path(__file__).resolve().parents[1]
 WHERE: dict[str, tuple[Path, str, str, Mapping[str, Parameter]]] = {

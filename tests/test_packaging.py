@@ -183,7 +183,7 @@ def test_conda_holds_what_the_requirements_need_in_turn() -> None:
 def test_default_project_spells_out_every_parameter_with_its_default() -> None:
     from mlflow.projects._project_spec import load_project
 
-    from mlflow_l3d.specification.parameters import MAIN
+    from mlflow_l3d.parameters.table import MAIN
 
     project = load_project(str(ROOT / "projects" / "default"))
     main = project.get_entry_point("main")

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.checks import all_checks
-from mlflow_l3d.analysis.estimate import LEVEL
-from mlflow_l3d.analysis.frames import (
+from mlflow_l3d.analysis.importance.checks import all_checks
+from mlflow_l3d.analysis.importance.estimate import LEVEL
+from mlflow_l3d.analysis.importance.frames import (
     base_scores,
     factors_in,
     golden_scores,
@@ -18,11 +18,14 @@ from mlflow_l3d.analysis.frames import (
     score_table,
     swap_scores,
 )
-from mlflow_l3d.analysis.layouts import Missing, Tables, importances_of, strategies_of
-from mlflow_l3d.analysis.multiplicity import Ranking, important_factors, rank_factors
-from mlflow_l3d.analysis.results import Analysis, Consistency, FloatArray, Importance
-from mlflow_l3d.analysis.searched import searched_split_checks
-from mlflow_l3d.analysis.variances import Layout
+from mlflow_l3d.analysis.importance.multiplicity import Ranking, important_factors, rank_factors
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.score_tables import Missing, Tables, importances_of, strategies_of
+from mlflow_l3d.analysis.importance.searched import searched_split_checks
+from mlflow_l3d.analysis.importance.variances import Layout
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.stability.results import Consistency
+from mlflow_l3d.analysis.typing import FloatArray
 
 CHANCE_METRICS: Final = ("f1_macro", "accuracy")
 """Metrics of which a score below 1 / classes is worse than guessing, and so a collapse."""
@@ -80,7 +83,7 @@ def analyse(
     Parameters
     ----------
     cells
-        One row a run, see :mod:`mlflow_l3d.analysis.frames`.
+        One row a run, see :mod:`mlflow_l3d.analysis.importance.frames`.
     metric
         Column whose spread is investigated.
     design
@@ -97,13 +100,13 @@ def analyse(
         Number of classes, for the share of collapsed runs; None where it is not known.
     consistencies
         Factor or ``golden`` -> agreement of single predictions, from a
-        :class:`mlflow_l3d.analysis.consistency.VoteCounter`.
+        :class:`mlflow_l3d.analysis.stability.consistency.VoteCounter`.
     mitigated
         Whether a mitigation strategy holds in the tables, so that golden runs vary more than they do.
     product
         Whether the columns of joint factors are the product of their configurations.
     searched_splits
-        Splits that the hyperparameters were searched on, see :mod:`mlflow_l3d.analysis.searched`.
+        Splits that the hyperparameters were searched on, see :mod:`mlflow_l3d.analysis.importance.searched`.
     level
         Confidence level of the intervals.
 

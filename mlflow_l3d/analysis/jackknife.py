@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlflow_l3d.analysis.intervals import LEVEL
-from mlflow_l3d.analysis.results import FloatArray
+from mlflow_l3d.analysis.importance.intervals import LEVEL
+from mlflow_l3d.analysis.typing import FloatArray
 
 
 def share_interval(estimate: float, *left_out: FloatArray) -> tuple[float, float]:

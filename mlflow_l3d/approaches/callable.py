@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Hyperparameter, Value
 from mlflow_l3d.approaches.failures import one_by_one
-from mlflow_l3d.approaches.modelless import no_model
+from mlflow_l3d.approaches.no_model import no_model
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS

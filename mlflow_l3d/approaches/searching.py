@@ -22,7 +22,7 @@ class SearchRange:
         Whether it is a whole number.
     coarse
         The values of level 1, rising; empty where they follow from the bounds
-        (:meth:`mlflow_l3d.search.space.SearchSpace.coarse`).
+        (:meth:`mlflow_l3d.studies.search.space.SearchSpace.coarse`).
     """
 
     low: float

@@ -41,7 +41,7 @@ def starting_worker() -> Iterator[None]:
 
     A process inherits both from the thread that starts it. The variables are put back at once; a signal that
     this thread gets meanwhile reaches it afterwards. Variables are only set here: to remove some would race with
-    other threads that read them, so the worker does that, see :func:`forget_attached_run`.
+    other threads that read them, so the worker does that, see :func:`forget_project_run`.
     """
     with _LOCK:
         before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
@@ -80,7 +80,7 @@ def refuse_interrupts() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def forget_attached_run() -> None:
+def forget_project_run() -> None:
     """Remove what ties this process to a run of MLflow."""
     for name in ATTACH_VARIABLES:
         os.environ.pop(name, None)

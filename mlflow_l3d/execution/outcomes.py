@@ -132,8 +132,8 @@ def seeded(cell: Cell, job: Job) -> Cell:
 def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     """Check what an approach returned for `cell`, and add the metrics that every approach has.
 
-    The metrics of the task's kind (:func:`mlflow_l3d.analysis.metrics.classification_metrics`, of a regression
-    :func:`mlflow_l3d.analysis.regression_metrics.regression_metrics`) are computed from labels and predictions, where
+    The metrics of the task's kind (:func:`mlflow_l3d.metrics.classification.classification_metrics`, of a regression
+    :func:`mlflow_l3d.metrics.regression.regression_metrics`) are computed from labels and predictions, where
     there are any, for all approaches in the same way; metrics of other names stay as the approach gave them. Arrays
     and numbers come back as plain numpy and Python types.
 
@@ -220,8 +220,8 @@ def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], task: Task
 
 
 def _metrics(labels: npt.NDArray[Any], predictions: npt.NDArray[Any], *, regression: bool) -> dict[str, float]:
-    from mlflow_l3d.analysis.metrics import classification_metrics
-    from mlflow_l3d.analysis.regression_metrics import regression_metrics
+    from mlflow_l3d.metrics.classification import classification_metrics
+    from mlflow_l3d.metrics.regression import regression_metrics
 
     return (regression_metrics if regression else classification_metrics)(labels, predictions)
 

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 from mlflow_l3d.approaches.failures import one_line
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.environment import forget_attached_run, refuse_interrupts
+from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts
 from mlflow_l3d.execution.outcomes import run_cells
 from mlflow_l3d.execution.sessions import cells_at_once, session_of
 
@@ -50,7 +50,7 @@ def serve(connection: Connection, device: str, parent: int, parent_is_main_threa
     """
     refuse_interrupts()
     _die_with_parent(parent, parent_is_main_thread)
-    forget_attached_run()
+    forget_project_run()
     try:
         _serve(connection, device)
     except (EOFError, BrokenPipeError, ConnectionResetError):

@@ -31,8 +31,8 @@ class L3DRunsSource(DatasetSource):
 
     def load(self) -> "pd.DataFrame":
         """Read the cells of the parent run from the current tracking server: one row a cell."""
-        from mlflow_l3d.ledger.connection import own_settings
-        from mlflow_l3d.ledger.reader import read_investigation
+        from mlflow_l3d.tracking.connection import own_settings
+        from mlflow_l3d.tracking.reader import read_investigation
 
         with own_settings():
             return read_investigation(self.parent_run_id).cells

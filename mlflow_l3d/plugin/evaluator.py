@@ -1,4 +1,4 @@
-"""MLflow's evaluator plug-in ``l3d``: a thin adapter over :func:`mlflow_l3d.evaluation.score_cells`.
+"""MLflow's evaluator plug-in ``l3d``: a thin adapter over `score_cells` of studies/investigation/evaluate.py.
 
 MLflow imports this module while it starts: only leaf modules of MLflow may be imported here.
 """
@@ -44,7 +44,7 @@ class L3DEvaluator(ModelEvaluator):
             The active run; start it with the id of the parent.
         evaluator_config
             ``metric``: the metric whose spread is investigated, ``f1_macro`` by default; ``design``, ``missing``
-            and ``agreement`` as for :func:`mlflow_l3d.evaluation.evaluate`.
+            and ``agreement`` as for :func:`mlflow_l3d.studies.investigation.evaluate.evaluate`.
         model, **kwargs
             Unused.
 
@@ -58,10 +58,10 @@ class L3DEvaluator(ModelEvaluator):
 
         from mlflow.tracking import MlflowClient
 
-        from mlflow_l3d.evaluation import planned_by, score_cells, write_scored
-        from mlflow_l3d.ledger.connection import own_settings
-        from mlflow_l3d.ledger.names import PREDICTIONS
-        from mlflow_l3d.scoring import order
+        from mlflow_l3d.studies.investigation.evaluate import planned_by, score_cells, write_scored
+        from mlflow_l3d.studies.investigation.scoring import order
+        from mlflow_l3d.tracking.connection import own_settings
+        from mlflow_l3d.tracking.names import PREDICTIONS
 
         client = MlflowClient()
         run = client.get_run(run_id)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from mlflow_l3d.report.investigation.verdicts import shorten
 from mlflow_l3d.report.style import MUTED
-from mlflow_l3d.report.verdicts import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from mlflow_l3d.analysis.results import FloatArray
+    from mlflow_l3d.analysis.typing import FloatArray
 
 _SIZE: Final = 6.8
 """Points, of a name."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.results import FloatArray
+from mlflow_l3d.analysis.typing import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -166,9 +166,9 @@ class Task:
             If the task has no split of its own and the settings ask for it, or it is too small for them.
         """
         if self.settings.source == "own":
-            from mlflow_l3d.tasks.own_split import own_split
+            from mlflow_l3d.tasks.predefined_split import predefined_split
 
-            return own_split(self)
+            return predefined_split(self)
         from mlflow_l3d.tasks.splits import draw_split
 
         return draw_split(self.strata, len(self.strata_names), seeds, self.settings)

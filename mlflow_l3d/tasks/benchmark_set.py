@@ -115,7 +115,7 @@ class Benchmark:
 
     def _reading(self, own: bool) -> Reading:
         choices = ",".join(self.class_names) if self.kind == "multiple_choice" else "auto"
-        return Reading(self.kind, choices, own_split=own, leave_out_empty=True)
+        return Reading(self.kind, choices, predefined_split=own, leave_out_empty=True)
 
     def _from_folder(self, file: Path, own: bool) -> tuple[Task, str]:
         source = f"{file.name} in the folder {FOLDER_VARIABLE}"

@@ -71,7 +71,7 @@ def task_from_table(
     kind, kind_notes = find_kind(table, label_column, text_column, reading)
     choice_columns = find_choice_columns(table.names, reading) if kind == "multiple_choice" else ()
     text_columns = find_text_columns(table.names, text_column, (label_column, *choice_columns))
-    if reading.own_split:
+    if reading.predefined_split:
         table = with_parts(name, table, label_column)
     if reading.leave_out_empty:
         table = without_empty(table, (*text_columns, *choice_columns))
@@ -80,7 +80,7 @@ def task_from_table(
     choices = check_choices([table.column(column) for column in choice_columns], choice_columns)
     ids, notes = find_ids(table, name)
     remarks = [f"{name}: {note}" for note in (*table.notes, *kind_notes, *notes)]
-    parts = table.parts if reading.own_split else None
+    parts = table.parts if reading.predefined_split else None
     return make_task(name, texts, labels, class_names, ids, remarks, kind=kind, choices=choices, parts=parts)
 
 

@@ -12,7 +12,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.columns import task_from_table
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.own_split import numbers_of_parts
+from mlflow_l3d.tasks.predefined_split import numbers_of_parts
 from mlflow_l3d.tasks.table import Table
 
 PREFIX = "hf:"
@@ -103,7 +103,7 @@ def _library(name: str) -> Any:
 
 def _task(name: str, loaded: Any, text_column: str, label_column: str, reading: Reading | None) -> Task:
     splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"all": loaded}
-    table = _table(splits, label_column, wants_parts=reading is not None and reading.own_split)
+    table = _table(splits, label_column, wants_parts=reading is not None and reading.predefined_split)
     return task_from_table(name, table, text_column, label_column, reading)
 
 

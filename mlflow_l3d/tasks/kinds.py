@@ -31,7 +31,7 @@ class Reading:
         `choice_columns`, or, with `numbered_choices`, columns ``choice1``, ``choice2``, ... are choices.
     choice_columns
         Names separated by commas; ``auto`` means all of ``choice1``, ``choice2``, ... (or ``choice_1``, or from 0).
-    own_split
+    predefined_split
         Whether the published parts are wanted.
     numbered_choices
         Whether columns ``choice1``, ``choice2``, ... are choices where nobody says so. In `main` such a file stays the
@@ -43,7 +43,7 @@ class Reading:
 
     task_kind: str = "auto"
     choice_columns: str = "auto"
-    own_split: bool = False
+    predefined_split: bool = False
     numbered_choices: bool = False
     leave_out_empty: bool = False
 

@@ -11,7 +11,7 @@ import numpy as np
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.identity import make_task
-from mlflow_l3d.tasks.own_split import no_parts
+from mlflow_l3d.tasks.predefined_split import no_parts
 
 
 def rotten_tomatoes(options: Mapping[str, str]) -> Task:

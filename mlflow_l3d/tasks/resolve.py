@@ -16,7 +16,7 @@ from mlflow_l3d.tasks.files import SUFFIXES, load_file
 from mlflow_l3d.tasks.hub import PREFIX, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import check, content
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.own_split import evaluated_part, no_parts, own_split
+from mlflow_l3d.tasks.predefined_split import evaluated_part, no_parts, predefined_split
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
 
@@ -55,7 +55,7 @@ def load_task(
     """
     settings = settings or SplitSettings()
     own = settings.source == "own"
-    reading = Reading(task_kind, choice_columns, own_split=own, numbered_choices=own or numbered_choices)
+    reading = Reading(task_kind, choice_columns, predefined_split=own, numbered_choices=own or numbered_choices)
     task = replace(_load(name, text_column, label_column, reading), settings=settings)
     return replace(task, notes=(*task.notes, *_size_notes(task)))
 
@@ -73,7 +73,7 @@ def bind_task(task: Task, settings: SplitSettings) -> Task:
         As :func:`mlflow_l3d.tasks.identity.check`.
     """
     check(task)
-    task = _with_used_parts(task, own_split=settings.source == "own")
+    task = _with_used_parts(task, predefined_split=settings.source == "own")
     bound = replace(task, settings=settings, fingerprint=content(task))
     return replace(bound, notes=(*task.notes, *(note for note in _size_notes(bound) if note not in task.notes)))
 
@@ -109,14 +109,14 @@ def _load(name: str, text_column: str, label_column: str, reading: Reading) -> T
             "label_column": (label_column, "label"),
             "task_kind": (reading.task_kind, "auto"),
             "choice_columns": (reading.choice_columns, "auto"),
-            "split": ("own" if reading.own_split else "", ""),
+            "split": ("own" if reading.predefined_split else "", ""),
         }
         task = registry.load("task", name)({key: value for key, (value, default) in given.items() if value != default})
         if not isinstance(task, Task):
             msg = f"task={name}: its loader returned {type(task).__name__}, not a Task."
             raise L3DError(msg)
         check(task)
-        task = _with_used_parts(task, own_split=reading.own_split)
+        task = _with_used_parts(task, predefined_split=reading.predefined_split)
         return replace(task, fingerprint=content(task))
     if name.startswith(PREFIX):
         return load_from_hub(name, text_column, label_column, reading)
@@ -130,9 +130,9 @@ def _load(name: str, text_column: str, label_column: str, reading: Reading) -> T
     raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix)
 
 
-def _with_used_parts(task: Task, *, own_split: bool) -> Task:
+def _with_used_parts(task: Task, *, predefined_split: bool) -> Task:
     """Return the task with its parts where they are used, and without them where the split is drawn."""
-    if not own_split:
+    if not predefined_split:
         return replace(task, parts=None)
     if task.parts is None:
         raise no_parts(task.name, "it has no parts of its own")
@@ -147,7 +147,7 @@ def _sizes(task: Task) -> Quotas:
 def _size_notes(task: Task) -> list[str]:
     """Return remarks on parts that are smaller than the default, and on a validation part that is empty."""
     if task.settings.source == "own":
-        split = own_split(task)
+        split = predefined_split(task)
         parts = ((split.train, "train"), (split.validation, "held-out"), (split.test, "evaluated"))
         sizes = ", ".join(f"{len(part)} {what}" for part, what in parts if len(part))
         of_test = task.parts is not None and evaluated_part(task.parts) == 2

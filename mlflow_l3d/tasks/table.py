@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.tasks.base import IntArray
 from mlflow_l3d.tasks.identity import shorten
-from mlflow_l3d.tasks.own_split import no_parts, numbers_of_parts
+from mlflow_l3d.tasks.predefined_split import no_parts, numbers_of_parts
 
 SPLIT_COLUMN: Final = "split"
 """Column that says which part a row belongs to: train, validation or test."""

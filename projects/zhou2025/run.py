@@ -130,8 +130,8 @@ def _text(value: object) -> str:
 
 def run(table: str, found: Sequence[Study]) -> int:
     """Train what is missing, compare, and print; return the exit status, 1 where a study failed."""
-    from mlflow_l3d.seeds_entry import seeds
-    from mlflow_l3d.seeds_evaluation import evaluate_seeds
+    from mlflow_l3d.studies.seeds.evaluate import evaluate_seeds
+    from mlflow_l3d.studies.seeds.run import seeds
 
     parents, failed = [], []
     for study in found:

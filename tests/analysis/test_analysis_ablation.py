@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.ablation import ABLATION_COLUMNS, ablation
-from mlflow_l3d.analysis.importance import importance
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.planning.ablation import ABLATION_COLUMNS, ablation
 from mlflow_l3d.errors import ParameterError
 
 ROWS, COLUMNS, GOLDEN, EXAMPLES = 6, 4, 24, 10

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.analysis.aggregate import analyse
-from mlflow_l3d.analysis.consistency import VoteCounter
-from mlflow_l3d.analysis.importance import importance
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.stability.consistency import VoteCounter
 
 
 def investigation(rows=12, columns=5, golden=60, seed=0):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from mlflow_l3d.analysis.components import (
+from mlflow_l3d.analysis.importance.components import (
     crossed_components,
     effects,
     mean_squares_without_one_column,

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as kappa_of_statsmodels
 
-from mlflow_l3d.analysis.agreement import consistency_matrixwise
-from mlflow_l3d.analysis.consistency import VoteCounter
-from mlflow_l3d.analysis.metrics import classification_metrics
-from mlflow_l3d.analysis.noise import population_std
-from mlflow_l3d.analysis.overlap import consistency_on_common
-from mlflow_l3d.analysis.votes import vote_consistency
+from mlflow_l3d.analysis.importance.noise import population_std
+from mlflow_l3d.analysis.stability.con import consistency_matrixwise
+from mlflow_l3d.analysis.stability.consistency import VoteCounter
+from mlflow_l3d.analysis.stability.overlap import consistency_on_common
+from mlflow_l3d.analysis.stability.votes import vote_consistency
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.classification import classification_metrics
 
 
 def brute_force(runs):

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.nested import nested_estimate
-from mlflow_l3d.analysis.radial import radial_estimate
+from mlflow_l3d.analysis.importance.nested import nested_estimate
+from mlflow_l3d.analysis.importance.radial import radial_estimate
 
 REPEATS = 1500
 

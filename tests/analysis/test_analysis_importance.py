@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from mlflow_l3d.analysis.importance import PATH_COLUMNS, importance, importance_path
+from mlflow_l3d.analysis.importance.importance import PATH_COLUMNS, importance, importance_path
 
 NUMBERS = PATH_COLUMNS[1:]
 

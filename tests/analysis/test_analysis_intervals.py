@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from mlflow_l3d.analysis.components import crossed_components, effects, mean_squares_without_one_row
-from mlflow_l3d.analysis.intervals import boundary_interval, crossed_interval, importance_of_logit
+from mlflow_l3d.analysis.importance.components import crossed_components, effects, mean_squares_without_one_row
+from mlflow_l3d.analysis.importance.intervals import boundary_interval, crossed_interval, importance_of_logit
 
 TRUTHS = [
     (0.5, 0.5, 0.0),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, precision_score, recall_score
 
-from mlflow_l3d.analysis.metrics import classification_metrics
+from mlflow_l3d.metrics.classification import classification_metrics
 
 
 def reference(labels, predictions):

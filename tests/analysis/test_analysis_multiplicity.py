@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from mlflow_l3d.analysis.differences import paired_difference
-from mlflow_l3d.analysis.importance import importance, radial_importance
-from mlflow_l3d.analysis.intervals import crossed_estimate
-from mlflow_l3d.analysis.multiplicity import holm, important_factors, rank_factors
+from mlflow_l3d.analysis.importance.differences import paired_difference
+from mlflow_l3d.analysis.importance.importance import importance, radial_importance
+from mlflow_l3d.analysis.importance.intervals import crossed_estimate
+from mlflow_l3d.analysis.importance.multiplicity import holm, important_factors, rank_factors
 from mlflow_l3d.errors import ParameterError
 
 DESIGNS = ("crossed", "nested", "radial")

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mlflow_l3d.analysis.checks import factor_checks
-from mlflow_l3d.analysis.estimate import smallest_tail
-from mlflow_l3d.analysis.importance import importance, importance_path
-from mlflow_l3d.analysis.intervals import crossed_estimate
-from mlflow_l3d.analysis.nested import (
+from mlflow_l3d.analysis.importance.checks import factor_checks
+from mlflow_l3d.analysis.importance.estimate import smallest_tail
+from mlflow_l3d.analysis.importance.importance import importance, importance_path
+from mlflow_l3d.analysis.importance.intervals import crossed_estimate
+from mlflow_l3d.analysis.importance.nested import (
     nested_components,
     nested_estimate,
     nested_limits,

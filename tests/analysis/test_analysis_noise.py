@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.noise import population_std, population_variance
-from mlflow_l3d.analysis.votes import vote_consistency
+from mlflow_l3d.analysis.importance.noise import population_std, population_variance
+from mlflow_l3d.analysis.stability.votes import vote_consistency
 
 
 def drawn(generator, runs, examples, spread):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.number_stability import NumberStability, RegressionRecord
-from mlflow_l3d.analysis.regression_agreement import regression_consistency
-from mlflow_l3d.analysis.regression_overlap import overlap_correlations
+from mlflow_l3d.analysis.stability.number_stability import NumberStability, RegressionRecord
+from mlflow_l3d.analysis.stability.regression_agreement import regression_consistency
+from mlflow_l3d.analysis.stability.regression_overlap import overlap_correlations
 from mlflow_l3d.errors import ParameterError
 
 N = 25

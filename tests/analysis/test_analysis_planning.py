@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.planning import COST_COLUMNS, cost_table, runs_needed
-from mlflow_l3d.analysis.precision import expected_half_width, optimal_columns, relative_error
-from mlflow_l3d.analysis.variances import variance_components
+from mlflow_l3d.analysis.importance.variances import variance_components
+from mlflow_l3d.analysis.planning.precision import expected_half_width, optimal_columns, relative_error
+from mlflow_l3d.analysis.planning.runs_needed import COST_COLUMNS, cost_table, runs_needed
 from mlflow_l3d.errors import ParameterError
 
 

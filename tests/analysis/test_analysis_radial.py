@@ -7,10 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.checks import all_checks
-from mlflow_l3d.analysis.importance import radial_importance
-from mlflow_l3d.analysis.nested import nested_components
-from mlflow_l3d.analysis.radial import radial_estimate, radial_estimates, radial_sets, radial_variances_without_each
+from mlflow_l3d.analysis.importance.checks import all_checks
+from mlflow_l3d.analysis.importance.importance import radial_importance
+from mlflow_l3d.analysis.importance.nested import nested_components
+from mlflow_l3d.analysis.importance.radial import (
+    radial_estimate,
+    radial_estimates,
+    radial_sets,
+    radial_variances_without_each,
+)
 
 FACTORS = ("data_order", "label_selection", "data_split")
 

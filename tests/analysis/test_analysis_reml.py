@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.intervals import crossed_estimate
-from mlflow_l3d.analysis.reml import components_of, reml_components
+from mlflow_l3d.analysis.importance.intervals import crossed_estimate
+from mlflow_l3d.analysis.importance.reml import components_of, reml_components
 from mlflow_l3d.errors import L3DError, ParameterError
 
 
@@ -117,8 +117,8 @@ def test_bad_input():
 def test_where_reml_finds_nothing_complete_rows_are_taken_and_the_check_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from mlflow_l3d.analysis import layouts
-    from mlflow_l3d.analysis.checks import all_checks
+    from mlflow_l3d.analysis.importance import score_tables as layouts
+    from mlflow_l3d.analysis.importance.checks import all_checks
     from mlflow_l3d.errors import L3DError
 
     def fails(_table: object) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.aggregate import analyse
-from mlflow_l3d.analysis.searched import on_searched_split, searched_split_checks
+from mlflow_l3d.analysis.importance.searched import on_searched_split, searched_split_checks
 
 LARGE = 2**53 - 1
 SEEDS = st.integers(0, 3)

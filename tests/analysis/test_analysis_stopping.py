@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance import importance
-from mlflow_l3d.analysis.nested import nested_estimate
-from mlflow_l3d.analysis.radial import radial_estimate
-from mlflow_l3d.analysis.stopping import LOOK_COLUMNS, EpsilonRule, IntervalRule
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.nested import nested_estimate
+from mlflow_l3d.analysis.importance.radial import radial_estimate
+from mlflow_l3d.analysis.planning.stopping import INTERIM_COLUMNS, EpsilonRule, IntervalRule
 from mlflow_l3d.errors import ParameterError
 
 
@@ -32,62 +32,62 @@ def test_looks_come_at_20_40_80_rows_whenever_one_asks():
     table = nested(np.random.default_rng(0), 200, 3, 0.5)
     one_by_one, at_once = (IntervalRule(0.01) for _ in range(2))
     for rows in range(1, 200):
-        look = one_by_one.look(table[:rows])
+        interim = one_by_one.analyse(table[:rows])
         if rows < 20:
-            assert (look.decision, look.rows) == ("continue", rows)
+            assert (interim.decision, interim.rows) == ("continue", rows)
             assert one_by_one.history == []
-    at_once.look(table[:199])
+    at_once.analyse(table[:199])
     pd.testing.assert_frame_equal(at_once.history_frame(), one_by_one.history_frame())
-    assert [look.rows for look in at_once.history] == [20, 40, 80, 160]
+    assert [interim.rows for interim in at_once.history] == [20, 40, 80, 160]
     third = at_once.history[2]
     assert (third.low, third.high) == nested_estimate(table[:80]).careful_interval(1 - at_once.spent(3))
     assert third.alpha == at_once.spent(3)
     frame = at_once.history_frame()
-    assert tuple(frame.columns) == LOOK_COLUMNS
+    assert tuple(frame.columns) == INTERIM_COLUMNS
     assert frame["rows"].tolist() == [20, 40, 80, 160]
 
 
 def test_stops_with_a_claim_and_stays_stopped():
     table = nested(np.random.default_rng(1), 100, 8, 0.03)
     rule = IntervalRule(0.001)
-    look = rule.look(table)
-    assert (look.decision, look.claim, look.rows) == ("stop", "not important", 20)
-    assert look.high < 0
-    assert "excludes 0" in look.reason
-    assert rule.look(table[:90]) is look
-    assert IntervalRule(0.001).look(-table).claim == "not important"
+    interim = rule.analyse(table)
+    assert (interim.decision, interim.claim, interim.rows) == ("stop", "not important", 20)
+    assert interim.high < 0
+    assert "excludes 0" in interim.reason
+    assert rule.analyse(table[:90]) is interim
+    assert IntervalRule(0.001).analyse(-table).claim == "not important"
 
 
 def test_stops_where_the_interval_is_narrow():
-    look = IntervalRule(0.6).look(nested(np.random.default_rng(2), 20, 8, 0.5))
-    assert (look.decision, look.claim) == ("stop", "")
-    assert (look.high - look.low) / 2 <= 0.6
-    assert "half-width" in look.reason
+    interim = IntervalRule(0.6).analyse(nested(np.random.default_rng(2), 20, 8, 0.5))
+    assert (interim.decision, interim.claim) == ("stop", "")
+    assert (interim.high - interim.low) / 2 <= 0.6
+    assert "half-width" in interim.reason
 
 
 def test_failed_rows_count_as_run_and_are_left_out():
     table = nested(np.random.default_rng(3), 20, 4, 0.5)
     table[5, 1] = np.nan
-    look = IntervalRule(0.01).look(table)
-    assert look.rows == 20
-    assert look.importance == nested_estimate(np.delete(table, 5, axis=0)).importance
+    interim = IntervalRule(0.01).analyse(table)
+    assert interim.rows == 20
+    assert interim.importance == nested_estimate(np.delete(table, 5, axis=0)).importance
 
 
 def test_constant_or_missing_scores_go_on():
     for table in (np.full((45, 3), 0.5), np.full((45, 3), np.nan)):
         rule = IntervalRule(0.1)
-        look = rule.look(table)
-        assert (look.decision, look.rows) == ("continue", 40)
-        assert "no interval" in look.reason
-        assert math.isnan(look.low)
+        interim = rule.analyse(table)
+        assert (interim.decision, interim.rows) == ("continue", 40)
+        assert "no interval" in interim.reason
+        assert math.isnan(interim.low)
 
 
 def test_radial_uses_the_other_sets():
     generator = np.random.default_rng(4)
     sets = generator.standard_normal((20, 1)) + generator.standard_normal((20, 4))
     alone, together = (IntervalRule(0.01, design="radial") for _ in range(2))
-    first = alone.look(sets[:, :2], sets.ravel())
-    second = together.look(sets[:, :2], sets[:, 2:])
+    first = alone.analyse(sets[:, :2], sets.ravel())
+    second = together.analyse(sets[:, :2], sets[:, 2:])
     assert (first.low, first.high) == radial_estimate(sets[:, :2], 1).careful_interval(1 - alone.spent(1))
     assert (second.low, second.high) == radial_estimate(sets, 1).careful_interval(1 - alone.spent(1))
 
@@ -100,7 +100,7 @@ def test_false_claims_at_a_true_importance_of_zero(columns, factors):
     repeats, wrong = 1200, 0
     for _ in range(repeats):
         claims = [
-            IntervalRule(1e-6, alpha=0.05, factors=factors).look(nested(generator, 320, columns, 0.5)).claim
+            IntervalRule(1e-6, alpha=0.05, factors=factors).analyse(nested(generator, 320, columns, 0.5)).claim
             for _ in range(factors)
         ]
         wrong += any(claims)
@@ -121,14 +121,14 @@ def test_false_claims_of_a_radial_design(kinds):
         swap = others + alone * fresh + mixed * generator.standard_normal(320)
         other = elsewhere + alone * own + mixed * generator.standard_normal(320)
         rule = IntervalRule(1e-6, alpha=0.05, design="radial")
-        wrong += rule.look(np.column_stack([base, swap]), other[:, None]).claim != ""
+        wrong += rule.analyse(np.column_stack([base, swap]), other[:, None]).claim != ""
     assert wrong / repeats <= 0.05
 
 
 def test_few_false_claims():
     """The same, small enough to run always."""
     generator = np.random.default_rng(6)
-    claims = [IntervalRule(1e-6).look(nested(generator, 80, 4, 0.5)).claim for _ in range(200)]
+    claims = [IntervalRule(1e-6).analyse(nested(generator, 80, 4, 0.5)).claim for _ in range(200)]
     assert sum(claim != "" for claim in claims) <= 10
 
 
@@ -136,16 +136,16 @@ def test_epsilon_rule_is_the_change_from_row_to_row():
     generator = np.random.default_rng(7)
     table, golden = generator.standard_normal((30, 5)), generator.standard_normal(30)
     rule = EpsilonRule(0.02)
-    look = rule.look(table, golden)
-    assert look.decision == "stop"
+    interim = rule.analyse(table, golden)
+    assert interim.decision == "stop"
     names = ("contributed_std", "mitigated_std", "importance")
     for each in rule.history[1:]:
         now, before = (importance(table[:rows], golden[:rows]) for rows in (each.rows, each.rows - 1))
         change = max(abs(getattr(now, name) - getattr(before, name)) for name in names)
         assert each.change == pytest.approx(change)
         assert (each.decision == "stop") == (change < 0.02)
-    assert [each.rows for each in rule.history] == list(range(2, look.rows + 1))
-    assert rule.look(table, golden) is look
+    assert [each.rows for each in rule.history] == list(range(2, interim.rows + 1))
+    assert rule.analyse(table, golden) is interim
     assert rule.history_frame()["decision"].tolist()[-1] == "stop"
 
 
@@ -154,17 +154,17 @@ def test_epsilon_rule_does_not_depend_on_how_often_one_asks():
     table, golden = generator.standard_normal((25, 4)), generator.standard_normal(25)
     one_by_one, at_once = EpsilonRule(0.03), EpsilonRule(0.03)
     for rows in range(26):
-        one_by_one.look(table[:rows], golden[:rows])
-    at_once.look(table, golden)
+        one_by_one.analyse(table[:rows], golden[:rows])
+    at_once.analyse(table, golden)
     pd.testing.assert_frame_equal(at_once.history_frame(), one_by_one.history_frame())
 
 
 def test_epsilon_rule_goes_on_without_numbers():
     for table, golden in ((np.full((6, 3), 0.5), [0.1, 0.2]), (np.eye(6), []), (np.eye(1), [0.1])):
-        look = EpsilonRule(0.5).look(table, golden)
-        assert look.decision == "continue"
-        assert look.reason
-    assert EpsilonRule(100.0, least_rows=6).look(np.random.default_rng(9).random((9, 3)), np.arange(9.0)).rows == 6
+        interim = EpsilonRule(0.5).analyse(table, golden)
+        assert interim.decision == "continue"
+        assert interim.reason
+    assert EpsilonRule(100.0, least_rows=6).analyse(np.random.default_rng(9).random((9, 3)), np.arange(9.0)).rows == 6
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_epsilon_rule_goes_on_without_numbers():
         (lambda: IntervalRule(0.0), "half_width=0.0"),
         (lambda: IntervalRule(0.1, alpha=1.0), "alpha=1.0"),
         (lambda: IntervalRule(0.1, factors=0), "factors=0"),
-        (lambda: IntervalRule(0.1, first_look=2), "first_look=2"),
+        (lambda: IntervalRule(0.1, first_analysis=2), "first_look=2"),
         (lambda: IntervalRule(0.1, design="golden"), "design"),
     ],
 )

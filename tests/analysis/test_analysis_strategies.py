@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance import importance
-from mlflow_l3d.analysis.strategies import (
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.strategies import (
     baseline_important,
     fixed_strategy,
     golden_strategy,

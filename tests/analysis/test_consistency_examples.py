@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mlflow_l3d.analysis.examples import entropy, example_votes, example_votes_of_frame
+from mlflow_l3d.analysis.stability.examples import entropy, example_votes, example_votes_of_frame
 from mlflow_l3d.errors import ParameterError
 
 PREDICTIONS = [

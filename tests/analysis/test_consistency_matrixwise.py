@@ -16,9 +16,9 @@ from hypothesis.extra import numpy as hnp
 from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as kappa_of_statsmodels
 
-from mlflow_l3d.analysis.agreement import consistency_matrixwise
-from mlflow_l3d.analysis.consistency import VoteCounter
-from mlflow_l3d.analysis.votes import vote_consistency
+from mlflow_l3d.analysis.stability.con import consistency_matrixwise
+from mlflow_l3d.analysis.stability.consistency import VoteCounter
+from mlflow_l3d.analysis.stability.votes import vote_consistency
 from mlflow_l3d.errors import ParameterError
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.agreement import consistency_matrixwise
-from mlflow_l3d.analysis.consistency import VoteCounter
-from mlflow_l3d.analysis.overlap import consistency_on_common
+from mlflow_l3d.analysis.stability.con import consistency_matrixwise
+from mlflow_l3d.analysis.stability.consistency import VoteCounter
+from mlflow_l3d.analysis.stability.overlap import consistency_on_common
 from mlflow_l3d.errors import ParameterError
 
 

@@ -8,9 +8,9 @@ import pytest
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import RidgeClassifier
 
-from mlflow_l3d.analysis.agreement import consistency_matrixwise
-from mlflow_l3d.analysis.examples import example_votes
-from mlflow_l3d.analysis.overlap import consistency_on_common
+from mlflow_l3d.analysis.stability.con import consistency_matrixwise
+from mlflow_l3d.analysis.stability.examples import example_votes
+from mlflow_l3d.analysis.stability.overlap import consistency_on_common
 
 RUNS = 12
 

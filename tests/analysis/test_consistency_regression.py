@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis import regression_agreement
-from mlflow_l3d.analysis.regression_agreement import concordance, pearson_consistency, regression_consistency
+from mlflow_l3d.analysis.stability import regression_agreement
+from mlflow_l3d.analysis.stability.regression_agreement import concordance, pearson_consistency, regression_consistency
 
 
 def lin(one, other):

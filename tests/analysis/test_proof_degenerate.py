@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.analysis.aggregate import analyse
-from mlflow_l3d.analysis.checks import all_checks
-from mlflow_l3d.analysis.importance import importance, importance_path, radial_importance
-from mlflow_l3d.analysis.layouts import Tables, importances_of
-from mlflow_l3d.analysis.reml import components_of
-from mlflow_l3d.analysis.variances import DESIGNS
+from mlflow_l3d.analysis.importance.checks import all_checks
+from mlflow_l3d.analysis.importance.importance import importance, importance_path, radial_importance
+from mlflow_l3d.analysis.importance.reml import components_of
+from mlflow_l3d.analysis.importance.score_tables import Tables, importances_of
+from mlflow_l3d.analysis.importance.variances import DESIGNS
 
 NUMBERS = (
     "importance",

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.agreement import consistency_matrixwise
-from mlflow_l3d.analysis.consistency import VoteCounter
-from mlflow_l3d.analysis.importance import importance, radial_importance
-from mlflow_l3d.analysis.intervals import crossed_estimate
-from mlflow_l3d.analysis.multiplicity import holm
-from mlflow_l3d.analysis.nested import nested_estimate
-from mlflow_l3d.analysis.noise import population_variance
-from mlflow_l3d.analysis.planning import optimal_columns
-from mlflow_l3d.analysis.prediction_importance import prediction_importance
-from mlflow_l3d.analysis.radial import JACKKNIFE_TAIL, radial_estimate
-from mlflow_l3d.analysis.stopping import EpsilonRule
+from mlflow_l3d.analysis.importance.importance import importance, radial_importance
+from mlflow_l3d.analysis.importance.intervals import crossed_estimate
+from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.analysis.importance.nested import nested_estimate
+from mlflow_l3d.analysis.importance.noise import population_variance
+from mlflow_l3d.analysis.importance.radial import JACKKNIFE_TAIL, radial_estimate
+from mlflow_l3d.analysis.planning.runs_needed import optimal_columns
+from mlflow_l3d.analysis.planning.stopping import EpsilonRule
+from mlflow_l3d.analysis.stability.con import consistency_matrixwise
+from mlflow_l3d.analysis.stability.consistency import VoteCounter
+from mlflow_l3d.analysis.stability.prediction_importance import prediction_importance
 
 CLOSE = {"rel": 1e-8, "abs": 1e-10}
 SEEDS = st.integers(0, 2**32)
@@ -234,8 +234,8 @@ def test_rule_of_appendix_b3(seed, epsilon):
     table = drawn(seed, 25, 4, (0.3, 0.3, 0.4)) / 3
     golden = np.random.default_rng(seed).standard_normal(100)
     rows = oracle.rows_of_epsilon(table, golden, epsilon, 3)
-    look = EpsilonRule(epsilon).look(table, golden)
-    assert (look.decision, look.rows) == (("continue", 25) if rows is None else ("stop", rows))
+    interim = EpsilonRule(epsilon).analyse(table, golden)
+    assert (interim.decision, interim.rows) == (("continue", 25) if rows is None else ("stop", rows))
 
 
 @FEW

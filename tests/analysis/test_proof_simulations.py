@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.analysis.aggregate import analyse
-from mlflow_l3d.analysis.intervals import crossed_estimate
-from mlflow_l3d.analysis.nested import nested_estimate
-from mlflow_l3d.analysis.radial import radial_estimate
-from mlflow_l3d.analysis.stopping import IntervalRule
+from mlflow_l3d.analysis.importance.intervals import crossed_estimate
+from mlflow_l3d.analysis.importance.nested import nested_estimate
+from mlflow_l3d.analysis.importance.radial import radial_estimate
+from mlflow_l3d.analysis.planning.stopping import IntervalRule
 from mlflow_l3d.plan.designs import CrossedDesign, NestedDesign, RadialDesign
 
 SETTINGS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)]
@@ -120,7 +120,7 @@ def few_decisions(variances, columns, investigations, draw=np.random.Generator.s
     wrong = 0
     for _ in range(investigations):
         scores = crossed(generator, 320, columns, variances, draw)
-        wrong += IntervalRule(1e-6, alpha=0.05, design="crossed").look(scores).claim != ""
+        wrong += IntervalRule(1e-6, alpha=0.05, design="crossed").analyse(scores).claim != ""
     return wrong / investigations
 
 

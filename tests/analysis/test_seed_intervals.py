@@ -3,11 +3,11 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.agreement import consistency_matrixwise
-from mlflow_l3d.analysis.examples import example_votes
-from mlflow_l3d.analysis.regression_agreement import regression_consistency
-from mlflow_l3d.analysis.seed_intervals import number_intervals, vote_intervals
-from mlflow_l3d.analysis.seeds_study import seeds_study
+from mlflow_l3d.analysis.seeds.intervals import number_intervals, vote_intervals
+from mlflow_l3d.analysis.seeds.study import seeds_study
+from mlflow_l3d.analysis.stability.con import consistency_matrixwise
+from mlflow_l3d.analysis.stability.examples import example_votes
+from mlflow_l3d.analysis.stability.regression_agreement import regression_consistency
 
 RUNS, EXAMPLES = 10, 300
 

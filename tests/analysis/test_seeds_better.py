@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from seeds_cases import PAPER_SEEDS
 
-from mlflow_l3d.analysis.better_seed import better_seed, normalised
-from mlflow_l3d.analysis.friedman import critical_w, friedman
-from mlflow_l3d.analysis.multiplicity import holm
-from mlflow_l3d.analysis.seed_power import power_of, seed_power
+from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.analysis.seeds.better_seed import better_seed, normalised
+from mlflow_l3d.analysis.seeds.friedman import critical_w, friedman
+from mlflow_l3d.analysis.seeds.power import power_of, seed_power
 from mlflow_l3d.errors import ParameterError
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import mean_absolute_error, mean_squared_error
 
-from mlflow_l3d.analysis.regression_metrics import regression_metrics
+from mlflow_l3d.metrics.regression import regression_metrics
 
 
 @given(st.lists(st.tuples(st.integers(0, 25), st.integers(-50, 50)), min_size=2, max_size=40))

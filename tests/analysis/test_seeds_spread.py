@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from mlflow_l3d.analysis.pair_spread import class_pair_spreads
-from mlflow_l3d.analysis.spread import mean_interval, metric_spread, std_interval
+from mlflow_l3d.analysis.seeds.spread import mean_interval, metric_spread, std_interval
+from mlflow_l3d.analysis.stability.pair_spread import class_pair_spreads
 
 SIMULATIONS = 1500
 
@@ -103,9 +103,9 @@ def test_one_axis_only():
 
 
 def test_spread_over_pairs_covers():
-    from mlflow_l3d.analysis.agreement import consistency_matrixwise
-    from mlflow_l3d.analysis.pairs import mean_and_std, pair_tables, shares
-    from mlflow_l3d.analysis.prediction_matrix import PredictionMatrix
+    from mlflow_l3d.analysis.stability.con import consistency_matrixwise
+    from mlflow_l3d.analysis.stability.pairs import mean_and_std, pair_tables, shares
+    from mlflow_l3d.analysis.stability.prediction_matrix import PredictionMatrix
 
     rng = np.random.default_rng(14)
     labels, difficulty = rng.integers(2, size=150), rng.normal(size=150)

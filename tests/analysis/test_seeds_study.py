@@ -15,7 +15,7 @@ from seeds_cases import PAPER_SEEDS, drawn_predictions, drawn_regression, drawn_
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, precision_score, recall_score
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
-from mlflow_l3d.analysis.seeds_study import seeds_study
+from mlflow_l3d.analysis.seeds.study import seeds_study
 from mlflow_l3d.errors import ParameterError
 
 TWO = (42, 52)

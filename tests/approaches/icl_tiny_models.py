@@ -12,9 +12,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from mlflow_l3d.approaches.icl.models import (
-    load_model,
-)
+from mlflow_l3d.approaches.icl.models import load_model
 from mlflow_l3d.errors import L3DError
 
 ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -9,14 +9,7 @@ import torch
 from icl_tiny_models import ALPHABET, SPECIAL, byte_tokenizer, llama, refusal, save
 
 from mlflow_l3d.approaches.icl import gguf as conversion
-from mlflow_l3d.approaches.icl.models import (
-    answer_ids,
-    decode,
-    load_model,
-    prompt_ids,
-    revision,
-    stop_ids,
-)
+from mlflow_l3d.approaches.icl.models import answer_ids, decode, load_model, prompt_ids, revision, stop_ids
 from mlflow_l3d.approaches.models import find_gguf, resolve
 from mlflow_l3d.paths import cache_folder
 

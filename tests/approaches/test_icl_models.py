@@ -20,12 +20,7 @@ from transformers import (
 )
 
 from mlflow_l3d.approaches.icl import loading, presets
-from mlflow_l3d.approaches.icl.models import (
-    PRESETS,
-    context_length,
-    load_model,
-    revision,
-)
+from mlflow_l3d.approaches.icl.models import PRESETS, context_length, load_model, revision
 from mlflow_l3d.approaches.models import resolve
 
 

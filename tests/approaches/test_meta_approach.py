@@ -184,13 +184,13 @@ class OwnSplit(Task):
         return Split(first, second, third[: 30 + extra])
 
 
-def own_split(**given):
+def predefined_split(**given):
     names = ("name", "texts", "labels", "class_names", "example_ids")
     return OwnSplit(*(getattr(TASK, name) for name in names), **given)
 
 
 def test_a_class_without_labelled_examples_fails_its_cell_only(cache):
-    task = own_split(missing=1)
+    task = predefined_split(missing=1)
     opened = prepare(task, cache, **small())
     outcomes = {outcome.key: outcome for outcome in opened.run([cell(i) for i in range(12)])}
     bad = {cell(i).key for i in range(12) if cell(i).seeds["label_selection"] % 2}
@@ -201,7 +201,7 @@ def test_a_class_without_labelled_examples_fails_its_cell_only(cache):
 
 
 def test_parts_of_unequal_size(cache):
-    task = own_split()
+    task = predefined_split()
     opened = prepare(task, cache, **small())
     cells = [cell(i) for i in range(5)]
     together = run(opened, *cells)

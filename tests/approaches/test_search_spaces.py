@@ -9,7 +9,7 @@ import pytest
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, Value
 from mlflow_l3d.approaches.searching import SearchChoices
-from mlflow_l3d.search.space import SearchSpace, setting
+from mlflow_l3d.studies.search.space import SearchSpace, setting
 
 CASES: dict[tuple[str, str], int] = {
     ("finetuning", "trainable=head"): 32,

@@ -12,10 +12,10 @@ from finetuning_helpers import cell, content, handmade_task, prepare, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.metrics import classification_metrics
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.approaches.watching import told_to_end, validation_scores
+from mlflow_l3d.metrics.classification import classification_metrics
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import configuration_seed
 

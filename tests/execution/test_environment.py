@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, forget_attached_run, starting_worker
+from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, forget_project_run, starting_worker
 
 
 def test_a_starting_worker_inherits_its_environment_and_the_parent_keeps_its_own(monkeypatch):
@@ -47,6 +47,6 @@ def test_a_caller_who_blocks_ctrl_c_keeps_it_blocked():
 def test_what_attaches_a_run_is_forgotten(monkeypatch):
     monkeypatch.setenv("MLFLOW_RUN_ID", "0123")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///here.db")
-    forget_attached_run()
+    forget_project_run()
     assert "MLFLOW_RUN_ID" not in os.environ
     assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:///here.db"

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from run_helpers import Place, assert_whole, sqlite_place, wait_until
 
-from mlflow_l3d.investigation import Investigation
+from mlflow_l3d.studies.investigation.run import Investigation
 
 SLOW: dict[str, Any] = {
     "investigation_runs": 4,

@@ -19,7 +19,7 @@ from mlflow.entities import Run
 from run_helpers import Place, one_line, sqlite_place, wait_until
 from search_cases import Climb, Trace
 
-from mlflow_l3d.hyperparameter_search import HyperparameterSearch, search
+from mlflow_l3d.studies.search.entry import HyperparameterSearch, search
 
 COARSE, FINE, HELD_OUT = 10, 8, 2
 SETTINGS: dict[str, Any] = {
@@ -113,7 +113,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) 
 
 @pytest.fixture
 def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr("mlflow_l3d.search.pictures.save_pngs", lambda *_: [])  # it takes longer than all else
+    monkeypatch.setattr(
+        "mlflow_l3d.studies.search.report.pictures.save_pngs", lambda *_: []
+    )  # it takes longer than all else
     return sqlite_place(migrated_store, tmp_path / "place")
 
 
@@ -178,7 +180,7 @@ def test_killed_twice_with_pruning_and_a_sampler_that_learns(place: Place, tmp_p
 
 
 def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlflow_l3d.search import engine
+    from mlflow_l3d.studies.search import engine
 
     tell = engine._Level._tell
     told: list[int] = []

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from run_helpers import Place, assert_whole, sqlite_place, wait_until
 
-from mlflow_l3d.investigation import Investigation
+from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.testing import Trouble
 from mlflow_l3d.testing.trouble import calls_of_sessions, worker_processes
 

@@ -26,10 +26,10 @@ import pytest
 from mlflow_l3d.approaches.base import Approach, Hyperparameter, identity_of
 from mlflow_l3d.approaches.callable import Callable as CallableApproach
 from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.search.cells import held_out_cells, trial_key
-from mlflow_l3d.specification.investigation import specify
-from mlflow_l3d.specification.search import specify_search
-from mlflow_l3d.specification.seeds import specify_seeds
+from mlflow_l3d.studies.investigation.specification import specify
+from mlflow_l3d.studies.search.cells import held_out_cells, trial_key
+from mlflow_l3d.studies.search.specification import specify_search
+from mlflow_l3d.studies.seeds.specification import specify_seeds
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.synthetic import generate
 

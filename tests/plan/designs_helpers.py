@@ -7,14 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.designs import (
-    CrossedDesign,
-    FixedDesign,
-    NestedDesign,
-    RadialDesign,
-    RandomDesign,
-    joint_name,
-)
+from mlflow_l3d.plan.designs import CrossedDesign, FixedDesign, NestedDesign, RadialDesign, RandomDesign, joint_name
 
 ALL = ("label_selection", "data_split", "data_order", "model_initialisation")
 TABLES = {"crossed": CrossedDesign, "nested": NestedDesign, "random": RandomDesign, "fixed": FixedDesign}

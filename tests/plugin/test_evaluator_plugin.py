@@ -16,9 +16,9 @@ import pytest
 from run_helpers import Place, sqlite_place
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.evaluation import evaluate
 from mlflow_l3d.plugin.dataset import L3DRunsSource
 from mlflow_l3d.plugin.evaluator import L3DEvaluator
+from mlflow_l3d.studies.investigation.evaluate import evaluate
 
 with warnings.catch_warnings():
     # What MLflow says about itself when these are imported for the first time.

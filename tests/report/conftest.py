@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 import pytest
+from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.stability.results import Consistency
 
-from mlflow_l3d.analysis.results import Analysis, Check, Consistency, Importance
+from mlflow_l3d.analysis.results import Analysis
 
 NAN = math.nan
 

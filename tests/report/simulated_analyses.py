@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.aggregate import analyse
-from mlflow_l3d.analysis.examples import example_votes
-from mlflow_l3d.analysis.prediction_importance import prediction_importance
-from mlflow_l3d.analysis.results import Analysis, Consistency
-from mlflow_l3d.analysis.stopping import EpsilonRule, IntervalRule
+from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.stability.examples import example_votes
+from mlflow_l3d.analysis.stability.prediction_importance import prediction_importance
+from mlflow_l3d.analysis.stability.results import Consistency
 
 FACTORS = ("data_order+sample_choice", "model_initialisation", "label_selection", "data_split", "model_randomness")
 
@@ -66,11 +67,11 @@ def simulated(
     )
 
 
-def with_looks(analysis: Analysis, rule: str = "interval") -> Analysis:
+def with_interim_analyses(analysis: Analysis, rule: str = "interval") -> Analysis:
     """Return the analysis as if a stopping rule had looked while it ran."""
     frames = []
     for name, record in analysis.importances.items():
-        watch = EpsilonRule(1.0) if rule == "epsilon" else IntervalRule(0.9, first_look=6, factors=5)
-        watch.look(record.table, record.golden)
+        watch = EpsilonRule(1.0) if rule == "epsilon" else IntervalRule(0.9, first_analysis=6, factors=5)
+        watch.analyse(record.table, record.golden)
         frames.append(watch.history_frame().assign(factor=name))
-    return replace(analysis, looks=pd.concat(frames, ignore_index=True))
+    return replace(analysis, interim_analyses=pd.concat(frames, ignore_index=True))

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from mlflow_l3d.report import figures
+from mlflow_l3d.report.investigation import figures
 from mlflow_l3d.report.style import GRID, dress, new_figure, to_svg, typical_range
 
 
@@ -183,11 +183,12 @@ def test_figures_leave_no_global_state(importance, path, tmp_path):
 def test_neither_import_nor_drawing_loads_pyplot():
     code = (
         "import sys, numpy as np\n"
-        "from mlflow_l3d.report import figures, html, terminal\n"
+        "from mlflow_l3d.report.investigation import figures, heatmap, html, terminal\n"
+        "from mlflow_l3d.report.style import save_png\n"
         "assert 'matplotlib' not in sys.modules and 'jinja2' not in sys.modules\n"
-        "from mlflow_l3d.analysis.results import Importance\n"
+        "from mlflow_l3d.analysis.importance.results import Importance\n"
         "record = Importance('a', *[0.1] * 10, np.eye(3), np.arange(3.0), 3, 0, 0)\n"
-        "figures.save_png(figures.heatmap(record), sys.argv[1])\n"
+        "save_png(heatmap.heatmap(record), sys.argv[1])\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", code, "/dev/null"], capture_output=True, text=True, check=False)

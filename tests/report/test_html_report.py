@@ -4,9 +4,9 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from mlflow_l3d.analysis.importance.results import Check
 
-from mlflow_l3d.analysis.results import Check
-from mlflow_l3d.report.html import render
+from mlflow_l3d.report.investigation.html import render
 
 VOID = {"meta", "br", "wbr", "link", "img", "hr", "input"}
 ATTACK = "<script>alert('x')</script>"

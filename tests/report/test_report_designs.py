@@ -6,15 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from simulated_analyses import simulated, with_looks
+from simulated_analyses import simulated, with_interim_analyses
 
-from mlflow_l3d.analysis.layouts import paths_of
-from mlflow_l3d.report import figures
-from mlflow_l3d.report.html import render
-from mlflow_l3d.report.sections import component_table, fragile_table, further_numbers, look_table, ranking_tables
-from mlflow_l3d.report.terminal import WIDTH, summary
-from mlflow_l3d.report.verdicts import squared_points, verdict
-from mlflow_l3d.report.words import answers, early_stops
+from mlflow_l3d.analysis.importance.score_tables import paths_of
+from mlflow_l3d.report.investigation import figures
+from mlflow_l3d.report.investigation.html import render
+from mlflow_l3d.report.investigation.sections import (
+    component_table,
+    fragile_table,
+    further_numbers,
+    interim_table,
+    ranking_tables,
+)
+from mlflow_l3d.report.investigation.terminal import WIDTH, summary
+from mlflow_l3d.report.investigation.verdicts import squared_points, verdict
+from mlflow_l3d.report.investigation.words import answers, early_stops
 
 DESIGNS = ("crossed", "nested", "radial", "random", "fixed")
 MINUS = "\N{MINUS SIGN}"
@@ -167,31 +173,31 @@ def test_fragile_examples_show_ids_and_votes(every):
 
 
 def test_early_stop_stands_on_top_with_its_reason():
-    analysis = with_looks(simulated("nested", factors=("data_order",)))
-    reason = analysis.looks["reason"].iloc[-1]
-    assert analysis.looks["decision"].iloc[-1] == "stop"
+    analysis = with_interim_analyses(simulated("nested", factors=("data_order",)))
+    reason = analysis.interim_analyses["reason"].iloc[-1]
+    assert analysis.interim_analyses["decision"].iloc[-1] == "stop"
     assert early_stops(analysis) == (f"Stopped by its rule: {reason}.",)
     text = words(page(analysis, mitigation_runs="320"))
     assert text.index(f"Stopped by its rule: {reason}") < text.index("How much of the score is luck?")
     assert "Stopped by its rule: after 6 rows" in summary(analysis, title="t")
-    assert look_table(analysis).rows[-1][-2:] == ("stop", reason)
-    going_on = replace(analysis, looks=analysis.looks.assign(decision="continue"))
+    assert interim_table(analysis).rows[-1][-2:] == ("stop", reason)
+    going_on = replace(analysis, interim_analyses=analysis.interim_analyses.assign(decision="continue"))
     assert early_stops(going_on) == ()
     assert "Stopped" not in words(page(going_on))
 
 
 def test_one_factor_that_goes_on_is_no_stop():
-    analysis = with_looks(simulated("nested"))
-    looks = analysis.looks
-    looks.loc[looks["factor"] == "data_split", "decision"] = "continue"
+    analysis = with_interim_analyses(simulated("nested"))
+    interim_analyses = analysis.interim_analyses
+    interim_analyses.loc[interim_analyses["factor"] == "data_split", "decision"] = "continue"
     assert early_stops(analysis) == ()
-    assert early_stops(replace(analysis, looks=looks.iloc[:0])) == ()
+    assert early_stops(replace(analysis, interim_analyses=interim_analyses.iloc[:0])) == ()
 
 
 def test_many_looks_are_cut_and_counted():
-    analysis = with_looks(simulated("nested", factors=("data_order",)))
-    look = analysis.looks.iloc[-1:]
-    table = look_table(replace(analysis, looks=pd.concat([look] * 40, ignore_index=True)))
+    analysis = with_interim_analyses(simulated("nested", factors=("data_order",)))
+    interim = analysis.interim_analyses.iloc[-1:]
+    table = interim_table(replace(analysis, interim_analyses=pd.concat([interim] * 40, ignore_index=True)))
     assert len(table.rows) == 12
     assert "28 earlier looks are left out" in table.note
 
@@ -217,10 +223,10 @@ def test_radial_golden_std_is_that_of_the_record(every):
 
 def test_texts_of_the_new_sections_are_escaped():
     names = (ATTACK, "b")
-    analysis = with_looks(simulated("crossed", factors=names))
+    analysis = with_interim_analyses(simulated("crossed", factors=names))
     frame = analysis.examples.frame.assign(example_id=ATTACK)
-    looks = analysis.looks.assign(reason=ATTACK)
-    analysis = replace(analysis, examples=replace(analysis.examples, frame=frame), looks=looks)
+    interim_analyses = analysis.interim_analyses.assign(reason=ATTACK)
+    analysis = replace(analysis, examples=replace(analysis.examples, frame=frame), interim_analyses=interim_analyses)
     text = page(analysis)
     assert "<script" not in text
     assert text.count("&lt;script&gt;") > 20

@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 from seeds_report_cases import SEEDS, all_studies, regression, study
 
-from mlflow_l3d.analysis.over_tasks import over_tasks
-from mlflow_l3d.analysis.seeds_study import seeds_study
-from mlflow_l3d.analysis.seeds_tables import study_rows
-from mlflow_l3d.report.sections import Table
-from mlflow_l3d.report.seeds_figures import seed_figure, seed_heatmap, size_figure
-from mlflow_l3d.report.seeds_html import over_tasks_page, study_page
-from mlflow_l3d.report.seeds_tables import difference_table, interval_table, published_table_1, published_table_7
-from mlflow_l3d.report.seeds_text import over_tasks_text, study_text, table_lines
-from mlflow_l3d.report.seeds_words import better_sentences, over_answers
+from mlflow_l3d.analysis.seeds.over_tasks import over_tasks
+from mlflow_l3d.analysis.seeds.study import seeds_study
+from mlflow_l3d.analysis.seeds.tables import study_rows
+from mlflow_l3d.report.investigation.sections import Table
+from mlflow_l3d.report.seeds.figures import seed_figure, seed_heatmap, size_figure
+from mlflow_l3d.report.seeds.html import over_tasks_page, study_page
+from mlflow_l3d.report.seeds.tables import difference_table, interval_table, published_table_1, published_table_7
+from mlflow_l3d.report.seeds.text import over_tasks_text, study_text, table_lines
+from mlflow_l3d.report.seeds.words import better_sentences, over_answers
 from mlflow_l3d.report.style import save_png
 
 ATTACK = "<script>alert('x')</script>"
@@ -187,7 +187,7 @@ def test_size_figure_has_every_task_and_a_least_squares_line(found, tmp_path):
 
 def test_size_figure_without_sizes(studies, tmp_path):
     rows = study_rows(studies).assign(training_size=math.nan)
-    from mlflow_l3d.analysis.size_correlation import size_correlations
+    from mlflow_l3d.analysis.seeds.size_correlation import size_correlations
 
     save_png(size_figure(rows, size_correlations(rows)), tmp_path / "none.png", 40)
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mlflow_l3d.analysis.importance.results import Check
 
-from mlflow_l3d.analysis.results import Check
-from mlflow_l3d.report.terminal import WIDTH, summary
-from mlflow_l3d.report.words import answers, by_importance, interval, points, shorten, signed, verdict
+from mlflow_l3d.report.investigation.terminal import WIDTH, summary
+from mlflow_l3d.report.investigation.words import answers, by_importance, interval, points, shorten, signed, verdict
 
 
 def table_line(text: str, factor: str) -> list[str]:
@@ -184,7 +184,7 @@ def test_interval_without_bounds(importance):
     ],
 )
 def test_the_share_of_predictions_has_an_end_that_says_something(share, low, high, shown):
-    from mlflow_l3d.report.sections.predictions import prediction_pair
+    from mlflow_l3d.report.investigation.sections.predictions import prediction_pair
 
     record = Mock(share=share, share_ci_low=low, share_ci_high=high, importance=0.1)
     assert prediction_pair(record) == ("+0.10", shown)

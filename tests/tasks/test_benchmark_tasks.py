@@ -301,7 +301,7 @@ sys.exit(f"imported {bad}" if bad else 0)
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_papers_prompts_know_the_classes(name: str) -> None:
-    from mlflow_l3d.prompts.formats import paper_format
+    from mlflow_l3d.approaches.icl.prompts.formats import paper_format
 
     benchmark = BENCHMARKS[name]
     for letter in "ABCD":

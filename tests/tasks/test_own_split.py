@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import SplitSettings, Task
 from mlflow_l3d.tasks.identity import make_task
-from mlflow_l3d.tasks.own_split import _allotted, numbers_of_parts, own_split
+from mlflow_l3d.tasks.predefined_split import _allotted, numbers_of_parts, predefined_split
 from mlflow_l3d.tasks.resolve import inactive_factors, load_task
 
 OWN = SplitSettings(source="own")
@@ -64,7 +64,7 @@ def test_what_is_drawn_once(counts: list[int], fraction: float, seed: int, share
     # What leaves a class with nothing to be trained on is refused, which has a test of its own.
     held_out = max(1, int(asked * fraction + 0.5))
     assume(held_out <= asked - len(counts))
-    split = own_split(task)
+    split = predefined_split(task)
     held = np.concatenate([split.train, split.validation])
     assert len(held) == asked == len(set(held.tolist()))
     assert len(split.test) == max(1, asked // 2)
@@ -78,10 +78,10 @@ def test_what_is_drawn_once(counts: list[int], fraction: float, seed: int, share
     assert (np.abs(per_class - exact) <= 1 + len(counts)).all()
     assert len(split.validation) == held_out
     assert (np.abs(per_class - trained - (per_class - 1) * held_out / (asked - len(counts))) < 1).all()
-    again = own_split(task)
+    again = predefined_split(task)
     assert np.array_equal(again.train, split.train)
     assert np.array_equal(again.validation, split.validation)
-    scored = own_split(replace(task, settings=replace(wanted, evaluated="validation")))
+    scored = predefined_split(replace(task, settings=replace(wanted, evaluated="validation")))
     assert np.array_equal(scored.test, split.validation)
     assert np.array_equal(scored.train, split.train)
 
@@ -101,7 +101,8 @@ def test_shares_add_up_and_take_no_more_than_there_is(counts: list[int], data: s
 def test_another_fixed_seed_draws_others_and_zero_is_one() -> None:
     task = a_task([0, 1] * 40, [0, 0, 1, 1] * 20)
     drawn = [
-        own_split(replace(task, settings=SplitSettings(20, 10, fixed_seed=seed, source="own"))) for seed in (0, 1, 0)
+        predefined_split(replace(task, settings=SplitSettings(20, 10, fixed_seed=seed, source="own")))
+        for seed in (0, 1, 0)
     ]
     assert drawn[0].train.tolist() == drawn[2].train.tolist() != drawn[1].train.tolist()
     assert drawn[0].test.tolist() == drawn[2].test.tolist() != drawn[1].test.tolist()
@@ -109,7 +110,7 @@ def test_another_fixed_seed_draws_others_and_zero_is_one() -> None:
 
 def test_scores_are_one_stratum() -> None:
     task = a_task([1, 2, 3, 4, 5, 6, 7, 8], [0, 0, 0, 0, 0, 0, 1, 1], "regression")
-    split = own_split(replace(task, settings=SplitSettings(source="own", validation_fraction=0.5)))
+    split = predefined_split(replace(task, settings=SplitSettings(source="own", validation_fraction=0.5)))
     assert [len(part) for part in (split.train, split.validation, split.test)] == [3, 3, 2]
 
 

@@ -9,13 +9,13 @@ from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.loading import need_bitsandbytes
 from mlflow_l3d.approaches.icl.presets import default_quantisation
+from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.icl.published import published
 from mlflow_l3d.approaches.icl.space import search_space
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
 from mlflow_l3d.approaches.searching import Searched
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.prompts.words import check_words
 from mlflow_l3d.tasks.base import Task
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from mlflow_l3d.approaches.icl.encoding import answers_ids, prompt_ids
+from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.prompts.layout import PromptFormat
 from mlflow_l3d.tasks.base import IntArray, Task
 
 if TYPE_CHECKING:

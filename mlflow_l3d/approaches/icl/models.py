@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from filelock import FileLock
 
-from mlflow_l3d.approaches.icl.encoding import (
-    answer_ids,
-    check_length,
-    decode,
-    prompt_ids,
-    prompts_ids,
-    stop_ids,
-)
+from mlflow_l3d.approaches.icl.encoding import answer_ids, check_length, decode, prompt_ids, prompts_ids, stop_ids
 from mlflow_l3d.approaches.icl.gguf import converted, gguf_revision
 from mlflow_l3d.approaches.icl.loading import (
     check_code,

@@ -119,13 +119,7 @@ class PromptSession:
         self, cell: Cell, prompts: Sequence[str], empty: Sequence[str]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None, dict[str, float]]:
         """Return the place of the answer among the classes (-1 for none), scores where there are any, and metrics."""
-        from mlflow_l3d.approaches.icl.encoding import (
-            answers_ids,
-            check_length,
-            decode,
-            prompts_ids,
-            stop_ids,
-        )
+        from mlflow_l3d.approaches.icl.encoding import answers_ids, check_length, decode, prompts_ids, stop_ids
 
         loaded, recipe = self.loaded, self.recipe
         tokens = prompts_ids(loaded, [*prompts, *empty], self.chat)

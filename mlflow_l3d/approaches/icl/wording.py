@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
+from mlflow_l3d.approaches.icl.prompts.custom import custom_format
+from mlflow_l3d.approaches.icl.prompts.formats import format_for
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
-from mlflow_l3d.prompts.custom import custom_format
-from mlflow_l3d.prompts.formats import format_for
-from mlflow_l3d.prompts.layout import PromptFormat
 from mlflow_l3d.tasks.base import Task
 
 

@@ -1,0 +1,1 @@
+"""Importance scores of randomness factors, and everything beside them."""

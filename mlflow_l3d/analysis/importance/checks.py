@@ -1,0 +1,353 @@
+"""Numbered warnings about an analysis: what is doubtful, with the numbers, and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+import numpy as np
+
+from mlflow_l3d.analysis.importance.components import ROUNDING, Components, crossed_components
+from mlflow_l3d.analysis.importance.nested import NestedComponents, nested_components
+from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.typing import FloatArray
+
+FEW_ROWS: Final = 10
+"""Below this many complete rows L3D007 speaks."""
+CLOSURE_LEVEL: Final = 0.0027
+"""Two-sided level of the closure check: three standard deviations of a normal variable."""
+COLLAPSE_WARNING: Final = 0.05
+"""From this share of collapsed runs on, L3D005 is a warning."""
+LEAST_EQUAL: Final = 5
+"""Scores that two rows or columns must share before L3D010 takes it for more than chance."""
+SHOWN: Final = 8
+"""How many rows or columns a message names."""
+
+
+def all_checks(
+    importances: Mapping[str, Importance],
+    golden: FloatArray,
+    *,
+    classes: int | None = None,
+    mitigated: bool = False,
+    product: bool = False,
+    reml: bool = False,
+    others: Iterable[Check] = (),
+) -> tuple[Check, ...]:
+    """Return every check that fires, warnings first, else by number and factor.
+
+    Parameters
+    ----------
+    importances
+        Factor -> importance.
+    golden
+        Shape (L,): golden scores that the factors share, nan where missing. A radial design has none of its own.
+    classes
+        Number of classes, for collapsed golden runs; None where it is not known.
+    mitigated
+        Whether a mitigation strategy holds in the tables: golden runs then vary more, and L3D006 has nothing to say.
+    product
+        Whether the columns of joint factors are the product of their configurations.
+    reml
+        Whether restricted maximum likelihood was asked for where cells are missing.
+    others
+        Checks that need more than scores, to be put among these.
+    """
+    found: list[Check] = list(others)
+    records = list(importances.values())
+    if any(record.golden_pooled for record in records):
+        found.append(_pooled(golden))
+    elif not records or any(record.design != "radial" for record in records):
+        found.extend(golden_checks(golden, classes=classes))
+    for record in records:
+        if record.design in ("random", "fixed"):
+            found.extend(_baseline_checks(record))
+        else:
+            found.extend(factor_checks(record, closure=not (mitigated or record.golden_pooled), reml=reml))
+    if product:
+        found.append(_product())
+    return tuple(sorted(found, key=lambda check: (check.severity != "warning", check.code)))
+
+
+def golden_checks(golden: FloatArray, *, classes: int | None = None) -> Iterator[Check]:
+    """Yield the checks of the golden runs alone: L3D003, L3D004, L3D005."""
+    known = golden[np.isfinite(golden)]
+    lost = len(golden) - len(known)
+    if len(known) < 2:
+        yield Check(
+            "L3D003",
+            "warning",
+            "No golden runs to compare with",
+            f"{len(known)} golden runs have a score; without at least 2 there is no golden standard deviation and no "
+            "importance. Run the golden runs (golden_runs), or see why they failed and run the same command again.",
+        )
+    elif lost:
+        yield Check(
+            "L3D003",
+            "warning",
+            "Golden runs missing",
+            f"{_count(lost, 'golden run')} of {len(golden)} {_have(lost)} no score; the golden standard deviation is "
+            f"that of the other {len(known)}. See the errors of the failed runs, then run the same command again.",
+        )
+    if len(known) >= 2 and float(np.ptp(known)) <= _rounding(known):
+        yield Check(
+            "L3D004",
+            "warning",
+            "Constant golden scores",
+            f"All {len(known)} golden runs score {points(known[0])}: importance is undefined. Either the model learns "
+            "nothing and predicts one class, or no factor has an effect; look at the predictions of one run.",
+        )
+    if classes is not None and len(known):
+        yield from _collapsed(known, classes, "golden runs", None)
+
+
+def factor_checks(record: Importance, *, closure: bool = True, reml: bool = False) -> Iterator[Check]:
+    """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007, L3D010; L3D006 only if asked."""
+    yield from _verdict(record)
+    yield from _missing_cells(record, reml=reml)
+    yield from _scores(record)
+    if record.design != "radial":
+        yield from _duplicated(record)
+    if closure:
+        yield from _closure(record)
+    yield from _few_rows(record)
+
+
+def _baseline_checks(record: Importance) -> Iterator[Check]:
+    """Yield the checks of one factor under a baseline strategy: L3D002, L3D004, L3D005."""
+    if record.cells_missing:
+        message = (
+            f"{_count(record.cells_missing, 'run')} of {record.table.size} {_have(record.cells_missing)} no score; the "
+            "standard deviation is that of the others. See the errors of the failed runs, then run the same command "
+            "again: only missing cells are computed."
+        )
+        yield Check("L3D002", "warning", "Cells missing", message, record.factor)
+    yield from _scores(record)
+
+
+def _pooled(scores: FloatArray) -> Check:
+    """L3D008: no golden runs, all other runs take their place."""
+    count = int(np.isfinite(scores).sum())
+    message = (
+        f"The golden standard deviation is that of the {count} pooled cells of all tables, as the paper allows and "
+        "advises against: in a table each configuration occurs many times, so that the pooled runs vary less than "
+        "independent ones, and nothing can show that a seed leaks. Report a score from golden runs (golden_runs=auto)."
+    )
+    return Check("L3D008", "warning", "Golden standard deviation from pooled runs", message)
+
+
+def _product() -> Check:
+    """L3D009: columns of joint factors that share configurations."""
+    message = (
+        "The columns of the joint factors are the product of their configurations, so that columns share some of them "
+        "and are no independent draws: the intervals are too narrow. The published score is not concerned. Use "
+        "joint=paired for intervals that hold."
+    )
+    return Check("L3D009", "warning", "Joint columns share configurations", message)
+
+
+def _scores(record: Importance) -> Iterator[Check]:
+    """L3D004 and L3D005 of a table."""
+    known = record.table[np.isfinite(record.table)]
+    if len(known) >= 2 and float(np.ptp(known)) <= _rounding(known):
+        message = (
+            f"All {len(known)} cells score {points(known[0])}: importance is undefined. Either every run predicts one "
+            "class, or no factor has an effect; look at the predictions of one run."
+        )
+        yield Check("L3D004", "warning", "Constant scores", message, record.factor)
+    if record.collapsed_share > 0:
+        yield _collapse(record.collapsed_share, len(known), "cells", record.factor)
+
+
+def points(value: float) -> str:
+    """Return a fraction as percentage points with two decimals, as the papers print it."""
+    return f"{100 * value:.2f}"
+
+
+def _duplicated(record: Importance) -> Iterator[Check]:
+    """L3D010: rows or columns with equal scores everywhere, as from a seed that was used twice."""
+    table = record.table[np.isfinite(record.table).all(axis=1)]
+    for noun, lines in (("column", table.T), ("row", table)):
+        if min(table.shape) < 2 or lines.shape[1] < LEAST_EQUAL or float(np.ptp(table)) <= _rounding(table.reshape(-1)):
+            continue
+        counts = np.unique(lines, axis=0, return_counts=True)[1]
+        if counts.max(initial=1) < 2:
+            continue
+        same = len(lines) - len(counts)
+        everything = (
+            " All of them are: the factor has no effect at all." if noun == "column" and len(counts) == 1 else ""
+        )
+        message = (
+            f"{_count(same, noun)} of {len(lines)} {_be(same)} equal to another one in every score "
+            f"({_named(noun, _repeated(lines))}).{everything} Either what is drawn has few values (4 examples of a "
+            "prompt have 24 orders), which does no harm; or seeds were used twice, or do not reach the training, and "
+            "the interval is too narrow. Compare the seed.* parameters of these cells."
+        )
+        yield Check("L3D010", "warning", f"Duplicated {noun}s", message, record.factor)
+
+
+def _repeated(lines: FloatArray) -> list[int]:
+    """Return the numbers of the lines that equal an earlier one."""
+    _, places = np.unique(lines, axis=0, return_inverse=True)
+    seen: set[int] = set()
+    found = []
+    for number, place in enumerate(places.reshape(-1).tolist()):
+        if place in seen:
+            found.append(number)
+        seen.add(place)
+    return found
+
+
+def _verdict(record: Importance) -> Iterator[Check]:
+    """L3D001: the interval does not bear the published score out."""
+    score, low, high = record.importance, record.importance_ci_low, record.importance_ci_high
+    if not (math.isfinite(score) and math.isfinite(low) and math.isfinite(high)):
+        return
+    important = score > 0
+    if low > 0 if important else high < 0:
+        return
+    claim = "important" if important else "not important"
+    numbers = (
+        f"The published score {score:+.2f} says {claim}, the corrected score {record.importance_corrected:+.2f} has "
+        f"the {100 * record.level:.4g} % interval {low:+.2f} to {high:+.2f}"
+    )
+    if low <= 0 <= high:
+        title = "Importance not certain"
+        message = (
+            f"{numbers}, which holds 0: it may be luck. Report both, or add runs (mitigation_runs, investigation_runs)."
+        )
+        yield Check("L3D001", "warning" if important else "info", title, message, record.factor)
+    else:
+        message = (
+            f"{numbers}, which is all on the other side of 0: few investigation runs bias the published score. Trust "
+            "the interval, and raise investigation_runs."
+        )
+        yield Check("L3D001", "warning", "Published and corrected score disagree", message, record.factor)
+
+
+def _missing_cells(record: Importance, *, reml: bool) -> Iterator[Check]:
+    """L3D002: cells without a score, and the rows that were left out for them."""
+    if not record.cells_missing:
+        return
+    missing = ~np.isfinite(record.table)
+    left_out = np.flatnonzero(missing.any(axis=1)).tolist()
+    rows = f"{_named('row', left_out)} of {len(record.table)} {_be(len(left_out))} left out of"
+    head = f"{_count(record.cells_missing, 'cell')} of {record.table.size} {_have(record.cells_missing)} no score, so"
+    if record.components is not None and record.components.method == "reml":
+        message = (
+            f"{head} {rows} the published score; the corrected score and its interval come from every cell, by "
+            "restricted maximum likelihood. "
+        )
+        if math.isnan(record.importance_ci_low):
+            message += "It has no interval here (a component is zero, or the table is small or very large). "
+    else:
+        message = f"{head} {rows} importance and intervals. "
+        if reml and record.design == "crossed":
+            message += "Restricted maximum likelihood gave no estimate from what is left. "
+    empty = np.flatnonzero(missing.all(axis=0)).tolist()
+    if empty and len(empty) < record.table.shape[1]:
+        message += f"No row has a score in {_named('column', empty)}, so no row is complete: mend that first. "
+    message += "See the errors of the failed runs, then run the same command again: only missing cells are computed."
+    yield Check("L3D002", "warning", "Cells missing", message, record.factor)
+
+
+def _collapsed(scores: FloatArray, classes: int, what: str, factor: str | None) -> Iterator[Check]:
+    share = float((scores < 1 / classes).mean())
+    if share > 0:
+        yield _collapse(share, len(scores), what, factor)
+
+
+def _collapse(share: float, count: int, what: str, factor: str | None) -> Check:
+    """L3D005: runs that score below chance."""
+    message = (
+        f"{round(share * count)} of {count} {what} ({points(share)} %) score below chance (1 / classes), often "
+        "because they name one class for everything; a few of them can make up most of a standard deviation. Look at "
+        "their predictions. For training try a smaller learning rate, a longer warm-up or more epochs; for prompts "
+        "another format, contextual calibration or a larger model."
+    )
+    return Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Collapsed runs", message, factor)
+
+
+def _closure(record: Importance) -> Iterator[Check]:
+    """L3D006: table and golden runs estimate the same total variance, and differ by more than chance."""
+    golden = record.golden[np.isfinite(record.golden)]
+    complete = record.table[np.isfinite(record.table).all(axis=1)]
+    if record.design == "radial" or not len(complete):
+        return
+    components: Components | NestedComponents | None
+    components = crossed_components(complete) if record.design == "crossed" else nested_components(complete)
+    if components is None or len(golden) < 2 or not (record.golden_std > 0 and components.total > 0):
+        return
+    from scipy.special import fdtr, fdtrc
+
+    variance = float(golden.var(ddof=1))
+    ratio = components.total / variance
+    degrees = (components.total_degrees, len(golden) - 1)
+    chance = 2 * min(float(fdtr(*degrees, ratio)), float(fdtrc(*degrees, ratio)))
+    if chance >= CLOSURE_LEVEL:
+        return
+    message = (
+        f"The table implies a standard deviation of {points(math.sqrt(components.total))} points when every factor "
+        f"varies, the golden runs show {points(math.sqrt(variance))}: chance alone does this in "
+        f"{_one_in(chance)}. Either a factor is not varied in one of the two, a seed is shared where it should not be, "
+        "or some runs collapsed. Compare the seed.* and factor.* parameters of golden runs and cells."
+    )
+    yield Check("L3D006", "warning", "Table and golden runs do not agree", message, record.factor)
+
+
+def _few_rows(record: Importance) -> Iterator[Check]:
+    """L3D007: too few rows or columns for a narrow interval, or for any at all."""
+    rows, columns = record.rows_used, record.table.shape[1]
+    needed = 3 if record.design == "crossed" else 2
+    if rows >= FEW_ROWS and columns >= needed:
+        return
+    head = f"{_count(rows, 'complete row')} and {_count(columns, 'column')}"
+    if min(rows, columns) < 2:
+        text = f"{head}: at least 2 of each are needed for an importance score, 3 {_for_interval(record.design)}."
+    elif rows < 3 or columns < needed:
+        least = f"at least 3 {'of each' if record.design == 'crossed' else 'rows'}"
+        text = f"{head}: {least} are needed for an interval, so nothing says how far the score is luck."
+    else:
+        text = f"{head}: the interval of the importance score is wide."
+    message = f"{text} The paper uses 10 columns with 20 to 100 rows; {_more_runs(record.design)}."
+    severity: Literal["info", "warning"] = "warning" if rows < 3 or columns < needed else "info"
+    yield Check("L3D007", severity, "Few runs", message, record.factor)
+
+
+def _for_interval(design: str) -> str:
+    return "for its interval" if design == "crossed" else "rows for its interval"
+
+
+def _more_runs(design: str) -> str:
+    return "raise mitigation_runs" if design == "radial" else "raise mitigation_runs or investigation_runs"
+
+
+def _rounding(values: FloatArray) -> float:
+    """Return the range of scores that is rounding alone."""
+    return ROUNDING * float(np.abs(values).max())
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _have(number: int) -> str:
+    return "has" if number == 1 else "have"
+
+
+def _be(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _named(noun: str, numbers: Sequence[int]) -> str:
+    """Return the first few of a list of row or column numbers, as people say it."""
+    shown = ", ".join(str(number) for number in numbers[:SHOWN])
+    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+    return f"{noun}{'' if len(numbers) == 1 else 's'} {shown}{more}"
+
+
+def _one_in(chance: float) -> str:
+    return (
+        f"about 1 of {1 / chance:,.0f} investigations" if chance > 1e-6 else "fewer than 1 of a million investigations"
+    )

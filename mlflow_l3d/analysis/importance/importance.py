@@ -1,0 +1,266 @@
+"""The importance score of a randomness factor, from its table of scores and the golden runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.estimate import LEVEL, Estimate, check_level
+from mlflow_l3d.analysis.importance.intervals import crossed_estimate
+from mlflow_l3d.analysis.importance.nested import nested_components, nested_estimate
+from mlflow_l3d.analysis.importance.radial import radial_estimate, radial_sets
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.tables import (
+    as_golden,
+    as_table,
+    known_std,
+    mean_row_std,
+    quartile_distance,
+    usable,
+)
+from mlflow_l3d.analysis.importance.variances import Design, check_design
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import ParameterError
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """What one table and its golden runs give; the names are those of the parent metrics."""
+
+    importance: float
+    contributed_std: float
+    mitigated_std: float
+    golden_std: float
+    importance_corrected: float
+    importance_ci_low: float
+    importance_ci_high: float
+
+
+PATH_COLUMNS: Final = ("rows", *_Numbers.__dataclass_fields__)
+"""Columns of the frame that :func:`importance_path` returns."""
+
+
+def importance(
+    table: npt.ArrayLike,
+    golden: npt.ArrayLike,
+    *,
+    factor: str = "",
+    classes: int | None = None,
+    design: Design = "crossed",
+    level: float = LEVEL,
+) -> Importance:
+    """Return the importance score of one factor with its corrected estimate and interval.
+
+    Parameters
+    ----------
+    table
+        Shape (M, N): rows are mitigation runs, columns investigation runs; nan (or infinite) where a score is missing.
+    golden
+        Shape (L,): scores of the golden runs, likewise.
+    factor
+        Name of the investigated factor.
+    classes
+        Number of classes, if a score below ``1 / classes`` is a collapse.
+    design
+        ``crossed``: the columns are the same configurations under every row. ``nested``: every row has columns of its
+        own. (``radial`` tables come from :func:`radial_importance`.)
+    level
+        Confidence level of the interval.
+
+    Returns
+    -------
+    Importance
+        Standard deviations and importance come from the rows without a missing cell; `score_mean`, `score_std` and
+        `collapsed_share` from every cell that has a score. What cannot be computed is nan: the importance of a
+        constant table, of equal golden scores, and of fewer than two complete rows, columns or golden runs; the
+        interval below three rows or columns (nested: three rows, two columns).
+
+    Raises
+    ------
+    ValueError
+        If `table` has not two axes, `golden` not one, or `classes` is below 1.
+    ParameterError
+        If `design` or `level` is not allowed.
+
+    Notes
+    -----
+    Pecher et al. 2024, Algorithm 1, population standard deviations (ddof=0): contributed = mean over rows of the std
+    within a row, mitigated = std of the row means, importance = (contributed - mitigated) / golden std. The corrected
+    score is ``sqrt(S_T) - sqrt(1 - S_T)`` with S_T from the variances of the design, its interval that of
+    :func:`~mlflow_l3d.analysis.importance.intervals.crossed_estimate` or
+    :func:`~mlflow_l3d.analysis.importance.nested.nested_estimate`. The
+    published score is the same formula in both designs; in the nested one its `mitigated_std` holds all of
+    ``tau2 / N``, not the interaction's part alone.
+    """
+    _check(design, level, ("crossed", "nested"))
+    scores, golden_scores = as_table(table), as_golden(golden)
+    complete = scores[np.isfinite(scores).sum(axis=1) == max(scores.shape[1], 1)]
+    numbers, estimate = _numbers(complete, golden_scores[np.isfinite(golden_scores)], design, level)
+    return _record(factor, numbers, estimate, scores, golden_scores, len(complete), classes, design, level)
+
+
+def radial_importance(
+    base: npt.ArrayLike,
+    swaps: Mapping[str, npt.ArrayLike],
+    *,
+    classes: int | None = None,
+    level: float = LEVEL,
+) -> dict[str, Importance]:
+    """Return the importance of every factor of a radial design.
+
+    Parameters
+    ----------
+    base
+        Shape (n,): scores of the base runs, nan where one is missing.
+    swaps
+        Factor -> shape (n,): scores of the same runs with that factor alone drawn anew.
+    classes, level
+        As for :func:`importance`.
+
+    Returns
+    -------
+    dict of str to Importance
+        `table` is base beside swap, shape (n, 2); `golden` all base and swap runs, n (K + 1) of them.
+
+    Raises
+    ------
+    ValueError
+        If the sets are not of equal lengths, or `classes` is below 1.
+
+    Notes
+    -----
+    The published score needs many columns a row; with two, its standard deviations would be far too small and not
+    comparable (a factor of 0.56 for `contributed_std` alone). So the three numbers are what they tend to with many
+    columns, without bias (ddof=1): ``contributed_std = sqrt(tau2_k)``, from base and swap; ``mitigated_std``, the
+    standard deviation of the expected score of a row, from the same pairs as a nested table; ``golden_std``, the root
+    of the mean variance of the K + 1 sets, each of which is n independent draws of all factors. The corrected score
+    differs from the published one only in that it takes the total variance from all sets, and so is the more precise.
+    """
+    _check("radial", level, ("radial",))
+    sets = usable(radial_sets(base, swaps))
+    golden = sets.T.reshape(-1)
+    known = [values for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
+    golden_std = math.sqrt(sum(known_std(values, ddof=1) ** 2 for values in known) / len(known)) if known else math.nan
+    found = {}
+    for place, name in enumerate(swaps, start=1):
+        table = sets[:, [0, place]]
+        complete = table[np.isfinite(table).all(axis=1)]
+        estimate = radial_estimate(sets, place)
+        pairs = nested_components(complete)
+        contributed = mitigated = score = math.nan
+        if pairs is not None:
+            contributed = math.sqrt(pairs.contributed)
+            mitigated = math.sqrt(max(0.0, pairs.mitigated_untruncated))
+            if golden_std > 0:
+                score = (contributed - mitigated) / golden_std
+        corrected, ends = (math.nan, (math.nan, math.nan))
+        if estimate is not None and pairs is not None and pairs.total > 0:
+            corrected, ends = estimate.importance, estimate.interval(level)
+        else:
+            score, estimate = math.nan, None
+        numbers = _Numbers(score, contributed, mitigated, golden_std, corrected, *ends)
+        found[name] = _record(name, numbers, estimate, table, golden, len(complete), classes, "radial", level)
+    return found
+
+
+def importance_path(
+    table: npt.ArrayLike,
+    golden: npt.ArrayLike,
+    *,
+    design: Design = "crossed",
+    level: float = LEVEL,
+    start: int = 2,
+) -> pd.DataFrame:
+    """Return the score as it was after 2, 3, ..., M rows, for a figure of its convergence.
+
+    Parameters
+    ----------
+    table, golden, design, level
+        As for :func:`importance`.
+    start
+        Number of rows to begin with.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each number of rows from `start` to M; columns are :data:`PATH_COLUMNS`. The golden runs count in
+        proportion, the first ``ceil(L * rows / M)`` of them, as the design runs them. The last row is what
+        :func:`importance` returns.
+    """
+    _check(design, level, ("crossed", "nested"))
+    scores, golden_scores = as_table(table), as_golden(golden)
+    total, golden_total = len(scores), len(golden_scores)
+    complete = np.isfinite(scores).sum(axis=1) == max(scores.shape[1], 1)
+    known = np.isfinite(golden_scores)
+    path: list[dict[str, float]] = []
+    for rows in range(max(2, start), total + 1):
+        golden_done = -(-golden_total * rows // total)
+        golden_known = golden_scores[:golden_done][known[:golden_done]]
+        numbers, _ = _numbers(scores[:rows][complete[:rows]], golden_known, design, level)
+        path.append({"rows": rows, **asdict(numbers)})
+    frame = pd.DataFrame(path, columns=list(PATH_COLUMNS))
+    return frame.astype({name: "int64" if name == "rows" else "float64" for name in PATH_COLUMNS})
+
+
+def _check(design: str, level: float, allowed: tuple[str, ...]) -> None:
+    check_design(design)
+    check_level(level)
+    if design not in allowed:
+        raise ParameterError("design", design, f"must be {' or '.join(allowed)} here", "See radial_importance.")
+
+
+def _numbers(table: FloatArray, golden: FloatArray, design: Design, level: float) -> tuple[_Numbers, Estimate | None]:
+    """Return the numbers of a complete table (rows, columns) and the golden scores that are not missing."""
+    rows, columns = table.shape
+    golden_std = known_std(golden) if len(golden) >= 2 else math.nan
+    contributed = mean_row_std(table) if rows >= 1 and columns >= 2 else math.nan
+    mitigated = known_std(table.mean(axis=1)) if rows >= 2 and columns >= 1 else math.nan
+    constant = not (contributed > 0 or mitigated > 0)
+    published = (contributed - mitigated) / golden_std if golden_std > 0 and not constant else math.nan
+    estimate = None if constant else crossed_estimate(table) if design == "crossed" else nested_estimate(table)
+    if estimate is None:
+        return _Numbers(published, contributed, mitigated, golden_std, math.nan, math.nan, math.nan), None
+    low, high = estimate.interval(level)
+    return _Numbers(published, contributed, mitigated, golden_std, estimate.importance, low, high), estimate
+
+
+def _record(
+    factor: str,
+    numbers: _Numbers,
+    estimate: Estimate | None,
+    table: FloatArray,
+    golden: FloatArray,
+    rows_used: int,
+    classes: int | None,
+    design: Design,
+    level: float,
+) -> Importance:
+    if classes is not None and classes < 1:
+        msg = f"classes must be at least 1, got {classes}"
+        raise ValueError(msg)
+    known, golden_known = table[np.isfinite(table)], golden[np.isfinite(golden)]
+    collapsed = math.nan if classes is None or not len(known) else float((known < 1 / classes).mean())
+    return Importance(
+        factor=factor,
+        **asdict(numbers),
+        score_mean=float(known.mean()) if len(known) else math.nan,
+        score_std=known_std(known) if len(known) else math.nan,
+        collapsed_share=collapsed,
+        table=table,
+        golden=golden,
+        rows_used=rows_used,
+        cells_missing=table.size - len(known),
+        golden_missing=len(golden) - len(golden_known),
+        design=design,
+        level=level,
+        components=None if estimate is None else estimate.components,
+        importance_p=math.nan if estimate is None else estimate.p_value(),
+        score_iqr=quartile_distance(known),
+        golden_iqr=quartile_distance(golden_known),
+    )

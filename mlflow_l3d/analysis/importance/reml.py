@@ -1,0 +1,182 @@
+"""Variance components of a crossed table that lacks cells, by restricted maximum likelihood."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.estimate import Estimate, LogitJackknife, jackknife_variance
+from mlflow_l3d.analysis.importance.intervals import crossed_estimate
+from mlflow_l3d.analysis.importance.tables import as_table
+from mlflow_l3d.analysis.importance.variances import VarianceComponents, variance_components
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+
+MISSING: Final = ("drop", "reml")
+"""What to do with rows that lack cells."""
+MOST_FITS: Final = 130
+"""Rows and columns together up to which :func:`reml_estimate` gives an interval."""
+
+
+def components_of(table: npt.ArrayLike, *, missing: Literal["drop", "reml"] = "drop") -> VarianceComponents | None:
+    """Return the variance components of a crossed table, whether or not cells are missing.
+
+    Parameters
+    ----------
+    table
+        Shape (M, N), nan where a score is missing.
+    missing
+        ``drop`` leaves rows that lack a cell out (`method` of the result: ``anova``). ``reml`` uses every cell; a
+        table without missing cells is analysed by ``anova`` all the same, which gives the same where no component is
+        below zero.
+
+    Returns
+    -------
+    VarianceComponents or None
+        `method` and `rows` say what was done; None where too few cells are left.
+    """
+    if missing not in MISSING:
+        raise unknown_name("missing", missing, MISSING)
+    scores = as_table(table)
+    complete = np.isfinite(scores).all(axis=1)
+    if complete.all() or missing == "drop":
+        estimate = crossed_estimate(scores[complete])
+        return None if estimate is None else estimate.components
+    return reml_components(scores)
+
+
+def reml_components(scores: npt.ArrayLike | pd.DataFrame) -> VarianceComponents | None:
+    """Return the variance components by restricted maximum likelihood (crossed random effects of rows and columns).
+
+    Parameters
+    ----------
+    scores
+        Shape (M, N), nan where a score is missing; or a frame with the columns ``row``, ``column``, ``score``.
+
+    Returns
+    -------
+    VarianceComponents or None
+        No component is below zero; on a complete table they are those of the analysis of variance where that has none
+        below zero. `rows` and `columns` are those with at least one score. None where there are fewer than two rows,
+        two columns, or four scores, or no row has two scores.
+
+    Raises
+    ------
+    L3DError
+        If statsmodels is not installed, or its fit does not converge.
+    ParameterError
+        If a frame lacks a column.
+    """
+    frame = _long(scores)
+    counts = frame["row"].value_counts()
+    if len(counts) < 2 or frame["column"].nunique() < 2 or len(frame) < 4 or counts.max() < 2:
+        return None
+    rows, columns = len(counts), int(frame["column"].nunique())
+    values = frame["score"].to_numpy(dtype=np.float64)
+    scale = float(values.std())
+    if scale == 0 or float(np.ptp(values)) <= 64 * np.finfo(np.float64).eps * float(np.abs(values).max()):
+        of_rows, main, residual = 0.0, 0.0, 0.0
+    else:
+        # The search has absolute tolerances, so it is given scores of unit variance.
+        frame = frame.assign(score=(values - values.mean()) / scale)
+        of_rows, main, residual = (scale**2 * part for part in _fit(frame))
+    return variance_components(
+        "crossed",
+        "reml",
+        rows=rows,
+        columns=columns,
+        contributed=main + residual,
+        mitigated=of_rows,
+        main=main,
+        interaction=residual,
+    )
+
+
+def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
+    """Return the corrected importance of a crossed table that lacks cells, with its error.
+
+    Parameters
+    ----------
+    table
+        Shape (M, N), nan where a score is missing.
+
+    Returns
+    -------
+    Estimate or None
+        None where too few cells are left. Interval as in the crossed design, by the jackknife of logit(S_T): variance
+        over rows plus variance over columns, ``min(M, N) - 1`` degrees of freedom. There is none where a component is
+        zero with or without some row or column, and above :data:`MOST_FITS` rows and columns together, for every one
+        of them takes a fit of its own.
+    """
+    scores = as_table(table)
+    components = reml_components(scores)
+    if components is None:
+        return None
+    rows = np.flatnonzero(np.isfinite(scores).any(axis=1))
+    columns = np.flatnonzero(np.isfinite(scores).any(axis=0))
+    if min(len(rows), len(columns)) < 3 or len(rows) + len(columns) > MOST_FITS:
+        return Estimate(components)
+    without = [_logits([np.delete(scores, one, axis) for one in places]) for axis, places in enumerate((rows, columns))]
+    centre = _logit(components)
+    if not all(np.isfinite(part).all() for part in (np.array([centre]), *without)):
+        return Estimate(components)
+    error = math.sqrt(sum(jackknife_variance(part) for part in without))
+    return Estimate(components, LogitJackknife(centre, error, min(len(rows), len(columns)) - 1))
+
+
+def _logits(tables: Sequence[FloatArray]) -> FloatArray:
+    return np.array([_logit(reml_components(table)) for table in tables])
+
+
+def _logit(components: VarianceComponents | None) -> float:
+    if components is None or not (components.contributed > 0 and components.mitigated > 0):
+        return math.nan
+    return math.log(components.contributed / components.mitigated)
+
+
+def _long(scores: npt.ArrayLike | pd.DataFrame) -> pd.DataFrame:
+    if isinstance(scores, pd.DataFrame):
+        for name in ("row", "column", "score"):
+            if name not in scores:
+                given = ", ".join(map(str, scores.columns))
+                raise ParameterError("scores", given, f"must have a column {name}", "Needed are row, column, score.")
+        frame: pd.DataFrame = scores[["row", "column", "score"]].astype({"score": "float64"})
+        known: pd.DataFrame = frame.loc[np.isfinite(frame["score"])].reset_index(drop=True)
+        return known
+    table: FloatArray = as_table(scores)
+    row, column = np.nonzero(np.isfinite(table))
+    return pd.DataFrame({"row": row, "column": column, "score": table[row, column]})
+
+
+def _fit(frame: pd.DataFrame) -> tuple[float, float, float]:
+    """Return the variances of rows, of columns, and the residual."""
+    try:
+        from statsmodels.regression.mixed_linear_model import MixedLM
+    except ImportError as error:
+        msg = "missing=reml: needs the package statsmodels. Install it: pip install statsmodels"
+        raise L3DError(msg) from error
+    effects = {"rows": "0 + C(row)", "columns": "0 + C(column)"}
+    everything = frame.assign(everything=0)
+    fit: Any = None
+    with warnings.catch_warnings():
+        # A component at zero, and a first method that fails, are told by warnings; whether it converged is looked at.
+        warnings.simplefilter("ignore")
+        for method in ("bfgs", "lbfgs", "powell"):
+            model = MixedLM.from_formula("score ~ 1", everything, groups="everything", vc_formula=effects)
+            try:
+                fit = model.fit(reml=True, method=method)
+            except np.linalg.LinAlgError:
+                continue
+            if fit.converged:
+                break
+    if fit is None or not fit.converged:
+        msg = "missing=reml: the likelihood has no clear maximum. Use missing=drop, or run the missing cells."
+        raise L3DError(msg)
+    variances = dict(zip(fit.model.exog_vc.names, fit.vcomp, strict=True))
+    return float(variances["rows"]), float(variances["columns"]), float(fit.scale)

@@ -1,0 +1,133 @@
+"""The record of one factor: its importance score, and what stands beside it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from mlflow_l3d.analysis.importance.variances import Layout, VarianceComponents
+from mlflow_l3d.analysis.typing import FloatArray, known
+
+IMPORTANCE_METRICS = (
+    "importance",
+    "contributed_std",
+    "mitigated_std",
+    "golden_std",
+    "importance_corrected",
+    "importance_ci_low",
+    "importance_ci_high",
+    "score_mean",
+    "score_std",
+    "collapsed_share",
+)
+"""Metrics of one factor that a parent has, by their plain names; all are fields of :class:`Importance`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A numbered warning: what is doubtful, and what to do.
+
+    Attributes
+    ----------
+    code
+        ``L3D001`` and so on; explained in docs/statistics.md.
+    severity
+        ``info`` or ``warning``.
+    title
+        A few words.
+    message
+        One or two sentences with the numbers, and what to do.
+    factor
+        The factor it is about; None for the whole investigation.
+    """
+
+    code: str
+    severity: Literal["info", "warning"]
+    title: str
+    message: str
+    factor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """The importance score of one factor (Pecher et al. 2024, Algorithm 1), and what stands beside it.
+
+    Attributes
+    ----------
+    factor
+        The investigated factor.
+    importance
+        ``(contributed_std - mitigated_std) / golden_std``, the published score; important if above 0.
+    contributed_std, mitigated_std, golden_std
+        Population standard deviations (ddof=0): mean over rows of the std within a row, std of the row means, std of
+        the golden runs.
+    importance_corrected, importance_ci_low, importance_ci_high
+        Bias-corrected estimate from the analysis of variance, and its jackknife interval.
+    score_mean, score_std
+        Over all cells of the factor's table (ddof=0).
+    collapsed_share
+        Share of the table's cells with a score below 1 / classes; nan where the number of classes is not known.
+    table
+        Shape (M, N): rows are mitigation runs, columns investigation runs; nan where a cell is missing.
+    golden
+        Shape (L,): golden scores, nan where missing.
+    rows_used
+        Rows without a missing cell: the rows behind the numbers above.
+    cells_missing, golden_missing
+        How many cells of the table, and golden runs, have no score.
+    design
+        How the cells are laid out. In the ``radial`` design the table has two columns, base and swap, and the golden
+        runs are all base and swap runs; see :func:`mlflow_l3d.analysis.importance.importance.radial_importance`. A
+        baseline strategy (``random``, ``fixed``) has one row and no importance.
+    level
+        Confidence level of the interval.
+    components
+        The variances behind the corrected score, not cut at zero; None where there are none.
+    importance_p
+        One-sided p-value of "not important" (corrected importance at most 0); nan where there is no interval.
+    score_iqr, golden_iqr
+        Distance of the quartiles of all cells, and of the golden runs: spread that a few collapsed runs do not move.
+    golden_pooled
+        Whether `golden` is not golden runs but the pooled cells of all tables, because there are none.
+    """
+
+    factor: str
+    importance: float
+    contributed_std: float
+    mitigated_std: float
+    golden_std: float
+    importance_corrected: float
+    importance_ci_low: float
+    importance_ci_high: float
+    score_mean: float
+    score_std: float
+    collapsed_share: float
+    table: FloatArray
+    golden: FloatArray
+    rows_used: int
+    cells_missing: int
+    golden_missing: int
+    design: Layout = "crossed"
+    level: float = 0.95
+    components: VarianceComponents | None = None
+    importance_p: float = math.nan
+    score_iqr: float = math.nan
+    golden_iqr: float = math.nan
+    golden_pooled: bool = False
+
+    def metrics(self) -> dict[str, float]:
+        """Return the parent metrics of this factor, by their plain names; those that are nan are left out."""
+        return known({name: float(getattr(self, name)) for name in IMPORTANCE_METRICS})
+
+    def details(self) -> dict[str, float]:
+        """Return the further metrics that a finished parent has; those that are nan are left out.
+
+        ``score_iqr``, and the variances behind the corrected score as ``variance_main``, ``variance_interaction``,
+        ``variance_mitigated``, ``variance_contributed``, ``variance_total``: squared units of the score, not cut at 0.
+        """
+        values = {"score_iqr": self.score_iqr}
+        if self.components is not None:
+            names = ("main", "interaction", "mitigated", "contributed", "total")
+            values |= {f"variance_{name}": float(getattr(self.components, name)) for name in names}
+        return known(values)

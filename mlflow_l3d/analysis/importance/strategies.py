@@ -1,0 +1,169 @@
+"""The baseline strategies that the published score is compared with (Pecher et al. 2024, Tables 1 and 5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.tables import population_std
+
+Strategy = Literal["random", "fixed", "interactions", "golden"]
+STRATEGIES: Final = ("random", "fixed", "interactions")
+"""Columns of the table, in the paper's order."""
+GOLDEN_ROW: Final = "golden_model"
+"""Row of the table that holds the standard deviation of the golden runs."""
+IMPORTANT_SHARE: Final = 0.5
+"""A baseline calls a factor important from this share of the golden standard deviation on."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyResult:
+    """What one strategy says about one factor.
+
+    Attributes
+    ----------
+    strategy
+        ``random``: every factor varies in each run, the investigated one among them. ``fixed``: only the investigated
+        factor varies, all others stand at one configuration. ``interactions``: the published method. ``golden``: the
+        golden runs.
+    factor
+        The investigated factor; ``golden_model`` for the golden runs.
+    std
+        Population standard deviation (ddof=0) of the strategy's runs; of ``interactions`` the contributed one.
+    golden_std
+        Population standard deviation of the golden runs.
+    important
+        Whether the strategy calls the factor important; None where that cannot be said.
+    """
+
+    strategy: Strategy
+    factor: str
+    std: float
+    golden_std: float
+    important: bool | None
+
+
+def baseline_important(std: float, golden_std: float) -> bool | None:
+    """Return whether ``std >= 0.5 golden_std``; None where one is unknown or the golden runs are all equal."""
+    if math.isnan(std) or not golden_std > 0:
+        return None
+    return std >= IMPORTANT_SHARE * golden_std
+
+
+def random_strategy(scores: npt.ArrayLike, golden_std: float, *, factor: str) -> StrategyResult:
+    """Return the result of runs in which every factor varies.
+
+    Parameters
+    ----------
+    scores
+        Any shape: scores of the runs, nan where one is missing.
+    golden_std
+        Population standard deviation of the golden runs.
+    factor
+        The investigated factor.
+    """
+    std = population_std(scores)
+    return StrategyResult("random", factor, std, golden_std, baseline_important(std, golden_std))
+
+
+def fixed_strategy(scores: npt.ArrayLike, golden_std: float, *, factor: str) -> StrategyResult:
+    """Return the result of runs in which only the investigated factor varies; parameters as :func:`random_strategy`.
+
+    A row of a crossed table is such a set of runs.
+    """
+    std = population_std(scores)
+    return StrategyResult("fixed", factor, std, golden_std, baseline_important(std, golden_std))
+
+
+def interactions_strategy(record: Importance) -> StrategyResult:
+    """Return the published method's result: the contributed standard deviation, important iff importance > 0."""
+    important = None if math.isnan(record.importance) else record.importance > 0
+    return StrategyResult("interactions", record.factor, record.contributed_std, record.golden_std, important)
+
+
+def golden_strategy(golden: npt.ArrayLike) -> StrategyResult:
+    """Return the row of the golden runs."""
+    std = population_std(golden)
+    return StrategyResult("golden", GOLDEN_ROW, std, std, None)
+
+
+def strategy_frame(results: Iterable[StrategyResult]) -> pd.DataFrame:
+    """Return one row a result: factor, strategy, std, golden_std, important (None where it cannot be said)."""
+    rows = [
+        {
+            "factor": result.factor,
+            "strategy": result.strategy,
+            "std": result.std,
+            "golden_std": result.golden_std,
+            "important": result.important,
+        }
+        for result in results
+    ]
+    frame = pd.DataFrame(rows, columns=["factor", "strategy", "std", "golden_std", "important"])
+    return frame.astype({"std": "float64", "golden_std": "float64", "important": "boolean"})
+
+
+def strategy_table(results: Iterable[StrategyResult], *, scale: float = 100.0, decimals: int = 3) -> pd.DataFrame:
+    """Return the table as the paper prints it.
+
+    Parameters
+    ----------
+    results
+        At most one a factor and strategy.
+    scale
+        Factor from the scores' unit to the printed one: 100 from fractions to percentage points.
+    decimals
+        Printed decimals.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Texts; index `factor` with the golden runs first, columns ``random``, ``fixed``, ``interactions``. ``(*)`` marks
+        factors that the strategy calls important; an empty text is a result that is not there, ``nan`` one without a
+        number. The standard deviation of the golden runs stands in every column.
+
+    Raises
+    ------
+    ValueError
+        If a factor has two results of one strategy.
+    """
+    given = list(results)
+    factors = list(dict.fromkeys(result.factor for result in given if result.strategy != "golden"))
+    names = [*([GOLDEN_ROW] if any(result.strategy == "golden" for result in given) else []), *factors]
+    texts = {name: dict.fromkeys(STRATEGIES, "") for name in names}
+    seen: set[tuple[str, str]] = set()
+    for result in given:
+        if (result.factor, result.strategy) in seen:
+            msg = f"two results of strategy {result.strategy} for {result.factor}"
+            raise ValueError(msg)
+        seen.add((result.factor, result.strategy))
+        text = f"{scale * result.std:.{decimals}f}{' (*)' if result.important else ''}"
+        columns: Sequence[str] = STRATEGIES if result.strategy == "golden" else (result.strategy,)
+        texts[result.factor].update(dict.fromkeys(columns, text))
+    table = pd.DataFrame.from_dict(texts, orient="index", columns=list(STRATEGIES))
+    return table.rename_axis(index="factor")
+
+
+def strategy_checks(results: Iterable[StrategyResult]) -> tuple[Check, ...]:
+    """Return a check for every result that cannot be judged: L3D003 without golden runs, L3D004 with equal ones."""
+    found = []
+    for result in results:
+        if result.strategy == "golden" or result.important is not None:
+            continue
+        where = f"The {result.strategy} strategy says nothing about {result.factor}"
+        if result.golden_std == 0:
+            message = f"{where}: all golden runs score the same. Look at the predictions of one run."
+            found.append(Check("L3D004", "warning", "Constant golden scores", message, result.factor))
+        elif math.isnan(result.golden_std):
+            message = f"{where}: fewer than 2 golden runs have a score. Run the golden runs (golden_runs)."
+            found.append(Check("L3D003", "warning", "No golden runs to compare with", message, result.factor))
+        else:
+            message = f"{where}: fewer than 2 of its runs have a score. Run the same command again."
+            found.append(Check("L3D002", "warning", "Cells missing", message, result.factor))
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""How many runs are needed, and when to stop."""

@@ -1,0 +1,193 @@
+"""How exact an investigation will be, before it is run."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Literal
+
+import numpy as np
+
+from mlflow_l3d.analysis.importance.estimate import LEVEL, check_level, importance_of_logit
+from mlflow_l3d.analysis.importance.intervals import crossed_estimate
+from mlflow_l3d.analysis.importance.nested import nested_estimate
+from mlflow_l3d.analysis.importance.variances import Design, VarianceComponents, check_design
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import ParameterError
+
+MAIN_SHARE: Final = 0.5
+"""Share of the contributed variance taken as the main effect where a pilot cannot tell (nested, radial)."""
+
+
+def optimal_columns(total_index: float) -> int:
+    """Return the number of columns that tells most about S_T for a given number of cells, nested design.
+
+    Parameters
+    ----------
+    total_index
+        S_T, in [0, 1).
+
+    Returns
+    -------
+    int
+        ``N* = 1 + 1 / (1 - S_T)`` rounded, at least 2: 2 at S_T = 0.1, 3 at 0.5, 11 at 0.9.
+
+    Raises
+    ------
+    ParameterError
+        If S_T is not in [0, 1): where nothing but the factor matters, no number of columns is enough.
+    """
+    if not 0 <= total_index < 1:
+        raise ParameterError("total_index", total_index, "must be at least 0 and below 1")
+    return max(2, round(1 + 1 / (1 - total_index)))
+
+
+def relative_error(design: Design, *, rows: int, columns: int, main_share: float = 1.0) -> float:
+    """Return the relative standard error of tau, the standard deviation that the factor contributes.
+
+    Parameters
+    ----------
+    design
+        ``crossed``, ``nested``, or ``radial`` (rows n; always two columns).
+    rows, columns
+        M and N.
+    main_share
+        s2_F / tau2, matters in the crossed design only: 1 is a pure main effect, 0 a pure interaction.
+
+    Returns
+    -------
+    float
+        For normal scores; 0.1 means that tau is known to about 10 %.
+
+    Notes
+    -----
+    Half the relative error of tau2. Nested: ``1 / sqrt(2 M (N - 1))``; crossed, main effect only:
+    ``1 / sqrt(2 (N - 1))``, whatever M: more rows do not help.
+    """
+    check_design(design)
+    if rows < 2 or columns < 2:
+        name, value = ("rows", rows) if rows < 2 else ("columns", columns)
+        raise ParameterError(name, value, "must be at least 2")
+    if not 0 <= main_share <= 1:
+        raise ParameterError("main_share", main_share, "must be from 0 to 1")
+    if design != "crossed":
+        return 1 / math.sqrt(2 * rows * ((2 if design == "radial" else columns) - 1))
+    residual = 1 - main_share
+    of_columns = (main_share + residual / rows) ** 2 / (columns - 1)
+    of_residual = ((1 - 1 / rows) * residual) ** 2 / ((rows - 1) * (columns - 1))
+    return math.sqrt((of_columns + of_residual) / 2)
+
+
+def expected_half_width(
+    pilot: VarianceComponents,
+    design: Design,
+    *,
+    rows: int,
+    columns: int,
+    level: float = LEVEL,
+    method: Literal["delta", "simulation"] = "delta",
+    seed: int = 0,
+    tables: int = 200,
+) -> float:
+    """Return half the width that the interval of the corrected importance will have.
+
+    Parameters
+    ----------
+    pilot
+        Variances from a pilot, of any design. One from a nested or radial pilot does not say how much is main effect;
+        half is taken to be (:data:`MAIN_SHARE`).
+    design
+        Of the investigation that is planned.
+    rows, columns
+        Its M and N (radial: n, and columns count as 2).
+    level
+        Confidence level.
+    method
+        ``delta``: normal approximation of the error of logit(S_T), mapped to importance with the t quantile that the
+        interval will use; fast. ``simulation``: mean over simulated normal tables of the interval itself; right also
+        where the other factors hardly matter (S_T near 1), where the delta method says too much.
+    seed, tables
+        Of the simulation.
+
+    Returns
+    -------
+    float
+        In (0, 1]; nan where there will be no interval (fewer than three rows, or columns in the crossed design), or
+        the pilot has no variance. A radial design is reckoned as pairs of base and swap alone; the total variance from
+        all its sets makes it a little narrower.
+
+    Raises
+    ------
+    ParameterError
+        If `design`, `method` or `level` is not allowed.
+    """
+    check_design(design)
+    check_level(level)
+    if method not in ("delta", "simulation"):
+        raise ParameterError("method", method, "must be delta or simulation")
+    columns = 2 if design == "radial" else columns
+    if not pilot.total > 0 or rows < 3 or columns < (3 if design == "crossed" else 2):
+        return math.nan
+    main, interaction, mitigated = _parts(pilot)
+    if method == "simulation":
+        return _simulated(design, rows, columns, (mitigated, main, interaction), level, seed, tables)
+    contributed = main + interaction
+    if contributed == 0:
+        return math.nan
+    # Where the pilot says that nothing else matters, the logit has no value; less than this cannot be seen anyway.
+    mitigated = max(mitigated, contributed / (columns * rows))
+    from scipy.special import stdtrit
+
+    if design == "crossed":
+        variance, degrees = _crossed_logit_variance(main, interaction, mitigated, rows, columns), min(rows, columns) - 1
+    else:
+        variance, degrees = _nested_logit_variance(contributed, mitigated, rows, columns), rows - 1
+    half = float(stdtrit(degrees, 1 - (1 - level) / 2)) * math.sqrt(variance)
+    centre = math.log(contributed / mitigated)
+    return (importance_of_logit(centre + half) - importance_of_logit(centre - half)) / 2
+
+
+def _parts(pilot: VarianceComponents) -> tuple[float, float, float]:
+    """Return main effect, interaction and mitigated variance, none below zero."""
+    mitigated = max(0.0, pilot.mitigated)
+    if math.isnan(pilot.main):
+        return MAIN_SHARE * pilot.contributed, (1 - MAIN_SHARE) * pilot.contributed, mitigated
+    main = min(max(0.0, pilot.main), pilot.contributed)
+    return main, pilot.contributed - main, mitigated
+
+
+def _crossed_logit_variance(main: float, interaction: float, mitigated: float, rows: int, columns: int) -> float:
+    residual_degrees = (rows - 1) * (columns - 1)
+    of_rows, of_columns = columns * mitigated + interaction, rows * main + interaction
+    residual = 2 * interaction**2 / residual_degrees
+    contributed = 2 * (of_columns / rows) ** 2 / (columns - 1) + (1 - 1 / rows) ** 2 * residual
+    others = (2 * of_rows**2 / (rows - 1) + residual) / columns**2
+    covariance = -(1 - 1 / rows) / columns * residual
+    tau2 = main + interaction
+    return contributed / tau2**2 + others / mitigated**2 - 2 * covariance / (tau2 * mitigated)
+
+
+def _nested_logit_variance(contributed: float, mitigated: float, rows: int, columns: int) -> float:
+    within = 2 * contributed**2 / (rows * (columns - 1))
+    of_rows = columns * mitigated + contributed
+    others = (2 * of_rows**2 / (rows - 1) + within) / columns**2
+    return within / contributed**2 + others / mitigated**2 + 2 * within / (columns * contributed * mitigated)
+
+
+def _simulated(
+    design: Design, rows: int, columns: int, parts: tuple[float, float, float], level: float, seed: int, tables: int
+) -> float:
+    generator = np.random.default_rng(seed)
+    of_rows, main, interaction = (math.sqrt(part) for part in parts)
+    widths = []
+    for _ in range(tables):
+        table: FloatArray = of_rows * generator.standard_normal((rows, 1))
+        if design == "crossed":
+            table = table + main * generator.standard_normal((1, columns))
+            table = table + interaction * generator.standard_normal((rows, columns))
+        else:
+            table = table + math.hypot(main, interaction) * generator.standard_normal((rows, columns))
+        estimate = crossed_estimate(table) if design == "crossed" else nested_estimate(table)
+        assert estimate is not None
+        low, high = estimate.interval(level)
+        widths.append((high - low) / 2)
+    return float(np.mean(widths))

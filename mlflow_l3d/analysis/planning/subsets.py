@@ -1,0 +1,245 @@
+"""Parts of a finished investigation: fewer rows, columns and test examples (Pecher et al. 2024, Appendix C).
+
+For all factors of an investigation of any design; :mod:`mlflow_l3d.analysis.planning.ablation` is the way in with plain
+arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.estimate import LEVEL
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.score_tables import Missing, Tables, importances_of
+from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.classification import classification_metrics
+
+IntArray = npt.NDArray[np.int64]
+METRICS: Final = ("f1_macro", "accuracy", "matthews_corrcoef")
+"""What can be computed anew from predictions."""
+NUMBERS: Final = (
+    "score_mean",
+    "score_std",
+    "contributed_std",
+    "mitigated_std",
+    "importance",
+    "importance_corrected",
+    "importance_ci_low",
+    "importance_ci_high",
+)
+"""What is computed for every setting and factor; the golden model has the first two."""
+ABLATION_COLUMNS: Final = (
+    "mitigation_runs",
+    "investigation_runs",
+    "test_examples",
+    "repeat",
+    "factor",
+    *NUMBERS,
+    "golden_runs",
+    "share_of_baseline",
+)
+
+
+class Setting(NamedTuple):
+    """Numbers of rows, columns and test examples; None is all there are."""
+
+    rows: int | None = None
+    columns: int | None = None
+    examples: int | None = None
+
+
+class Place(NamedTuple):
+    """Where a cell stands: factor None is a golden run (row: its index) or a base run."""
+
+    factor: str | None
+    row: int
+    column: int = 0
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Predictions of the cells.
+
+    Attributes
+    ----------
+    cells
+        Place -> three arrays of one length: number of the example (0 .. examples - 1), label, prediction.
+    examples
+        How many different examples there are.
+    """
+
+    cells: Mapping[Place, tuple[IntArray, IntArray, IntArray]]
+    examples: int
+
+    @property
+    def least(self) -> int:
+        """Examples of the smallest cell; 0 without cells."""
+        return min((len(labels) for _, labels, _ in self.cells.values()), default=0)
+
+    @property
+    def most(self) -> int:
+        """Examples of the largest cell; 0 without cells."""
+        return max((len(labels) for _, labels, _ in self.cells.values()), default=0)
+
+
+def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None = None, rank: IntArray) -> Tables:
+    """Return the tables with the metric computed anew on the examples of lowest rank.
+
+    Parameters
+    ----------
+    scores
+        Gives the shapes.
+    answers
+        Predictions; a cell without any becomes nan.
+    metric
+        One of :data:`METRICS`.
+    size
+        Examples of each cell; None means all.
+    rank
+        Shape (examples,): place of each example in a random order, the same for all cells, so that cells that share a
+        test set share the smaller one.
+    """
+    tables = {name: np.full_like(table, math.nan) for name, table in scores.tables.items()}
+    golden, base = np.full_like(scores.golden, math.nan), np.full_like(scores.base, math.nan)
+    plain = base if scores.layout == "radial" else golden
+    for place, (numbers, labels, predictions) in answers.cells.items():
+        chosen = np.argsort(rank[numbers])[:size]
+        value = classification_metrics(labels[chosen], predictions[chosen])[metric]
+        if place.factor is None:
+            plain[place.row] = value
+        else:
+            tables[place.factor][place.row, place.column] = value
+    return replace(scores, tables=tables, golden=golden, base=base)
+
+
+def part(scores: Tables, setting: Setting, seeds: Sequence[np.random.SeedSequence]) -> Tables:
+    """Return the rows, columns and golden runs that a setting and the seeds choose, in their old order.
+
+    Parameters
+    ----------
+    scores
+        All there is. Golden runs are reduced in proportion to the cells of the tables, to two at least; in the radial
+        design base and swaps of a row stay together.
+    setting
+        No number may be larger than what any factor has.
+    seeds
+        Of the choice of rows, columns and golden runs. Factors with equally many rows keep the same rows, and a smaller
+        choice is part of every larger one.
+    """
+    tables: dict[str, FloatArray] = {}
+    kept = 0
+    for name, table in scores.tables.items():
+        rows = _chosen(len(table), setting.rows, seeds[0])
+        columns = _chosen(table.shape[1], setting.columns, seeds[1])
+        tables[name] = table[np.ix_(rows, columns)]
+        kept += tables[name].size
+    share = kept / sum(table.size for table in scores.tables.values())
+    base = scores.base[_chosen(len(scores.base), setting.rows, seeds[0])]
+    total = len(scores.golden)
+    golden = scores.golden[_chosen(total, min(total, max(2, math.ceil(total * share - 1e-9))), seeds[2])]
+    return replace(scores, tables=tables, golden=golden, base=base)
+
+
+def ablate_tables(
+    scores: Tables,
+    settings: Sequence[Setting],
+    *,
+    seed: int,
+    repeats: int = 1,
+    answers: Answers | None = None,
+    metric: str = "f1_macro",
+    missing: Missing = "drop",
+    level: float = LEVEL,
+) -> pd.DataFrame:
+    """Return what an investigation would have found in each setting.
+
+    Parameters
+    ----------
+    scores
+        The tables of the investigation: crossed, nested or radial.
+    settings
+        Numbers that the tables, and the cells of `answers`, have.
+    seed
+        Of the choice of rows, columns, golden runs and examples.
+    repeats
+        How many random choices of each setting, at least 1.
+    answers, metric
+        Needed where a setting has a number of examples.
+    missing, level
+        As for :func:`mlflow_l3d.analysis.importance.score_tables.importances_of`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns :data:`ABLATION_COLUMNS`, before them ``setting``, the place in `settings`; for every setting and repeat
+        a row ``golden_model`` and one a factor. `score_mean` and `score_std` of ``golden_model`` are those of the
+        golden runs. ``test_examples`` is missing for all, ``investigation_runs`` in the radial design, which has no
+        columns. A setting without a number is the same in every repeat.
+    """
+    lines: list[dict[str, object]] = []
+    for repeat, child in enumerate(np.random.SeedSequence(seed).spawn(repeats)):
+        seeds = child.spawn(4)
+        by_size: dict[int | None, Tables] = {None: scores}
+        for number, setting in enumerate(settings):
+            size = setting.examples
+            if size not in by_size and answers is not None:
+                rank = np.random.default_rng(seeds[3]).permutation(answers.examples)
+                by_size[size] = rescored(scores, answers, metric, size=size, rank=rank)
+            chosen = part(by_size[size], setting, seeds)
+            share = 1.0 if size is None or answers is None else size / answers.most
+            share *= _cells(chosen) / _cells(scores)
+            records = importances_of(chosen, missing=missing, level=level)
+            lines += _lines(chosen, records, number, repeat, size, share)
+    frame = pd.DataFrame(lines, columns=["setting", *ABLATION_COLUMNS])
+    return frame.astype({"test_examples": "Int64", "investigation_runs": "Int64"})
+
+
+def _lines(
+    chosen: Tables, records: Mapping[str, Importance], number: int, repeat: int, size: int | None, share: float
+) -> list[dict[str, object]]:
+    golden = chosen.golden_scores()
+    known = golden[np.isfinite(golden)]
+    first = next(iter(records.values()))
+    common: dict[str, object] = {
+        "setting": number,
+        "test_examples": pd.NA if size is None else size,
+        "repeat": repeat,
+        "golden_runs": len(golden),
+        "share_of_baseline": share,
+    }
+    mean = float(known.mean()) if len(known) else math.nan
+    lines: list[dict[str, object]] = [
+        {
+            **common,
+            **_shape(chosen, first.factor),
+            "factor": GOLDEN_ROW,
+            "score_mean": mean,
+            "score_std": first.golden_std,
+        }
+    ]
+    for factor, record in records.items():
+        numbers = {name: getattr(record, name) for name in NUMBERS}
+        lines.append({**common, **_shape(chosen, factor), "factor": factor, **numbers})
+    return lines
+
+
+def _shape(chosen: Tables, factor: str) -> dict[str, object]:
+    rows, columns = chosen.tables[factor].shape
+    return {"mitigation_runs": rows, "investigation_runs": pd.NA if chosen.layout == "radial" else columns}
+
+
+def _chosen(total: int, count: int | None, seed: np.random.SeedSequence) -> IntArray:
+    """Return `count` of the numbers below `total`, sorted."""
+    return np.sort(np.random.default_rng(seed).permutation(total)[:count])
+
+
+def _cells(scores: Tables) -> int:
+    return sum(table.size for table in scores.tables.values())

@@ -1,0 +1,1 @@
+"""Studies of seeds: spread, agreement, and what holds over tasks."""

@@ -1,0 +1,246 @@
+"""The random-seeds study of one task: macro effects (scores) and micro effects (single predictions) of the seed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, get_args
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.estimate import LEVEL
+from mlflow_l3d.analysis.importance.noise import population_std
+from mlflow_l3d.analysis.seeds.intervals import number_intervals, vote_intervals
+from mlflow_l3d.analysis.seeds.predictions import Kind, check_seeds, prediction_matrix
+from mlflow_l3d.analysis.seeds.spread import MetricSpread, metric_spread
+from mlflow_l3d.analysis.stability.con import Agreement, consistency_matrixwise
+from mlflow_l3d.analysis.stability.examples import ExampleVotes, example_votes
+from mlflow_l3d.analysis.stability.pair_spread import PairSpread, class_pair_spreads, number_pair_spreads
+from mlflow_l3d.analysis.stability.prediction_matrix import PredictionMatrix
+from mlflow_l3d.analysis.stability.regression_agreement import RegressionAgreement, regression_consistency
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.metrics.classification import classification_metrics
+from mlflow_l3d.metrics.regression import regression_metrics
+
+CLASS_METRICS: Final = ("accuracy", "precision_macro", "recall_macro", "f1_macro", "matthews_corrcoef")
+NUMBER_METRICS: Final = ("pearson", "spearman", "mse", "mae")
+FRACTIONS: Final = frozenset({"accuracy", "precision_macro", "recall_macro", "f1_macro"})
+CORRELATIONS: Final = frozenset({"matthews_corrcoef", "pearson", "spearman"})
+
+
+@dataclass(frozen=True, slots=True)
+class SeedsStudy:
+    """What S seeds say about one task and model (Zhou et al. 2025). Fractions (0..1), errors in their own unit.
+
+    Attributes
+    ----------
+    task, model, benchmark
+        Names; empty where not given.
+    kind
+        ``classification``, ``regression`` or ``multiple_choice``.
+    metric
+        The task's own metric.
+    training_size
+        Training examples, if known.
+    seeds
+        In the order given.
+    scores
+        One row a seed (the index), one column a metric; nan where a run has no score.
+    spreads
+        Metric -> mean, VAR, standard deviation and intervals.
+    pairs
+        Measure -> agreement over pairs of seeds: ``consistency`` and ``correct_consistency`` of classes,
+        ``consistency_pearson`` and ``consistency_ccc`` of numbers. Empty without predictions.
+    compared
+        Seeds whose predictions were compared, in their order.
+    agreement, examples
+        Of classes: all about agreement, and robust and fragile examples; else None.
+    numbers_agreement
+        Of numbers; else None.
+    intervals
+        ``fleiss_kappa``, ``robust_share``, ``fragile_share``, ``never_right_share``; of numbers
+        ``absolute_difference`` -> lower and upper end at 95 %: see :mod:`mlflow_l3d.analysis.seeds.intervals`.
+    accuracy_std_population
+        Standard deviation (ddof=1) of the accuracy that a test set without end would leave: what is not due to these
+        few examples; nan without predictions of classes.
+    constant_seeds
+        Seeds that give every example the same prediction: collapsed runs.
+    """
+
+    task: str
+    model: str
+    benchmark: str
+    kind: Kind
+    metric: str
+    training_size: int | None
+    seeds: tuple[int, ...]
+    scores: pd.DataFrame
+    spreads: dict[str, MetricSpread]
+    pairs: dict[str, PairSpread]
+    compared: tuple[int, ...]
+    agreement: Agreement | None
+    examples: ExampleVotes | None
+    numbers_agreement: RegressionAgreement | None
+    intervals: dict[str, tuple[float, float]]
+    accuracy_std_population: float
+    constant_seeds: tuple[int, ...]
+
+    @property
+    def own(self) -> MetricSpread:
+        """The spread of the task's own metric."""
+        return self.spreads[self.metric]
+
+    @property
+    def missing_seeds(self) -> tuple[int, ...]:
+        """Seeds whose run has no score of the task's own metric."""
+        column = self.scores[self.metric].to_numpy(dtype=np.float64)
+        return tuple(seed for seed, score in zip(self.seeds, column, strict=True) if math.isnan(score))
+
+    def metrics(self) -> dict[str, float]:
+        """Return the single numbers by name, for the parent run; those that are nan are left out.
+
+        ``score_mean`` and ``score_std`` (VAR) are of the task's own metric; ``seed_mean/<metric>``, ``seed_var/...``,
+        ``seed_std/...`` and their intervals of each. Agreement has plain names, ``_spread`` being over pairs.
+        """
+        found = {"score_mean": self.own.mean, "score_std": self.own.var}
+        for name, one in self.spreads.items():
+            found |= {f"seed_mean/{name}": one.mean, f"seed_var/{name}": one.var, f"seed_std/{name}": one.std}
+            found |= {f"seed_mean_ci_low/{name}": one.mean_ci_low, f"seed_mean_ci_high/{name}": one.mean_ci_high}
+            found |= {f"seed_std_ci_low/{name}": one.std_ci_low, f"seed_std_ci_high/{name}": one.std_ci_high}
+        for name, pair in self.pairs.items():
+            found |= {name: pair.mean, f"{name}_ci_low": pair.mean_ci_low, f"{name}_ci_high": pair.mean_ci_high}
+            found |= {f"{name}_spread": pair.std, f"{name}_spread_ci_low": pair.std_ci_low}
+            found |= {f"{name}_spread_ci_high": pair.std_ci_high}
+        if self.agreement is not None and self.examples is not None:
+            found |= {"fleiss_kappa": self.agreement.fleiss_kappa, "unparsed_share": self.agreement.unparsed_share}
+            found |= {"agreement_on_wrong": self.agreement.agreement_on_wrong}
+            found |= {"accuracy_std_population": self.accuracy_std_population}
+            found |= {"robust_share": self.examples.robust_share, "fragile_share": self.examples.fragile_share}
+            found |= {"never_right_share": self.examples.never_right_share}
+        if self.numbers_agreement is not None:
+            found["absolute_difference"] = self.numbers_agreement.absolute_difference
+        for name, (low, high) in self.intervals.items():
+            found |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
+        if self.compared:
+            found["constant_share"] = len(self.constant_seeds) / len(self.compared)
+        return {name: float(value) for name, value in found.items() if not math.isnan(value)}
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a seed: its scores, mean agreement with the others, and whether it predicts one thing only."""
+        frame = self.scores.reset_index()
+        if self.agreement is not None:
+            columns = {"consistency": self.agreement.per_run, "correct_consistency": self.agreement.per_run_correct}
+        elif self.numbers_agreement is not None:
+            columns = {
+                "consistency_pearson": self.numbers_agreement.per_run_pearson,
+                "consistency_ccc": self.numbers_agreement.per_run_concordance,
+            }
+        else:
+            return frame
+        for name, values in columns.items():
+            frame[name] = frame["seed"].map(dict(zip(self.compared, values.tolist(), strict=True)))
+        return frame.assign(constant=frame["seed"].isin(self.constant_seeds))
+
+
+def seeds_study(
+    scores: pd.DataFrame,
+    predictions: pd.DataFrame | None = None,
+    *,
+    metric: str | None = None,
+    kind: Kind = "classification",
+    task: str = "",
+    model: str = "",
+    benchmark: str = "",
+    training_size: int | None = None,
+    level: float = LEVEL,
+) -> SeedsStudy:
+    """Return what S seeds say about one task and model.
+
+    Parameters
+    ----------
+    scores
+        One row a seed: ``seed`` and metrics; nan, or no such column, where there is none. Metrics that `kind` has
+        are computed from predictions where they are missing.
+    predictions
+        One row a prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
+        for regression). All seeds predict the same examples; a seed without predictions is not compared.
+    metric
+        The task's own metric; ``accuracy`` or ``pearson`` by default.
+    kind
+        What the predictions are.
+    task, model, benchmark, training_size
+        For the tables over tasks.
+    level
+        Of the intervals of scores; those of agreement are at 95 %.
+
+    Raises
+    ------
+    ParameterError
+        If there are fewer than two seeds, a seed occurs twice, a seed has predictions only, seeds predict different
+        examples, or the metric is not there.
+    """
+    if kind not in get_args(Kind):
+        raise unknown_name("kind", str(kind), get_args(Kind))
+    if "seed" not in scores:
+        raise ParameterError("column", "seed", f"must be in the scores, which have {', '.join(map(str, scores))}")
+    seeds = check_seeds(scores["seed"].tolist())
+    known = NUMBER_METRICS if kind == "regression" else CLASS_METRICS
+    metric = metric or ("pearson" if kind == "regression" else "accuracy")
+    names = [name for name in dict.fromkeys((metric, *known)) if name in scores]
+    table = scores.set_index("seed")[names].astype(np.float64)
+    found: dict[str, Any] = {"agreement": None, "examples": None, "numbers_agreement": None}
+    found["intervals"] = {}
+    found["accuracy_std_population"] = math.nan
+    pairs: tuple[PairSpread, ...] = ()
+    compared: tuple[int, ...] = ()
+    constant: tuple[int, ...] = ()
+    if predictions is not None and len(predictions):
+        compared, matrix, labels, ids = prediction_matrix(predictions, seeds, kind)
+        score = regression_metrics if kind == "regression" else classification_metrics
+        rows = {seed: score(labels, row) for seed, row in zip(compared, matrix, strict=True)}
+        computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
+        wanted = [name for name in dict.fromkeys((*names, *known)) if name in table or name in computed]
+        table = table.reindex(columns=wanted).astype(np.float64).combine_first(computed)[wanted]
+        table = table.reindex(index=pd.Index(seeds, name="seed"))
+        constant = tuple(seed for seed, row in zip(compared, matrix, strict=True) if np.ptp(row) == 0)
+        if kind == "regression":
+            numbers_agreement = regression_consistency(matrix, labels)
+            found["numbers_agreement"], pairs = numbers_agreement, number_pair_spreads(matrix, numbers_agreement)
+            found["intervals"] = number_intervals(matrix)
+        else:
+            agreement = consistency_matrixwise(matrix, labels)
+            whole = PredictionMatrix.from_arrays(matrix, labels, ids)
+            pairs = class_pair_spreads(whole, agreement)
+            found |= {"agreement": agreement, "examples": example_votes(matrix, labels, ids)}
+            found["intervals"] = vote_intervals(matrix, labels)
+            if len(labels) > 1:
+                accuracies, ccon = (matrix == labels).mean(axis=1), agreement.correct_consistency
+                found["accuracy_std_population"] = population_std(accuracies, ccon, len(labels))
+    if metric not in table:
+        raise unknown_name("metric", metric, [str(name) for name in table], "one that the runs have:")
+    return SeedsStudy(
+        task=task,
+        model=model,
+        benchmark=benchmark,
+        kind=kind,
+        metric=metric,
+        training_size=training_size,
+        seeds=seeds,
+        scores=table,
+        spreads={
+            str(name): metric_spread(table[name].to_numpy(), str(name), level=level, limits=_limits(str(name)))
+            for name in table
+        },
+        pairs={pair.measure: pair for pair in pairs},
+        compared=compared,
+        constant_seeds=constant,
+        **found,
+    )
+
+
+def _limits(metric: str) -> tuple[float, float]:
+    """Return between which values a metric lies."""
+    if metric in FRACTIONS:
+        return 0.0, 1.0
+    return (-1.0, 1.0) if metric in CORRELATIONS else (-math.inf, math.inf)

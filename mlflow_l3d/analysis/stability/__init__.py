@@ -1,0 +1,1 @@
+"""Stability of single predictions over runs."""

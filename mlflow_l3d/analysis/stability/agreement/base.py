@@ -1,0 +1,242 @@
+"""What a scoring function is: how much two predictions for one example agree, with and without the truth."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import L3DError, ParameterError
+
+
+class _NoTruth:
+    """The type of :data:`NO_TRUTH`."""
+
+    def __repr__(self) -> str:
+        return "NO_TRUTH"
+
+
+NO_TRUTH: Final = _NoTruth()
+"""Stands where no truth is given; None is an unparsed prediction."""
+
+
+class Scoring(ABC):
+    """A scoring function pi of Zhou et al. 2025, Table 2; call it with two predictions, or with two and the truth.
+
+    A prediction of None, an answer that could not be read, agrees with nothing, also not with another None.
+
+    A subclass has a `name` and the three methods below; `pair` must be symmetric. Predictions are brought into a form
+    of their own once (:meth:`prepare`), which must be hashable: equal predictions of many runs are then compared once.
+    """
+
+    name: str
+
+    def prepare(self, prediction: Any) -> Hashable:
+        """Return a prediction in the form in which it is compared.
+
+        Raises
+        ------
+        ParameterError
+            If it is not of the kind that this function compares.
+        """
+        return hashable(prediction)
+
+    def prepare_truth(self, truth: Any) -> Hashable:
+        """Return a true answer in the form in which it is compared; by default as a prediction."""
+        return self.prepare(truth)
+
+    @abstractmethod
+    def pair(self, one: Any, other: Any) -> float:
+        """Return how much two prepared predictions agree, in [0, 1]; 1 if they are equal."""
+
+    @abstractmethod
+    def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
+        """Return how much each pair of predictions agrees, given the truth.
+
+        Parameters
+        ----------
+        forms
+            k prepared predictions.
+        truth
+            The prepared truth.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (k, k): symmetric, in [0, 1].
+        """
+
+    def __call__(self, one: Any, other: Any, truth: Any = NO_TRUTH) -> float:
+        """Return pi(one, other), or pi(one, other, truth)."""
+        forms = [None if each is None else self.prepare(each) for each in (one, other)]
+        if truth is NO_TRUTH:
+            return 0.0 if None in forms else self.pair(*forms)
+        return float(matrix_with_truth(self, forms, self.prepare_truth(truth))[0, 1])
+
+
+class Similarity(Scoring):
+    """A scoring function built on a similarity zeta of an answer with a reference, as most rows of Table 2.
+
+    ``pi(A, B) = zeta(A, B)``, or the mean of ``zeta(A, B)`` and ``zeta(B, A)`` where these differ, since neither run is
+    the reference. ``pi(A, B, r) = (zeta(A, r) + zeta(B, r)) / 2``, so its mean over pairs of runs with one test set is
+    the mean of zeta over the runs: their quality, which says nothing of their agreement.
+    """
+
+    symmetric: bool = True
+
+    @abstractmethod
+    def similarity(self, answer: Any, reference: Any) -> float:
+        """Return zeta of two prepared predictions, in [0, 1]; 1 if they are equal."""
+
+    def similarity_to_truth(self, answer: Any, truth: Any) -> float:
+        """Return zeta of a prepared prediction with the prepared truth."""
+        return self.similarity(answer, truth)
+
+    def pair(self, one: Any, other: Any) -> float:
+        """Return zeta, averaged over both directions where they differ."""
+        if self.symmetric:
+            return float(_rounded(self.similarity(one, other)))
+        return float(_rounded((self.similarity(one, other) + self.similarity(other, one)) / 2))
+
+    def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
+        """Return the mean of both similarities to the truth."""
+        values = _rounded(np.array([self.similarity_to_truth(form, truth) for form in forms], dtype=np.float64))
+        mean: FloatArray = (values[:, None] + values[None, :]) / 2
+        return mean
+
+
+def matrix_of_pairs(scoring: Scoring, forms: Sequence[Any]) -> FloatArray:
+    """Return shape (k, k): how much each pair of prepared predictions agrees; None agrees with nothing.
+
+    Raises
+    ------
+    L3DError
+        If a value lies outside [0, 1].
+    """
+    values = np.zeros((len(forms), len(forms)))
+    for row, one in enumerate(forms):
+        for column in range(row, len(forms)):
+            if one is not None and forms[column] is not None:
+                values[row, column] = values[column, row] = scoring.pair(one, forms[column])
+    return _within(values, scoring)
+
+
+def matrix_with_truth(scoring: Scoring, forms: Sequence[Any], truth: Any) -> FloatArray:
+    """Return shape (k, k): how much each pair agrees given the truth.
+
+    None has a similarity of 0 to the truth and agrees with nothing.
+    """
+    values = np.zeros((len(forms), len(forms)))
+    named = [place for place, form in enumerate(forms) if form is not None]
+    found = scoring.with_truth([forms[place] for place in named], truth)
+    values[np.ix_(named, named)] = found
+    if isinstance(scoring, Similarity):
+        for place in set(range(len(forms))) - set(named):
+            values[place, named] = values[named, place] = np.diagonal(found) / 2
+    return _within(values, scoring)
+
+
+def _within(values: FloatArray, scoring: Scoring) -> FloatArray:
+    """Return values in [0, 1]; what rounding puts outside is cut."""
+    if not (np.isfinite(values).all() and values.min(initial=0) > -1e-9 and values.max(initial=0) < 1 + 1e-9):
+        msg = f"scoring={scoring.name}: gave a value outside [0, 1]. A scoring function must not."
+        raise L3DError(msg)
+    clipped: FloatArray = np.clip(values, 0.0, 1.0)
+    return clipped
+
+
+def hashable(value: Any) -> Hashable:
+    """Return lists and arrays as tuples, sets as frozen sets, mappings as frozen sets of pairs, all else as it is."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return tuple(hashable(each) for each in value)
+    if isinstance(value, (set, frozenset)):
+        return frozenset(hashable(each) for each in value)
+    if isinstance(value, Mapping):
+        return ("mapping", frozenset((key, hashable(each)) for key, each in value.items()))
+    if isinstance(value, np.generic):
+        value = value.item()
+    try:
+        hash(value)
+    except TypeError:
+        raise ParameterError(
+            "prediction", type(value).__name__, "must be hashable, a list, a set, a mapping or an array"
+        ) from None
+    return value  # type: ignore[no-any-return]
+
+
+def items(value: Any, what: str) -> tuple[Any, ...]:
+    """Return a sequence as a tuple.
+
+    Raises
+    ------
+    ParameterError
+        If it is a text, or no sequence.
+    """
+    if isinstance(value, str) or not isinstance(value, (Sequence, np.ndarray)):
+        raise ParameterError("prediction", type(value).__name__, f"must be {what}")
+    found = hashable(list(value))
+    assert isinstance(found, tuple)
+    return found
+
+
+def text(value: Any) -> str:
+    """Return a text.
+
+    Raises
+    ------
+    ParameterError
+        If it is none.
+    """
+    if not isinstance(value, str):
+        raise ParameterError("prediction", type(value).__name__, "must be a text")
+    return value
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """Return one true text, or several of which the best counts, as a tuple.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, or one is not a text.
+    """
+    found = (value,) if isinstance(value, str) else tuple(text(each) for each in items(value, "a text or several"))
+    if not found:
+        raise ParameterError("truth", "()", "must be a text, or at least one")
+    return found
+
+
+def library(module: str, scoring: str, package: str) -> Any:
+    """Import a library of the extra ``agreement``.
+
+    Raises
+    ------
+    L3DError
+        If it is not installed; names the command that installs it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        msg = f"scoring={scoring}: needs the package {package}. Run: pip install 'mlflow-l3d[agreement]'"
+        raise L3DError(msg) from error
+
+
+def f1_of_sets(one: Iterable[Hashable], other: Iterable[Hashable]) -> float:
+    """Return F1 of two sets, which is the same in both directions; 1 where both are empty."""
+    first, second = frozenset(one), frozenset(other)
+    total = len(first) + len(second)
+    return 2 * len(first & second) / total if total else 1.0
+
+
+def _rounded(values: float | FloatArray) -> FloatArray:
+    """Put values that rounding has carried beyond 0 or 1 back onto it, by at most a billionth; others stay wrong."""
+    array = np.asarray(values, dtype=np.float64)
+    clipped = np.clip(array, 0.0, 1.0)
+    rounded: FloatArray = np.where(np.abs(array - clipped) <= 1e-9, clipped, array)
+    return rounded

@@ -1,0 +1,100 @@
+"""Scoring functions that look for equality: classes, and tags token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlflow_l3d.analysis.stability.agreement.base import Scoring, f1_of_sets, items, library
+from mlflow_l3d.analysis.stability.agreement.base import Similarity as _Similarity
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import ParameterError
+
+
+class ExactMatch(Scoring):
+    """Classification: ``1(A = B)`` and ``1(A = B = r)``; for anything hashable, lists and sets included."""
+
+    name = "exact_match"
+
+    def pair(self, one: Any, other: Any) -> float:
+        """Return 1 if both are equal, else 0."""
+        return float(one == other)
+
+    def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
+        """Return 1 where both are the truth, else 0."""
+        right = np.array([form == truth for form in forms], dtype=np.float64)
+        return np.outer(right, right)
+
+
+class TokenMatch(Scoring):
+    """Sequence labelling: share of tokens whose tags are equal, and equal and right.
+
+    A prediction is a sequence of tags. Where lengths differ, which a generating tagger may bring about, a missing tag
+    equals nothing and the longest sequence counts.
+    """
+
+    name = "token_match"
+
+    def prepare(self, prediction: Any) -> Hashable:
+        """Return the tags as a tuple."""
+        return items(prediction, "a sequence of tags")
+
+    def pair(self, one: Any, other: Any) -> float:
+        """Return the share of equal tags; 1 for two empty sequences."""
+        longest = max(len(one), len(other))
+        return sum(map(_equal, one, other)) / longest if longest else 1.0
+
+    def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
+        """Return the share of tags that are equal and right."""
+        longest = [max(len(form), len(truth)) for form in forms]
+        right = np.zeros((len(forms), max(longest, default=0)))
+        for place, form in enumerate(forms):
+            hits = [_equal(tag, true) for tag, true in zip(form, truth, strict=False)]
+            right[place, : len(hits)] = hits
+        lengths = np.maximum.outer(longest, longest) if forms else np.ones((0, 0))
+        shared = right @ right.T
+        values: FloatArray = np.where(lengths > 0, shared / np.maximum(lengths, 1), 1.0)
+        return values
+
+
+def _equal(one: Hashable, other: Hashable) -> bool:
+    return one == other
+
+
+_TO_BIO = {"B": "B", "I": "I", "S": "B", "U": "B", "E": "I", "L": "I", "M": "I"}
+
+
+class EntityF1(_Similarity):
+    """Sequence labelling: F1 of whole entities, right only if type, begin and end are right.
+
+    A prediction is a sequence of tags in the scheme BIO, or one of those that name ends and single tokens (BIOES,
+    BILOU, BMES). Two sentences without entities agree fully. Entities are read from tags by the package nervaluate.
+    """
+
+    name = "entity_f1"
+
+    def prepare(self, prediction: Any) -> Hashable:
+        """Return the entities as a frozen set of (type, begin, end)."""
+        tags = [_bio(tag) for tag in items(prediction, "a sequence of tags")]
+        found = _reader(self.name)(tags)
+        return frozenset((entity["label"], entity["start"], entity["end"]) for entity in found)
+
+    def similarity(self, answer: Any, reference: Any) -> float:
+        """Return F1 of two sets of entities."""
+        return f1_of_sets(answer, reference)
+
+
+def _reader(name: str) -> Callable[[list[str]], list[dict[str, Any]]]:
+    read: Callable[[list[str]], list[dict[str, Any]]] = library("nervaluate", name, "nervaluate").collect_named_entities
+    return read
+
+
+def _bio(tag: Any) -> str:
+    """Return a tag in the scheme BIO."""
+    if tag == "O":
+        return "O"
+    if isinstance(tag, str) and len(tag) > 2 and tag[1] == "-" and tag[0] in _TO_BIO:
+        return _TO_BIO[tag[0]] + tag[1:]
+    raise ParameterError("prediction", repr(tag), "a tag must be O or like B-PER, in the scheme BIO, BIOES or BILOU")

@@ -1,0 +1,91 @@
+"""Scoring functions by name, and which task types they are for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+from mlflow_l3d.analysis.stability.agreement.answers import SquadExact, SquadF1
+from mlflow_l3d.analysis.stability.agreement.base import Scoring
+from mlflow_l3d.analysis.stability.agreement.matching import EntityF1, ExactMatch, TokenMatch
+from mlflow_l3d.analysis.stability.agreement.rankings import Ndcg, Overlap, RankBiasedOverlap
+from mlflow_l3d.analysis.stability.agreement.structures import Attachment, Closeness, SetF1
+from mlflow_l3d.analysis.stability.agreement.texts import Bleu, Chrf, Rouge
+from mlflow_l3d.errors import ParameterError, unknown_name
+
+
+def _rouge(kind: str) -> Callable[..., Scoring]:
+    def make(*, stemmer: bool = False, tokenizer: Any = None) -> Scoring:
+        return Rouge(kind, stemmer=stemmer, tokenizer=tokenizer)
+
+    return make
+
+
+def _las() -> Scoring:
+    return Attachment(labelled=True)
+
+
+def _uas() -> Scoring:
+    return Attachment(labelled=False)
+
+
+SCORINGS: Final[dict[str, Callable[..., Scoring]]] = {
+    "exact_match": ExactMatch,
+    "closeness": Closeness,
+    "bleu": Bleu,
+    "chrf": Chrf,
+    "rouge1": _rouge("rouge1"),
+    "rouge2": _rouge("rouge2"),
+    "rougeL": _rouge("rougeL"),
+    "rougeLsum": _rouge("rougeLsum"),
+    "token_match": TokenMatch,
+    "entity_f1": EntityF1,
+    "set_f1": SetF1,
+    "las": _las,
+    "uas": _uas,
+    "squad_exact": SquadExact,
+    "squad_f1": SquadF1,
+    "overlap": Overlap,
+    "rbo": RankBiasedOverlap,
+    "ndcg": Ndcg,
+}
+"""Name -> what makes the scoring function."""
+
+TASK_TYPES: Final[dict[str, tuple[str, ...]]] = {
+    "classification": ("exact_match",),
+    "regression": ("closeness",),
+    "generation": ("bleu", "chrf", "rouge1", "rouge2", "rougeL", "rougeLsum", "exact_match"),
+    "sequence_labelling": ("token_match", "entity_f1"),
+    "structured_prediction": ("set_f1", "las", "uas", "exact_match"),
+    "question_answering": ("squad_f1", "squad_exact"),
+    "retrieval": ("rbo", "overlap", "ndcg"),
+}
+"""Task type (rows of Zhou et al. 2025, Table 2) -> names, the usual choice first."""
+
+
+def scoring(name: str, **options: Any) -> Scoring:
+    """Return the scoring function of that name.
+
+    Parameters
+    ----------
+    name
+        A key of :data:`SCORINGS`.
+    options
+        Its parameters: `scale` of closeness, `k` of overlap and ndcg, `p` of rbo, `stemmer` and `tokenizer` of rouge.
+
+    Raises
+    ------
+    ParameterError
+        If the name is not known, or an option is missing or has no effect.
+    """
+    if name not in SCORINGS:
+        raise unknown_name("scoring", str(name), SCORINGS)
+    make = SCORINGS[name]
+    known = inspect.signature(make).parameters
+    wrong = [option for option in options if option not in known]
+    missing = [key for key, one in known.items() if one.default is inspect.Parameter.empty and key not in options]
+    if wrong or missing:
+        allowed = f"{name} takes {', '.join(known) or 'no options'}"
+        raise ParameterError("options", ", ".join(wrong or missing), allowed, "Is one missing?" if missing else "")
+    return make(**options)

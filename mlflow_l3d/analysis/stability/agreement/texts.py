@@ -1,0 +1,103 @@
+"""Scoring functions for generated texts: BLEU and chrF from sacrebleu, ROUGE from rouge-score."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from mlflow_l3d.analysis.stability.agreement.base import Similarity, library, text, texts
+from mlflow_l3d.errors import unknown_name
+
+ROUGE_KINDS: Final = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+
+
+class _TextSimilarity(Similarity):
+    """Equal texts have similarity 1, whatever a library makes of an empty or a very short one."""
+
+    def prepare(self, prediction: Any) -> Hashable:
+        """Return the text."""
+        return text(prediction)
+
+    def prepare_truth(self, truth: Any) -> Hashable:
+        """Return the reference, or several of which a prediction may follow any."""
+        return texts(truth)
+
+    def similarity(self, answer: Any, reference: Any) -> float:
+        """Return the library's score of two texts."""
+        return self.similarity_to_truth(answer, (reference,))
+
+    def similarity_to_truth(self, answer: Any, truth: Any) -> float:
+        """Return the library's score of a text and its references."""
+        return 1.0 if answer in truth else self._score(answer, list(truth))
+
+    def _score(self, answer: str, references: Sequence[str]) -> float:
+        raise NotImplementedError
+
+
+class Bleu(_TextSimilarity):
+    """Sentence BLEU of the package sacrebleu, as a fraction; mean of both directions between two runs.
+
+    n-grams longer than the text are left out (`effective_order`, which sacrebleu advises for sentences).
+    """
+
+    name = "bleu"
+    symmetric = False
+
+    @cached_property
+    def _metric(self) -> Any:
+        return library("sacrebleu.metrics", self.name, "sacrebleu").BLEU(effective_order=True)
+
+    def _score(self, answer: str, references: Sequence[str]) -> float:
+        return min(1.0, float(self._metric.sentence_score(answer, references).score) / 100)
+
+
+class Chrf(_TextSimilarity):
+    """Character n-gram F score of the package sacrebleu (beta 2), as a fraction; mean of both directions."""
+
+    name = "chrf"
+    symmetric = False
+
+    @cached_property
+    def _metric(self) -> Any:
+        return library("sacrebleu.metrics", self.name, "sacrebleu").CHRF()
+
+    def _score(self, answer: str, references: Sequence[str]) -> float:
+        return min(1.0, float(self._metric.sentence_score(answer, references).score) / 100)
+
+
+class Rouge(_TextSimilarity):
+    """ROUGE F of the package rouge-score.
+
+    Parameters
+    ----------
+    kind
+        ``rouge1``, ``rouge2``, ``rougeL`` or ``rougeLsum`` (sentences on lines of their own).
+    stemmer
+        Whether English words count by their stem.
+    tokenizer
+        An object with ``tokenize(text)``. The library's own knows the letters a to z and digits only: for another
+        script give one, else all texts have a score of 0 with each other.
+
+    Raises
+    ------
+    ParameterError
+        If `kind` is not one of the four.
+    """
+
+    def __init__(self, kind: str = "rougeL", *, stemmer: bool = False, tokenizer: Any = None) -> None:
+        if kind not in ROUGE_KINDS:
+            raise unknown_name("kind", kind, ROUGE_KINDS)
+        self.name = kind
+        # The union over sentences of ROUGE-Lsum depends on which text is the reference.
+        self.symmetric = kind != "rougeLsum"
+        self._stemmer = stemmer
+        self._tokenizer = tokenizer
+
+    @cached_property
+    def _metric(self) -> Any:
+        scorer = library("rouge_score.rouge_scorer", self.name, "rouge-score").RougeScorer
+        return scorer([self.name], use_stemmer=self._stemmer, tokenizer=self._tokenizer)
+
+    def _score(self, answer: str, references: Sequence[str]) -> float:
+        return max(float(self._metric.score(reference, answer)[self.name].fmeasure) for reference in references)

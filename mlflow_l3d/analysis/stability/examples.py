@@ -1,0 +1,182 @@
+"""Single examples over runs: which are right under every run, which never, and which depend on luck."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.stability.prediction_matrix import IntArray, PredictionMatrix
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.classification import UNPARSED
+
+ROBUST: Final = "robust"
+FRAGILE: Final = "fragile"
+NEVER_RIGHT: Final = "never_right"
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleVotes:
+    """What all runs say about each example.
+
+    Attributes
+    ----------
+    frame
+        One row an example, most fragile first, with the columns
+
+        - ``example_id``, ``label``,
+        - ``kind``: ``robust`` (right under every run; Zhou et al. 2025, section 5.3), ``never_right``, or ``fragile``
+          (right under some),
+        - ``runs`` that saw it, ``votes`` (a tuple: how many of them name class 0, 1, ...) and ``unparsed`` (how many
+          name none),
+        - ``share_right`` of the runs,
+        - ``entropy`` of the votes in bits, answers that name no class counted as one more outcome,
+        - ``prediction``: the most frequent one; the smallest of several, -1 only where it alone is most frequent.
+    robust_share, fragile_share, never_right_share
+        Shares of examples, which add up to 1.
+    left_out
+        Examples that fewer runs saw than asked for.
+    """
+
+    frame: pd.DataFrame
+    robust_share: float
+    fragile_share: float
+    never_right_share: float
+    left_out: int
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a copy of the frame."""
+        return self.frame.copy()
+
+    def most_fragile(self, count: int = 20) -> pd.DataFrame:
+        """Return the first rows of the examples whose votes differ, at most `count`."""
+        return self.frame[self.frame["entropy"] > 0].head(count)
+
+
+def example_votes(
+    predictions: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    example_ids: npt.ArrayLike | None = None,
+) -> ExampleVotes:
+    """Rank the examples of runs with one test set.
+
+    Parameters
+    ----------
+    predictions
+        Shape (S, n): class numbers, or -1.
+    labels
+        Shape (n,): true class numbers.
+    example_ids
+        Shape (n,); 0, 1, 2, ... by default.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or something is not a class number.
+    """
+    matrix = PredictionMatrix.from_arrays(predictions, labels, example_ids)
+    return ranked_votes(matrix.example_ids, matrix.labels, _table(matrix), 1)
+
+
+def example_votes_of_frame(frame: pd.DataFrame, run: str | Sequence[str] = "run", *, min_runs: int = 2) -> ExampleVotes:
+    """Rank the examples of runs that may have different test sets.
+
+    Parameters
+    ----------
+    frame
+        One row a prediction: ``example_id``, ``label``, ``prediction`` and what tells runs apart.
+    run
+        The column, or columns, that tell runs apart.
+    min_runs
+        Examples that fewer runs saw are left out: one run cannot disagree with itself.
+
+    Raises
+    ------
+    ParameterError
+        If a column is missing, a run holds an example twice, or an example has two labels.
+    """
+    matrix = PredictionMatrix.from_frame(frame, run)
+    return ranked_votes(matrix.example_ids, matrix.labels, _table(matrix), min_runs)
+
+
+def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArray, min_runs: int = 1) -> ExampleVotes:
+    """Rank examples by their votes, however these were counted.
+
+    Parameters
+    ----------
+    example_ids, labels
+        Shape (n,): ids and true class numbers.
+    counts
+        Shape (n, 1 + classes): votes for no class, class 0, class 1, ...; every label is below `classes`.
+    min_runs
+        Examples that fewer runs saw are left out.
+    """
+    held = counts.sum(axis=1)
+    kept = held >= max(1, min_runs)
+    ids, labels, counts, runs = example_ids[kept], labels[kept], counts[kept], held[kept]
+    right = counts[np.arange(len(ids)), labels + 1]
+    kinds = np.select([right == runs, right == 0], [ROBUST, NEVER_RIGHT], FRAGILE)
+    frame = pd.DataFrame(
+        {
+            "example_id": ids,
+            "label": labels,
+            "kind": kinds.astype(object),
+            "runs": runs,
+            "votes": pd.Series(list(map(tuple, counts[:, 1:].tolist())), dtype=object),
+            "unparsed": counts[:, 0],
+            "share_right": right / runs,
+            "entropy": entropy(counts),
+            "prediction": _most_frequent(counts),
+        }
+    )
+    frame = frame.sort_values(["entropy", "share_right"], ascending=[False, True], kind="stable", ignore_index=True)
+    total = len(frame)
+    robust, fragile, never = (int((kinds == kind).sum()) for kind in (ROBUST, FRAGILE, NEVER_RIGHT))
+    return ExampleVotes(
+        frame=frame,
+        robust_share=robust / total if total else math.nan,
+        fragile_share=fragile / total if total else math.nan,
+        never_right_share=never / total if total else math.nan,
+        left_out=len(kept) - total,
+    )
+
+
+def entropy(counts: npt.ArrayLike) -> FloatArray:
+    """Return the entropy of votes in bits.
+
+    Parameters
+    ----------
+    counts
+        Shape (n, outcomes): how many runs vote for what; each row has at least one vote.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (n,): 0 where all agree, at most log2(outcomes).
+    """
+    votes = np.asarray(counts, dtype=np.float64)
+    shares = votes / votes.sum(axis=1, keepdims=True)
+    logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
+    # Adding 0 turns -0 into 0.
+    values: FloatArray = -(shares * logs).sum(axis=1) + 0.0
+    return values
+
+
+def _table(matrix: PredictionMatrix) -> IntArray:
+    """Return shape (n, 1 + classes): votes for no class, class 0, class 1, ..."""
+    guess = matrix.predictions
+    width = int(max(guess.max(initial=0), matrix.labels.max(initial=0))) + 2
+    examples = guess.shape[1]
+    codes = (guess - UNPARSED + np.arange(examples) * width)[matrix.held]
+    return np.bincount(codes, minlength=examples * width).reshape(examples, width).astype(np.int64)
+
+
+def _most_frequent(counts: IntArray) -> IntArray:
+    classes = counts[:, 1:]
+    best = classes.argmax(axis=1)
+    return np.where(counts[:, 0] > classes.max(axis=1, initial=0), UNPARSED, best).astype(np.int64)

@@ -1,0 +1,60 @@
+"""The record of one group of runs: how far their single predictions agree."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mlflow_l3d.analysis.typing import known
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """Agreement of single predictions between runs (Zhou et al. 2025, equations 2 and 3).
+
+    Attributes
+    ----------
+    group
+        A factor (runs of one row, averaged over rows: only that factor differs), or ``golden`` (every factor differs).
+    consistency, correct_consistency
+        CON and CCON: share of pairs of runs that agree on an example, and that agree and are right.
+    runs, groups, pairs_of_predictions
+        Runs counted, groups averaged over, and comparisons behind the numbers.
+    unparsed_share
+        Share of predictions that name no class (-1); they agree with nothing.
+    common_examples
+        Mean number of examples that a pair of runs shares: all of them where runs have one test set.
+    fleiss_kappa
+        Agreement beyond chance, whose observed agreement is CON; nan where all predict one class.
+    accuracy_std
+        Standard deviation of the accuracy within a group: root of the mean over groups of the variance (ddof=1).
+    accuracy_std_population
+        The same without the noise of a finite test set (:mod:`mlflow_l3d.analysis.importance.noise`); 0 where the test
+        set alone explains the spread, nan where runs of a group have different test sets.
+    """
+
+    group: str
+    consistency: float
+    correct_consistency: float
+    runs: int
+    groups: int
+    pairs_of_predictions: int
+    unparsed_share: float
+    common_examples: float = math.nan
+    fleiss_kappa: float = math.nan
+    accuracy_std: float = math.nan
+    accuracy_std_population: float = math.nan
+
+    @property
+    def agreement_on_wrong(self) -> float:
+        """CON - CCON: share of pairs that give the same wrong answer."""
+        return self.consistency - self.correct_consistency
+
+    def metrics(self) -> dict[str, float]:
+        """Return the parent metrics of this group, by their plain names; those that are nan are left out."""
+        return known({"consistency": self.consistency, "correct_consistency": self.correct_consistency})
+
+    def details(self) -> dict[str, float]:
+        """Return the further metrics that a finished parent has; those that are nan are left out."""
+        names = ("fleiss_kappa", "accuracy_std", "accuracy_std_population", "unparsed_share")
+        return known({name: float(getattr(self, name)) for name in names})

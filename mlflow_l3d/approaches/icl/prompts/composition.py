@@ -1,0 +1,144 @@
+"""How instruction, examples and input become one text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mlflow_l3d.approaches.icl.prompts.parsing import parse_answer
+from mlflow_l3d.errors import ParameterError
+
+Shot = tuple[tuple[str, ...], int]
+"""The texts of one labelled example (one for each text column) and its class."""
+
+_BREAK: Final = re.compile(r"\s*[\r\n]\s*")
+_SLOT: Final = re.compile(r"\{text(?:_([1-9]\d*))?\}")
+
+
+def slots(columns: int) -> tuple[str, ...]:
+    """Return the slots of an example with that many text columns: ``{text}``, or ``{text_1}``, ``{text_2}``, ..."""
+    if columns == 1:
+        return ("{text}",)
+    return tuple(f"{{text_{number}}}" for number in range(1, columns + 1))
+
+
+def numbered_options(words: Sequence[str]) -> str:
+    """Return ``1) first 2) second ...``."""
+    return " ".join(f"{number}) {word}" for number, word in enumerate(words, 1))
+
+
+@dataclass(frozen=True)
+class PromptFormat:
+    r"""The words around examples, as Table 4 of Pecher et al. (2024) varies them.
+
+    Attributes
+    ----------
+    name
+        What the format is called in messages and results, e.g. ``sst2-A``.
+    verbaliser
+        The word (or words) of each class, in label order.
+    instruction
+        Stands once at the top, with the options already listed in it; the empty text for none.
+    shot
+        One example: text with the slot ``{text}``, or ``{text_1}``, ``{text_2}``, ... where an example has several text
+        columns. It ends right before the answer, without a blank.
+    separator
+        Stands between instruction, examples and input.
+    options
+        Classes in the order in which the instruction numbers them from 1; empty where it numbers none.
+    """
+
+    name: str
+    verbaliser: tuple[str, ...]
+    instruction: str
+    shot: str
+    separator: str = "\n\n"
+    options: tuple[int, ...] = ()
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """What continues a rendered prompt, for each class: a blank and the class word."""
+        return tuple(f" {word}" for word in self.verbaliser)
+
+    @property
+    def columns(self) -> int:
+        """Number of text columns of an example."""
+        return len(set(_SLOT.findall(self.shot)))
+
+    def block(self, texts: tuple[str, ...]) -> str:
+        """Return one example without its answer.
+
+        Blanks around a text are removed and line breaks inside it become blanks, because a line break ends a part of
+        the prompt; everything else is left as it is.
+
+        Raises
+        ------
+        ValueError
+            If `texts` are not as many as the slots.
+        """
+        if len(texts) != self.columns:
+            raise ValueError(f"format {self.name} takes {self.columns} text(s) an example, not {len(texts)}")
+        # One pass, so that a text that holds a slot is not filled in turn.
+        return _SLOT.sub(lambda slot: _BREAK.sub(" ", texts[int(slot[1] or 1) - 1].strip()), self.shot)
+
+    def prefix(self, shots: Sequence[Shot]) -> str:
+        """Return what all inputs share: instruction and answered examples, with the separator that follows them."""
+        blocks = [self.instruction] if self.instruction else []
+        blocks += [self.block(texts) + self.answers[self._class(label)] for texts, label in shots]
+        return "".join(block + self.separator for block in blocks)
+
+    def render(self, shots: Sequence[Shot], texts: tuple[str, ...]) -> str:
+        """Return the prompt: instruction, `shots` with their answers, then the input, ending right before its answer.
+
+        Parameters
+        ----------
+        shots
+            Labelled examples in the order in which they are shown; none for a zero-shot prompt.
+        texts
+            The input, one text for each text column.
+
+        Raises
+        ------
+        ValueError
+            If an example has another number of texts than the format, or a class that the verbaliser has not.
+        """
+        return self.prefix(shots) + self.block(texts)
+
+    def messages(self, shots: Sequence[Shot], texts: tuple[str, ...]) -> list[dict[str, str]]:
+        """Return the prompt as turns of a chat: examples are the user's, class words the assistant's.
+
+        The instruction stands in front of the first example in the same turn, because the templates of some models
+        know no system turn and want the two roles to alternate. A class word has no blank in front of it here.
+        """
+        turns: list[dict[str, str]] = []
+        for example, label in shots:
+            turns.append({"role": "user", "content": self.block(example)})
+            turns.append({"role": "assistant", "content": self.verbaliser[self._class(label)]})
+        turns.append({"role": "user", "content": self.block(texts)})
+        if self.instruction:
+            turns[0]["content"] = self.instruction + self.separator + turns[0]["content"]
+        return turns
+
+    def parse(self, text: str) -> int:
+        """Return the class that a generated `text` names, or -1, as :func:`.parse_answer` does."""
+        return parse_answer(text, self.verbaliser, self.options)
+
+    def require_columns(self, columns: int) -> PromptFormat:
+        """Return the format; raise where examples have another number of text columns.
+
+        Raises
+        ------
+        ParameterError
+            If `columns` is not the number of its slots.
+        """
+        if columns != self.columns:
+            allowed = f"the format {self.name} is made for {self.columns} text column(s), the task has {columns}"
+            raise ParameterError("text_column", columns, allowed, "Choose other columns or give a template.")
+        return self
+
+    def _class(self, label: int) -> int:
+        if not 0 <= label < len(self.verbaliser):
+            raise ValueError(f"class {label} is none of the {len(self.verbaliser)} classes of format {self.name}")
+        return label

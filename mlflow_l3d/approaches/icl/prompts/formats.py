@@ -1,0 +1,205 @@
+"""Prompt formats by name: the paper's for its data sets, and the same four shapes for any other task."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat, numbered_options, slots
+from mlflow_l3d.approaches.icl.prompts.paper import ALIASES, SENTENCE, SENTIMENT, TABLES, TOPIC, Table, Wording
+from mlflow_l3d.approaches.icl.prompts.words import check_words, words_of
+from mlflow_l3d.errors import ParameterError, unknown_name
+
+__all__ = [
+    "LETTERS",
+    "PAPER_TASKS",
+    "PromptFormat",
+    "format_for",
+    "generic_format",
+    "paper_format",
+    "paper_task",
+]
+
+PAPER_TASKS: Final[tuple[str, ...]] = tuple(TABLES)
+"""The data sets of Pecher et al. (2024), Table 4."""
+
+LETTERS: Final[tuple[str, ...]] = ("A", "B", "C", "D")
+"""The formats of Table 4."""
+
+_BBC_WORDS: Final = {"tech": "Technology"}
+
+
+def format_for(
+    task: str, letter: str, class_names: Sequence[str], *, columns: int = 1, verbaliser: str | Sequence[str] = ()
+) -> PromptFormat:
+    """Return the format of a task: the paper's where it is one of its data sets, else the generic one.
+
+    Parameters
+    ----------
+    task
+        Name of the task as the user typed it; :func:`paper_task` says which ones are recognised. A task that bears the
+        name of one of them but has other classes or columns gets the generic format.
+    letter
+        ``A`` to ``D``.
+    class_names
+        Names of the classes in label order; they may be a part of the data set's classes.
+    columns
+        Number of text columns.
+    verbaliser
+        Class words in place of the usual ones, in label order.
+
+    Raises
+    ------
+    ParameterError
+        If `letter` is unknown or `verbaliser` does not fit, see
+        :func:`~mlflow_l3d.approaches.icl.prompts.words.check_words`.
+    """
+    name = paper_task(task)
+    if name is not None and _positions(TABLES[name], class_names) is not None:
+        found = paper_format(name, letter, class_names, verbaliser=verbaliser)
+        if found.columns == columns:
+            return found
+    return generic_format(letter, class_names, task=task, columns=columns, verbaliser=verbaliser)
+
+
+def paper_format(
+    task: str, letter: str, class_names: Sequence[str], *, verbaliser: str | Sequence[str] = ()
+) -> PromptFormat:
+    r"""Return format `letter` of Pecher et al. (2024), Table 4, for one of the paper's data sets.
+
+    The table leaves the line breaks open. They are as in the authors' public code: each part on a line of its own, no
+    blank lines, the instruction of format A once at the top, ``Sentence:`` (``Sentence Pair:``) and ``Answer:`` as
+    labels, and sentence pairs as ``Sentence 1: ...; Sentence 2: ...``. Words and full stops are the table's.
+
+    Parameters
+    ----------
+    task
+        One of :data:`PAPER_TASKS`.
+    letter
+        ``A`` to ``D``; ``A`` is the paper's own choice where it does not vary the format.
+    class_names
+        Names of the classes in label order. Class words go by their meaning, not by their place; where all classes are
+        numbered (and not named), the numbers of the public data set are assumed. Format A lists the words in the
+        table's order, so that the prompt does not depend on how a file numbers its classes.
+    verbaliser
+        Class words in place of the table's, in label order, in which they are then listed, too.
+
+    Raises
+    ------
+    ParameterError
+        If the task, the format or a class is not in the table, or `verbaliser` does not fit.
+    """
+    if task not in TABLES:
+        raise unknown_name("task", task, TABLES)
+    _check_letter(letter)
+    table = TABLES[task]
+    if verbaliser:
+        words = check_words(verbaliser, class_names)
+        return _build(f"{task}-{letter}", letter, table.wording, words, range(len(words)))
+    positions = _positions(table, class_names)
+    if positions is None:
+        known = [f"{word} ({', '.join(names)})" if names else word for word, names in table.classes.items()]
+        allowed = f"the prompts of {task} know the classes {', '.join(known)}"
+        raise ParameterError("verbaliser", ", ".join(class_names), allowed, "Name the classes so, or give own words.")
+    usual = table.other.get(letter, tuple(table.classes))
+    words = check_words([usual[position] for position in positions], class_names)
+    order = sorted(range(len(words)), key=positions.__getitem__)
+    return _build(f"{task}-{letter}", letter, table.wording, words, order)
+
+
+def generic_format(
+    letter: str,
+    class_names: Sequence[str],
+    *,
+    task: str = "",
+    columns: int = 1,
+    verbaliser: str | Sequence[str] = (),
+) -> PromptFormat:
+    """Return format `letter` for a task that is not in the paper's table, in the same four shapes.
+
+    ``rotten_tomatoes`` is asked as SST-2 and ``bbc_news`` as AG News, with its own classes; any other task is asked for
+    the class of a text, and its class names are the class words.
+
+    Parameters
+    ----------
+    letter
+        ``A`` to ``D``.
+    class_names
+        Names of the classes in label order.
+    task
+        Name of the task.
+    columns
+        Number of text columns.
+    verbaliser
+        Class words in place of the class names, in label order.
+
+    Raises
+    ------
+    ParameterError
+        If `letter` is unknown, or class names (or `verbaliser`) make no usable class words.
+    """
+    _check_letter(letter)
+    sentiment = TABLES["sst2"]
+    if task == "rotten_tomatoes" and columns == 1 and _positions(sentiment, class_names) is not None:
+        found = paper_format("sst2", letter, class_names)
+        name, wording, words = "rotten_tomatoes", SENTIMENT, found.verbaliser
+    elif task == "bbc_news" and columns == 1:
+        name, wording = "bbc_news", TOPIC
+        words = tuple(_BBC_WORDS.get(word, word.capitalize()) for word in words_of(class_names))
+    else:
+        name, wording, words = "generic", _generic_wording(columns), words_of(class_names)
+    if verbaliser:
+        words = check_words(verbaliser, class_names)
+    return _build(f"{name}-{letter}", letter, wording, words, range(len(words)))
+
+
+def paper_task(name: str) -> str | None:
+    """Return which data set of the paper the name of a task means (``hf:glue/sst2``, ``trec.parquet``), or None."""
+    bare = PurePosixPath(name.replace("\\", "/").removeprefix("hf:").rstrip("/")).name
+    key = _key(re.sub(r"\.(parquet|csv|tsv|jsonl)$", "", bare, flags=re.IGNORECASE))
+    return {_key(task): task for task in PAPER_TASKS}.get(key) or ALIASES.get(key)
+
+
+def _build(name: str, letter: str, wording: Wording, words: tuple[str, ...], order: Sequence[int]) -> PromptFormat:
+    if letter == "A":
+        listed = numbered_options([words[label] for label in order])
+        instruction = f"{wording.instruction} using following options: {listed}."
+        shot = f"{wording.label}: {wording.sentence}\nAnswer:"
+        return PromptFormat(name, words, instruction, shot, separator="\n", options=tuple(order))
+    asked = wording.asked[LETTERS.index(letter) - 1]
+    user = "User: " if letter == "D" and wording.user else ""
+    return PromptFormat(name, words, "", f"{user}{wording.sentence}\n{asked}", separator="\n")
+
+
+def _generic_wording(columns: int) -> Wording:
+    sentence = SENTENCE
+    if columns > 1:
+        sentence = "; ".join(f"Text {number}: {slot}" for number, slot in enumerate(slots(columns), 1))
+    label = "Text" if columns == 1 else "Texts"
+    subject = "text" if columns == 1 else "texts"
+    return Wording(f"Determine class of the {subject}", label, ("Class?", "Class is", "This is"), sentence=sentence)
+
+
+def _positions(table: Table, class_names: Sequence[str]) -> list[int] | None:
+    """Return the place of each class in the table; None where one is not in it, or two are the same."""
+    known: dict[str, int] = {}
+    usual: Mapping[str, tuple[str, ...]] = table.classes
+    for position, (word, names) in enumerate(usual.items()):
+        known.update(dict.fromkeys((_key(word), *names), position))
+    keys = [_key(name) for name in class_names]
+    if table.numbered and len(keys) == len(usual) and all(re.fullmatch(r"-?\d+", name) for name in class_names):
+        return [sorted(map(int, class_names)).index(int(name)) for name in class_names]
+    if not all(key in known for key in keys) or len({known[key] for key in keys}) < len(keys):
+        return None
+    return [known[key] for key in keys]
+
+
+def _key(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
+def _check_letter(letter: str) -> None:
+    if letter not in LETTERS:
+        raise unknown_name("hyperparameters.prompt_format", letter, LETTERS)

@@ -1,0 +1,109 @@
+"""Which class a generated text names (Pecher et al. 2024, section D)."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+from mlflow_l3d.approaches.icl.prompts.words import fold, parts
+
+UNPARSED: Final = -1
+
+_BEFORE: Final = r"(?<![^\W_])"
+_AFTER: Final = r"(?![^\W_])"
+_NUMBERS: Final = r"\d+(?:\s*(?:,|/|&|\+|-|and|or)\s*\d+)*"
+_OPTION: Final = re.compile(
+    # A number counts where it stands for an option: "option 2", "answer is (2)", "2)", "[2]", or in front: "2. ...".
+    r"(?<!\w)(?:options?|choices?|class(?:es)?|answers?|numbers?)\s*(?:is|are|:|=|no\.)?"
+    rf"\s*[(\[#]?({_NUMBERS})(?!\w|[.,]\d)"
+    rf"|(?<![\w.,])({_NUMBERS})\s?[)\]]"
+    rf"|^\W*({_NUMBERS})(?=\s*$|\s*[:;,\u2013\u2014-]|\.(?!\d))"
+)
+_UNSPACED: Final = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR")
+
+
+def parse_answer(text: str, verbaliser: Sequence[str], options: Sequence[int] = ()) -> int:
+    """Return the class that `text` names, or -1 where it names none or two different ones.
+
+    Only the first line that is not blank counts: in the layout of the prompts a line break ends the answer, and what a
+    model writes after it is an example of its own, whose answer is not the one asked for.
+
+    A class is named by its words in any case, as whole words ("Number" is not "No"), whatever punctuation stands
+    around them and whether blanks, hyphens or underscores stand between them. Words inside a longer class name that is
+    there do not count ("not acceptable" does not name "acceptable"); two that merely overlap both count. The same class
+    may be named again. Negations are not understood ("not positive" names "positive"), as in the paper.
+
+    Parameters
+    ----------
+    text
+        What the model wrote after the prompt.
+    verbaliser
+        The word or words of each class, in label order.
+    options
+        Classes in the order in which the prompt numbers them from 1 (empty: it does not). An answer may then name a
+        class by its number, too; "1) Positive" where 1 is another class names two. Numbers are ignored where a class
+        word is itself a number.
+
+    Returns
+    -------
+    Class number in ``[0, len(verbaliser))``, or -1.
+
+    Notes
+    -----
+    Pecher et al. (2024), section D: a text with words of several classes is treated as incorrect, "with the exception
+    of specific prompts where some classes are subsets of each other". The authors' public code looks for substrings and
+    for digits counted from 0, so its results can differ from these where a class word is part of another word.
+    """
+    lines = text.strip().splitlines()
+    if not lines:
+        return UNPARSED
+    line = fold(lines[0])
+    matches = [*_words(line, tuple(verbaliser))]
+    if options and not any(fold(word).strip().isdigit() for word in verbaliser):
+        matches += _options(line, options)
+    named = {
+        label
+        for start, end, label in matches
+        if not any(left <= start and end <= right and right - left > end - start for left, right, _ in matches)
+    }
+    return named.pop() if len(named) == 1 else UNPARSED
+
+
+def _words(line: str, verbaliser: tuple[str, ...]) -> Iterator[tuple[int, int, int]]:
+    """Yield (start, end, class) of every class name in `line`, also where they overlap."""
+    for label, pattern in enumerate(_patterns(verbaliser)):
+        for match in pattern.finditer(line):
+            yield *match.span(1), label
+
+
+@lru_cache(maxsize=256)
+def _patterns(verbaliser: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    patterns = []
+    for word in verbaliser:
+        found = parts(word)
+        body = r"[\s_-]+".join(re.escape(part) for part in found)
+        before = "" if _unspaced(found[0][0]) else _BEFORE
+        after = "" if _unspaced(found[-1][-1]) else _AFTER
+        patterns.append(re.compile(rf"{before}(?=({body}){after})"))
+    return tuple(patterns)
+
+
+def _unspaced(letter: str) -> bool:
+    """Whether words of this letter's script are written without blanks between them (or with endings attached)."""
+    return unicodedata.name(letter, "").startswith(_UNSPACED)
+
+
+def _options(line: str, options: Sequence[int]) -> list[tuple[int, int, int]]:
+    found = []
+    for match in _OPTION.finditer(line):
+        group = match.lastindex or 0
+        start, _ = match.span(group)
+        for digits in re.finditer(r"\d+", match[group]):
+            # The length first: Python refuses to convert thousands of digits.
+            number = int(digits[0]) if len(digits[0]) < 10 else 0
+            if 1 <= number <= len(options):
+                found.append((start + digits.start(), start + digits.end(), options[number - 1]))
+    return found

@@ -1,0 +1,179 @@
+"""What a search hands over: its subject, and ``hyperparameters.json``, written and read here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mlflow_l3d.approaches.base import Value
+from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.plan.factors import TASK_FACTORS
+from mlflow_l3d.tasks.base import SplitSettings
+
+SCHEMA: Final = 1
+"""Schema of ``hyperparameters.json``."""
+_SETTINGS: Final = ("num_labelled", "test_size", "test_selection")
+"""Settings of a split that the document has, as :class:`mlflow_l3d.tasks.base.SplitSettings` has them."""
+_MORE_SETTINGS: Final = ("fixed_seed", "train_fraction")
+"""Settings that are compared where the document has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is trained on what: a search is of use for the same subject.
+
+    Attributes
+    ----------
+    task, model
+        Names as people see them.
+    task_fingerprint, model_revision
+        What identifies the data and the weights.
+    approach, version
+        Name of the approach, and its version.
+    settings
+        Of the split.
+    """
+
+    task: str
+    task_fingerprint: str
+    approach: str
+    version: str
+    model: str
+    model_revision: str
+    settings: SplitSettings
+
+    @property
+    def key(self) -> str:
+        """Value of the tag ``l3d.search_subject`` of a search of this task, approach and model."""
+        return content_key({"task": self.task_fingerprint, "approach": self.approach, "model": self.model_revision})
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSearch:
+    """A finished search: its run, and the content of its ``hyperparameters.json``."""
+
+    run_id: str
+    document: Mapping[str, Any]
+
+
+Searches = Callable[[str, Subject], FoundSearch]
+"""Finds a search by ``latest`` or a run id, see :func:`mlflow_l3d.tracking.searches.find`."""
+
+
+def search_document(
+    subject: Subject,
+    hyperparameters: Mapping[str, Value],
+    *,
+    score: float,
+    metric: str,
+    search_run_id: str,
+    searched_on: Sequence[Mapping[str, int]],
+) -> dict[str, Any]:
+    """Return what a search leaves as ``hyperparameters.json``.
+
+    Parameters
+    ----------
+    subject
+        What was searched for, with the settings of an investigation: `evaluated` is not looked at.
+    hyperparameters
+        The best ones, complete.
+    score, metric
+        Mean of the metric over the configurations, on the validation part; a fraction.
+    search_run_id
+        Parent run of the search.
+    searched_on
+        Seed of every factor, one mapping a configuration.
+    """
+    settings = subject.settings
+    return {
+        "schema": SCHEMA,
+        "hyperparameters": dict(hyperparameters),
+        "score": score,
+        "metric": metric,
+        "search_run_id": search_run_id,
+        "task": subject.task,
+        "task_fingerprint": subject.task_fingerprint,
+        "approach": subject.approach,
+        "approach_version": subject.version,
+        "model": subject.model,
+        "model_revision": subject.model_revision,
+        "searched_on": [dict(seeds) for seeds in searched_on],
+        "settings": {name: getattr(settings, name) for name in (*_SETTINGS, *_MORE_SETTINGS)},
+    }
+
+
+def is_search_document(values: Mapping[str, Any]) -> bool:
+    """Return whether a JSON object is what a search leaves, and not a plain one of values."""
+    return "schema" in values and isinstance(values.get("hyperparameters"), dict)
+
+
+def well_formed(document: Mapping[str, Any]) -> bool:
+    """Return whether a document has our schema, and its parts have the types that they should."""
+    searched_on, settings = document.get("searched_on", []), document.get("settings", {})
+    return (
+        document.get("schema") == SCHEMA
+        and is_search_document(document)
+        and isinstance(settings, dict)
+        and isinstance(searched_on, list)
+        and all(isinstance(seeds, dict) for seeds in searched_on)
+        and all(type(seed) is int for seeds in searched_on for seed in seeds.values())
+    )
+
+
+def differences(document: Mapping[str, Any], subject: Subject) -> list[str]:
+    """Return what the search had that an investigation has not, as ends of the sentence "... were searched"."""
+    found = []
+    if document.get("task_fingerprint") != subject.task_fingerprint:
+        other = document.get("task")
+        same_name = f"on data of that name whose content differs from today's {subject.task}"
+        found.append(same_name if other == subject.task else f"on the task {other}, and are used on {subject.task}")
+    if document.get("model_revision") != subject.model_revision:
+        other = document.get("model")
+        another = f"with the model {other}, and are used with {subject.model}"
+        found.append(f"with other weights of {other}" if other == subject.model else another)
+    if str(document.get("approach_version")) != subject.version:
+        version = document.get("approach_version")
+        found.append(f"with version {version} of {subject.approach}, and are used with version {subject.version}")
+    settings: Mapping[str, Any] = document.get("settings") or {}
+    searched, used = settings.get("num_labelled"), subject.settings.num_labelled
+    if "num_labelled" in settings and searched != used:
+        found.append(f"with num_labelled={searched or 'auto'}, and are used with {used or 'auto'}")
+    return found
+
+
+def splits_of(
+    document: Mapping[str, Any], fingerprint: str, settings: SplitSettings, factors: Sequence[str]
+) -> tuple[dict[str, int], ...]:
+    """Return the splits that were searched on and that an investigation may meet again, by their seeds.
+
+    Parameters
+    ----------
+    document
+        A well-formed document, or an empty one.
+    fingerprint, settings
+        The task of the investigation; with another one no split is the same.
+    factors
+        Factors with an effect. Seeds of other factors decide nothing about a split.
+
+    Returns
+    -------
+    tuple of dict
+        One a configuration of the search: seed of each factor of the split. An empty one where no factor of the split
+        has an effect: every cell then has this split.
+    """
+    if document.get("task_fingerprint") != fingerprint or not _same_settings(document, settings):
+        return ()
+    active = [name for name in TASK_FACTORS if name in factors]
+    found: list[dict[str, int]] = []
+    for seeds in document.get("searched_on", []):
+        if all(name in seeds for name in active):
+            split: dict[str, int] = {name: int(seeds[name]) for name in active}
+            found += [split] if split not in found else []
+    return tuple(found)
+
+
+def _same_settings(document: Mapping[str, Any], settings: SplitSettings) -> bool:
+    recorded: Mapping[str, Any] = document.get("settings", {})
+    known = [name for name in (*_SETTINGS, *_MORE_SETTINGS) if name in recorded]
+    return set(_SETTINGS) <= set(known) and all(recorded[name] == getattr(settings, name) for name in known)

@@ -1,0 +1,340 @@
+"""What is trained, on what and where: what an investigation and a search have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from mlflow_l3d import registry
+from mlflow_l3d.approaches.base import Approach, Value
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.parameters.search_document import Searches, Subject
+from mlflow_l3d.parameters.sources import Origin, ValuesFor, choose
+from mlflow_l3d.parameters.table import Parameter
+from mlflow_l3d.parameters.values import as_text, number_or_auto, public_name
+from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
+from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.predefined_split import NoParts
+
+METRICS = ("f1_macro", "accuracy", "matthews_corrcoef")
+"""Metrics that every approach with predictions has."""
+REGRESSION_METRICS = ("pearson", "spearman", "mse", "mae")
+"""Metrics of regressions."""
+MORE_METRICS = ("precision_macro", "recall_macro", *REGRESSION_METRICS)
+"""Metrics that a study of seeds knows beside them."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is trained, on what and where.
+
+    Attributes
+    ----------
+    approach, task, hyperparameters, origin, device
+        The approach, the data with its split settings, the complete hyperparameters and where they came from, and where
+        it is trained.
+    model, model_reference, model_revision
+        The model as people see it, as it was typed (it may be a private path and is not logged), and what identifies
+        its weights.
+    numerics
+        What decides the numbers beside the content.
+    fixed_factors
+        Factors of the approach without an effect under these choices, each with the reason.
+    executor, workers
+        Where cells run.
+    """
+
+    approach: Approach
+    task: Task
+    hyperparameters: Mapping[str, Value]
+    origin: Origin
+    model: str
+    model_reference: str
+    model_revision: str
+    device: str
+    numerics: Mapping[str, str]
+    fixed_factors: Mapping[str, str]
+    executor: str
+    workers: int | None
+
+    @property
+    def all_factors(self) -> tuple[str, ...]:
+        """Factors that have an effect."""
+        return tuple(name for name in self.approach.factors if name not in self.fixed_factors)
+
+    @property
+    def subject(self) -> Subject:
+        """What a search must have been of to be of use here."""
+        return subject_of(self.approach, self.model_reference, self.model_revision, self.task)
+
+
+def given_texts(
+    parameters: Mapping[str, object], known: Mapping[str, Parameter], approach: Approach | None, task: Task | None
+) -> tuple[dict[str, str], Approach]:
+    """Return every parameter as text, defaults included, and the approach.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is unknown, or the approach or the task is none.
+    """
+    for name in parameters:
+        if name not in known:
+            raise unknown_name("parameter", name, known)
+    given = {name: as_text(name, parameters.get(name, parameter.default)) for name, parameter in known.items()}
+    if approach is None:
+        check_choice("approach", given, registry.names("approach"))
+        approach = registry.load("approach", given["approach"])()
+    _check_approach(approach)
+    given["approach"] = approach.name
+    if task is not None:
+        _check_task(task, given)
+        given["task"] = task.name
+    check_choice("executor", given, registry.names("executor"))
+    if "test_selection" in given:
+        check_choice("test_selection", given, ["label_selection", "fixed"])
+    more = ["auto", *MORE_METRICS] if known["metric"].default == "auto" else []
+    check_choice("metric", given, [*METRICS, *approach.metrics, *more])
+    return given, approach
+
+
+def set_up(
+    given: Mapping[str, str],
+    approach: Approach,
+    task: Task | None,
+    *,
+    root_seed: int,
+    searches: Searches | None,
+    predefined_split: bool = False,
+    validation_fraction: float = 0.0,
+) -> Setup:
+    """Load what the parameters name.
+
+    Parameters
+    ----------
+    given, approach
+        From :func:`given_texts`.
+    task
+        An object in place of the name.
+    root_seed
+        Of the fixed test set, where there is one, and of what is drawn once from a task's own parts.
+    searches
+        Finds the search that ``hyperparameters=latest`` or a run id means; None where no tracking server can be asked.
+    predefined_split, validation_fraction
+        Whether the task's own train and validation parts are used where it has some, and which share of the train part
+        is held out: see :class:`mlflow_l3d.tasks.base.SplitSettings`.
+
+    Raises
+    ------
+    ParameterError
+        For the first parameter that is not allowed. Cheap checks come first, data and models last.
+    """
+    workers = number_or_auto("workers", given["workers"], 1)
+    if given["executor"] == "inline" and workers not in {None, 1}:
+        raise ParameterError("workers", workers, "executor=inline has one", "Use executor=processes.")
+    settings = _split_settings(given, root_seed, validation_fraction, predefined_split=predefined_split)
+    device = _device(given["device"], approach)
+    model = approach.default_model if given["model"] == "auto" else given["model"]
+
+    @cache
+    def loaded() -> tuple[str, Task]:
+        """Load what takes long: only some sources of hyperparameters need it, and mistakes in others come first."""
+        revision = approach.model_revision(model)
+        try:
+            return revision, bind(settings)
+        except NoParts as error:
+            if validation_fraction:
+                allowed = f"is a share of a train part, and {error.name}={error.value} has no parts of its own"
+                fix = "Leave it out: a fifth of the labelled examples is held out as it is."
+                raise ParameterError("validation_fraction", validation_fraction, allowed, fix) from None
+            once = bind(_split_settings(given, root_seed, 0.0, predefined_split=False))
+            return revision, replace(once, notes=(_split_once(once, root_seed), *once.notes))
+
+    def bind(settings: SplitSettings) -> Task:
+        if task is not None:
+            return _bind_task(task, settings)
+        return _load_task(given, approach, settings, numbered_choices=predefined_split)
+
+    hyperparameters, origin = choose(
+        given["hyperparameters"],
+        approach,
+        lambda: subject_of(approach, model, *loaded()),
+        searches,
+        published=_published_seeds(approach, model) if predefined_split else None,
+    )
+    numerics = numerics_of(approach, hyperparameters, model, device)
+    model_revision, bound = loaded()
+    check_kind(bound, approach, hyperparameters, given.get("metric", ""))
+    return Setup(
+        approach=approach,
+        task=bound,
+        hyperparameters=hyperparameters,
+        origin=origin,
+        model=public_name(model),
+        model_reference=model,
+        model_revision=model_revision,
+        device=device,
+        numerics=numerics,
+        fixed_factors=_factors_without_effect(approach, hyperparameters, bound),
+        executor=given["executor"],
+        workers=workers,
+    )
+
+
+def _published_seeds(approach: Approach, model: str) -> ValuesFor | None:
+    """Return what `paper` means on a task's own split: the optional hook ``published_seeds`` of the approach."""
+    hook = getattr(approach, "published_seeds", None)
+    return None if hook is None else lambda task, _given: hook(model, task)
+
+
+def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Value], metric: str = "") -> None:
+    """Raise if the approach does not take tasks of this kind, or the metric is not one of theirs.
+
+    Approaches say what they take in the optional attribute ``task_kinds``, and what of it under these hyperparameters
+    in the optional method ``task_kinds_under``; one that says nothing takes classification only.
+    """
+    kinds: tuple[str, ...] = getattr(approach, "task_kinds", ("classification",))
+    under = approach.task_kinds_under(hyperparameters) if hasattr(approach, "task_kinds_under") else kinds
+    if task.kind == "regression" and metric in {*METRICS, *MORE_METRICS} - {*REGRESSION_METRICS, *approach.metrics}:
+        allowed = f"is a metric of classes, and {task.name} is a regression task"
+        fix = f"Use the entry point seeds, which has {', '.join(REGRESSION_METRICS)}."
+        raise ParameterError("metric", metric, allowed, fix)
+    what = task.kind.replace("_", " ")
+    if task.kind not in under:
+        taken = " and ".join(kind.replace("_", " ") for kind in under)
+        limit = " under these hyperparameters" if task.kind in kinds else ""
+        fix = "Use another approach." if not limit else f"Other hyperparameters of {approach.name} take it."
+        raise ParameterError("task", task.name, f"is a {what} task, and {approach.name} takes {taken} only{limit}", fix)
+    if task.kind != "regression" and metric in {*REGRESSION_METRICS} - {*approach.metrics}:
+        allowed = f"is a metric of regressions, and {task.name} is a {what} task"
+        raise ParameterError("metric", metric, allowed, "Use accuracy, f1_macro or matthews_corrcoef.")
+
+
+def numerics_of(approach: Approach, hyperparameters: Mapping[str, Value], model: str, device: str) -> dict[str, str]:
+    """Return what decides the numbers beside the content, that of these hyperparameters included."""
+    dependencies = approach.dependencies(hyperparameters, model) if hasattr(approach, "dependencies") else {}
+    return {**approach.numerics(device), **dependencies}
+
+
+def subject_of(approach: Approach, model: str, model_revision: str, task: Task) -> Subject:
+    """Return what is trained on what."""
+    return Subject(
+        task=task.name,
+        task_fingerprint=task.fingerprint,
+        approach=approach.name,
+        version=approach.version,
+        model=public_name(model),
+        model_revision=model_revision,
+        settings=task.settings,
+    )
+
+
+def check_choice(name: str, given: Mapping[str, str], known: Sequence[str]) -> None:
+    """Raise with a did-you-mean if a parameter is none of the known names."""
+    if given[name] not in known:
+        raise unknown_name(name, given[name], known)
+
+
+def _check_approach(approach: object) -> None:
+    """Check that an approach, from an entry point or from Python, is one."""
+    if isinstance(approach, type):
+        raise ParameterError("approach", approach.__name__, "must be an object, not its class", "Call the class first.")
+    if isinstance(approach, Approach):
+        return
+    wanted = [*Approach.__annotations__, *(name for name in vars(Approach) if not name.startswith("_"))]
+    missing = ", ".join(name for name in wanted if not hasattr(approach, name))
+    fix = "Wrap a function in mlflow_l3d.approaches.callable.Callable." if callable(approach) else ""
+    raise ParameterError("approach", type(approach).__name__, f"is no approach: it lacks {missing}", fix)
+
+
+def _check_task(task: object, given: Mapping[str, str]) -> None:
+    if not isinstance(task, Task):
+        allowed = "must be a name, or an object that mlflow_l3d.tasks.identity.make_task returned"
+        raise ParameterError("task", type(task).__name__, allowed)
+    defaults = {"text_column": "auto", "label_column": "label", "task_kind": "auto", "choice_columns": "auto"}
+    for name, default in defaults.items():
+        if given.get(name, default) != default:
+            raise ParameterError(name, given[name], "has no effect on a task object", "Leave it out.")
+
+
+def _factors_without_effect(approach: Approach, hyperparameters: Mapping[str, Value], task: Task) -> dict[str, str]:
+    from mlflow_l3d.tasks.resolve import inactive_factors
+
+    of_task = {name: reason for name, reason in inactive_factors(task).items() if name in approach.factors}
+    return {**of_task, **approach.inactive_factors(hyperparameters)}
+
+
+def _split_once(task: Task, root_seed: int) -> str:
+    split = task.split({name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS})
+    sizes = f"{len(split.train)} train, {len(split.validation)} held-out, {len(split.test)} evaluated examples"
+    return f"{task.name}: has no parts of its own, and is split once, as main splits it first: {sizes}"
+
+
+def _load_task(
+    given: Mapping[str, str], approach: Approach, settings: SplitSettings, *, numbered_choices: bool
+) -> Task:
+    from mlflow_l3d.tasks.resolve import load_task
+
+    name = approach.default_task if given["task"] == "auto" else given["task"]
+    return load_task(
+        name,
+        text_column=given["text_column"],
+        label_column=given["label_column"],
+        settings=settings,
+        task_kind=given.get("task_kind", "auto"),
+        choice_columns=given.get("choice_columns", "auto"),
+        numbered_choices=numbered_choices,
+    )
+
+
+def _split_settings(
+    given: Mapping[str, str], root_seed: int, validation_fraction: float, *, predefined_split: bool
+) -> SplitSettings:
+    num_labelled = number_or_auto("num_labelled", given["num_labelled"], 2)
+    test_size = number_or_auto("test_size", given["test_size"], 2)
+    if predefined_split:
+        # The whole parts need no seed, and their cells have one key whatever the root seed is.
+        drawn = num_labelled is not None or test_size is not None or validation_fraction > 0
+        seed = configuration_seed(root_seed, "own_split", 0) if drawn else 0
+        return SplitSettings(
+            num_labelled, test_size, fixed_seed=seed, source="own", validation_fraction=validation_fraction
+        )
+    selection = given.get("test_selection", "label_selection")
+    fixed = selection == "fixed"
+    return SplitSettings(
+        num_labelled=num_labelled,
+        test_size=test_size,
+        test_selection=selection,
+        fixed_seed=configuration_seed(root_seed, "test_selection", 0) if fixed else 0,
+    )
+
+
+def _bind_task(task: Task, settings: SplitSettings) -> Task:
+    from mlflow_l3d.tasks.resolve import bind_task
+
+    return bind_task(task, settings)
+
+
+def _device(device: str, approach: Approach) -> str:
+    """Return the device to train on; torch is asked only where the answer depends on it."""
+    if device == "cpu" or not approach.default_model:
+        if device not in {"auto", "cpu"}:
+            raise ParameterError("device", device, f"{approach.name} runs on the cpu only")
+        return "cpu"
+    try:
+        import torch
+    except ModuleNotFoundError:
+        if device == "auto":
+            return "cpu"
+        msg = f"device={device}: needs torch. Run: pip install 'mlflow-l3d[models]'"
+        raise L3DError(msg) from None
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    kind = device.partition(":")[0]
+    if kind not in {"cuda", "mps"}:
+        raise unknown_name("device", device, ["auto", "cpu", "cuda", "cuda:N", "mps"])
+    if not (torch.cuda.is_available() if kind == "cuda" else torch.backends.mps.is_available()):
+        raise ParameterError("device", device, "no such device on this machine", "Use device=cpu or device=auto.")
+    return device

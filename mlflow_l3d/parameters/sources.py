@@ -1,0 +1,203 @@
+"""Where hyperparameters come from: typed values, a file, a finished search, or what the papers' authors published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, cast
+
+from mlflow_l3d import registry
+from mlflow_l3d.approaches.base import Approach, Value, resolve_hyperparameters
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.search_document import (
+    SCHEMA,
+    FoundSearch,
+    Searches,
+    Subject,
+    differences,
+    is_search_document,
+    well_formed,
+)
+from mlflow_l3d.parameters.source_text import RUN_ID, Given, parse
+
+SourceName = Literal["default", "paper", "search", "file", "inline"]
+
+
+ValuesFor = Callable[[str, Mapping[str, Value]], Mapping[str, Value] | None]
+"""Task and what the user gives -> published hyperparameters; None where there are none."""
+
+
+class Published(Protocol):
+    """An approach with the optional hook ``published``; see :class:`mlflow_l3d.approaches.base.Approach`."""
+
+    def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
+        """Return what the authors published for a task under what the user gives; None where there is nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the hyperparameters of an investigation came from.
+
+    Attributes
+    ----------
+    source
+        The kind.
+    search_run_id
+        The search that found them, the empty text where none did; of a file, the search that wrote it.
+    overridden
+        Names of those that were given beside the source.
+    searched
+        The content of the search's ``hyperparameters.json``; empty where no search is behind them.
+    notes
+        What is doubtful, one sentence each.
+    values
+        What was given, before the approach completed it: what is not named here may follow from what is.
+    """
+
+    source: SourceName = "default"
+    search_run_id: str = ""
+    overridden: tuple[str, ...] = ()
+    searched: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return the origin as JSON types, for ``investigation.json``."""
+        return {
+            "source": self.source,
+            "search_run_id": self.search_run_id or None,
+            "overridden": list(self.overridden),
+        }
+
+
+def choose(
+    text: str,
+    approach: Approach,
+    subject: Callable[[], Subject],
+    searches: Searches | None = None,
+    published: ValuesFor | None = None,
+) -> tuple[dict[str, Value], Origin]:
+    """Return the complete hyperparameters that `text` asks for, and where they came from.
+
+    Parameters
+    ----------
+    text
+        What was typed; see :func:`mlflow_l3d.parameters.source_text.parse`.
+    approach
+        Whose hyperparameters they are.
+    subject
+        Returns what is trained on what; called only where the source depends on it, for it loads the data.
+    searches
+        Finds searches; None where no tracking server can be asked.
+    published
+        Task and what was given -> what `paper` means; None for the approach's own ``published``.
+
+    Raises
+    ------
+    ParameterError
+        If the source is not there, or is one of another approach, or a value is unknown or not allowed.
+    L3DError
+        If a search is asked for and `searches` is None, or the tracking server does not answer.
+    """
+    given = parse(text)
+    checked = resolve_hyperparameters(approach, given.overrides)  # cheap mistakes first
+    overrides = {name: checked[name] for name in given.overrides}
+    values: Mapping[str, Any] = given.values
+    origin = Origin(source="default" if given.source == "default" else "inline", overridden=tuple(overrides))
+    if given.source == "paper":
+        values, origin = _published(given, approach, overrides, subject(), published)
+    elif given.source in ("latest", "run"):
+        if searches is None:
+            msg = f"hyperparameters={text}: a search can only be looked up on a tracking server. Give a file or values."
+            raise L3DError(msg)
+        about = subject()
+        found = searches(given.name, about)
+        values, origin = _searched(given, found, about, "search", overrides)
+    elif is_search_document(values):
+        found = FoundSearch(_run_id(values.get("search_run_id")), values)
+        values, origin = _searched(given, found, subject(), "file" if given.source == "file" else "inline", overrides)
+    elif given.source == "file":
+        origin = Origin("file", overridden=tuple(overrides))
+    try:
+        own = {**values, **overrides}
+        return _complete(approach, own), replace(origin, values=own)
+    except ParameterError as error:
+        if origin.source in ("default", "inline"):
+            raise
+        fix = f"{error.fix} The values are those of {given.name}; name=value after it overrides one.".strip()
+        raise ParameterError(error.name, error.value, error.allowed, fix) from error
+
+
+def _complete(approach: Approach, values: Mapping[str, Any]) -> dict[str, Value]:
+    resolved = resolve_hyperparameters(approach, values)
+    return cast("dict[str, Value]", approach.complete(resolved)) if hasattr(approach, "complete") else resolved
+
+
+def _published(
+    given: Given,
+    approach: Approach,
+    overrides: Mapping[str, Value],
+    subject: Subject,
+    published: ValuesFor | None,
+) -> tuple[Mapping[str, Any], Origin]:
+    """Return what the authors published for the task, under what the user has given."""
+
+    def values_for(task: str) -> Mapping[str, Any] | None:
+        if published is not None:
+            return published(task, overrides)
+        return cast("Published", approach).published(task, overrides) if hasattr(approach, "published") else None
+
+    values = values_for(subject.task)
+    if values is None:
+        with_values = [task for task in registry.names("task") if values_for(task) is not None]
+        under = ", ".join(f"{name}={value}" for name, value in overrides.items())
+        what = f"of {approach.name}{f' with {under}' if under else ''}"
+        allowed = f"there are no published hyperparameters {what} for the task {subject.task}"
+        fix = f"There are some for {', '.join(with_values)}." if with_values else "Use default, latest, or values."
+        raise ParameterError("hyperparameters", given.text, allowed, fix)
+    notes: tuple[str, ...] = ()
+    if subject.model:
+        note = f"Hyperparameters are those that were published for {subject.task} with the authors' models"
+        notes = (f"{note}; whether they suit {subject.model} was not looked at.",)
+    return values, Origin("paper", overridden=tuple(overrides), notes=notes)
+
+
+def _run_id(value: object) -> str:
+    """Return what a file says is the run of its search; it becomes a tag, so nothing but an id passes."""
+    return value if isinstance(value, str) and RUN_ID.fullmatch(value) else ""
+
+
+def _searched(
+    given: Given, found: FoundSearch, subject: Subject, source: SourceName, overrides: Mapping[str, Value]
+) -> tuple[Mapping[str, Any], Origin]:
+    """Return the values that a search found, after a look at what it was a search of."""
+    document = found.document
+    what = f"search {found.run_id}" if source == "search" else "this search"
+    if not well_formed(document):
+        allowed = f"is not the hyperparameters.json (schema {SCHEMA}) that a search leaves"
+        raise ParameterError("hyperparameters", given.name, allowed, "Search again, or give the values themselves.")
+    if document.get("approach") != subject.approach:
+        allowed = f"{what} was one of approach={document.get('approach')}, not of {subject.approach}"
+        raise ParameterError("hyperparameters", given.name, allowed)
+    origin = Origin(
+        source=source,
+        search_run_id=found.run_id,
+        overridden=tuple(overrides),
+        searched=document,
+        notes=tuple(
+            f"Hyperparameters were searched {note}."
+            for note in (*differences(document, subject), *_other_values(document, overrides))
+        ),
+    )
+    return document["hyperparameters"], origin
+
+
+def _other_values(document: Mapping[str, Any], overrides: Mapping[str, Value]) -> list[str]:
+    """Return the overrides that take the place of another value: what was searched goes with that one."""
+    values = document["hyperparameters"]
+    return [
+        f"with {name}={values[name]}, and are used with {name}={value}"
+        for name, value in overrides.items()
+        if name in values and values[name] != value
+    ]

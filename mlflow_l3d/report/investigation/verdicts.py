@@ -1,0 +1,213 @@
+"""Numbers as people read them, and what can be said about one factor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.strategies import baseline_important
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.typing import FloatArray
+
+MISSING = "n/a"
+"""What stands where there is no number."""
+BASELINES: Final = ("random", "fixed")
+"""Designs that have no importance score."""
+
+Status = Literal["important", "important?", "not important", "not important?", "unknown"]
+
+
+def points(value: float, digits: int = 2) -> str:
+    """Return a fraction (0..1) in percentage points, ``n/a`` where it is not finite."""
+    return f"{100 * value + 0.0:.{digits}f}" if math.isfinite(value) else MISSING
+
+
+def squared_points(value: float) -> str:
+    """Return a squared fraction in squared percentage points: three decimals, two digits where these would be zeros."""
+    if not math.isfinite(value):
+        return MISSING
+    scaled = 1e4 * value + 0.0
+    return f"{scaled:.2g}" if 0 < abs(scaled) < 0.001 else f"{scaled:.3f}"
+
+
+def plain(value: float, digits: int = 2) -> str:
+    """Return a number without a unit, ``n/a`` where it is not finite."""
+    return f"{value + 0.0:.{digits}f}" if math.isfinite(value) else MISSING
+
+
+def signed(value: float) -> str:
+    """Return a number without a unit with its sign and two decimals, ``n/a`` where it is not finite."""
+    return f"{value + 0.0:+.2f}" if math.isfinite(value) else MISSING
+
+
+def probability(value: float) -> str:
+    """Return a p-value with three decimals, ``<0.001`` below them, ``n/a`` where it is not finite."""
+    if not math.isfinite(value):
+        return MISSING
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def percent(level: float) -> str:
+    """Return a level of confidence as in ``95 %``."""
+    return f"{100 * level:.4g} %"
+
+
+def level_of(records: Iterable[Importance]) -> float:
+    """Return the level of the records' intervals; they share one, 0.95 without a record."""
+    return next((record.level for record in records), 0.95)
+
+
+def shorten(text: str, width: int) -> str:
+    """Return `text` on one line of printable characters, cut to at most `width` of them."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= width else line[: width - 3] + "..."
+
+
+def by_importance(analysis: Analysis) -> list[Importance]:
+    """Return the factors, most important first by the published score; those without a score last.
+
+    Baseline strategies have no such score: there the factor whose runs vary most stands first.
+    """
+
+    def place(record: Importance) -> float:
+        value = record.score_std if record.design in BASELINES else record.importance
+        return -value if math.isfinite(value) else math.inf
+
+    return sorted(analysis.importances.values(), key=place)
+
+
+def golden_runs(record: Importance) -> str:
+    """Return what the scores in ``record.golden`` are: golden runs only where they were run."""
+    if record.golden_pooled:
+        return "pooled runs"
+    return "base and swap runs" if record.design == "radial" else "golden runs"
+
+
+def golden_word(record: Importance) -> str:
+    """Return the word before ``std``: golden, or pooled."""
+    return "pooled" if record.golden_pooled else "golden"
+
+
+def golden_record(analysis: Analysis) -> Importance | None:
+    """Return the record with the fullest set of golden scores; the factors share them."""
+    return max(analysis.importances.values(), key=lambda record: int(np.isfinite(record.golden).sum()), default=None)
+
+
+def golden_scores(analysis: Analysis) -> FloatArray:
+    """Return the finite golden scores, shape (at most L,); the factors share them, the fullest set counts."""
+    record = golden_record(analysis)
+    return np.empty(0) if record is None else record.golden[np.isfinite(record.golden)]
+
+
+def golden_share(record: Importance) -> float:
+    """Return the std of a factor's runs as a share of the golden std, which is what a baseline strategy judges by."""
+    known = record.golden_std > 0 and math.isfinite(record.golden_std)
+    return record.score_std / record.golden_std if known else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What can be said about one factor.
+
+    Attributes
+    ----------
+    status
+        By the published score (above 0 is important); with ``?`` where the interval of the corrected score holds 0,
+        is missing, or lies on the other side of 0. A baseline strategy has no interval.
+    sentence
+        The same in plain words, without the name of the factor.
+    """
+
+    status: Status
+    sentence: str
+
+    @property
+    def yes_or_no(self) -> str:
+        """The published rule alone: ``yes``, ``no`` or ``n/a``."""
+        if self.status == "unknown":
+            return MISSING
+        return "no" if self.status.startswith("not") else "yes"
+
+
+def interval(record: Importance) -> str:
+    """Return the corrected score with its interval, as in ``-0.42 [-0.90, +0.10]``."""
+    if not math.isfinite(record.importance_corrected):
+        return MISSING
+    low, high = signed(record.importance_ci_low), signed(record.importance_ci_high)
+    bounds = MISSING if MISSING in (low, high) else f"[{low}, {high}]"
+    return f"{signed(record.importance_corrected)} {bounds}"
+
+
+def verdict(record: Importance) -> Verdict:
+    """Return what the published score of a factor says, and how far its interval lets us trust it."""
+    if record.design in BASELINES:
+        return _baseline(record)
+    if not math.isfinite(record.importance):
+        return Verdict("unknown", f"no verdict, there is no importance score ({_reason(record)}).")
+    important = record.importance > 0
+    own, others = points(record.contributed_std), points(record.mitigated_std)
+    because = (
+        f"changing it alone moves the score by {own} points (std), changing all other factors by {others}"
+        if MISSING not in (own, others)
+        else "the score is above 0"
+        if important
+        else "the score is not above 0"
+    )
+    word: Status = "important" if important else "not important"
+    low, high = record.importance_ci_low, record.importance_ci_high
+    if not (math.isfinite(low) and math.isfinite(high)):
+        status: Status = "important?" if important else "not important?"
+        trust = "there is no interval, so this may be luck"
+    else:
+        shown = f"{percent(record.level)} interval of the corrected score {signed(low)} to {signed(high)}"
+        if (low > 0 and important) or (high < 0 and not important):
+            status, trust = word, shown
+        else:
+            status = "important?" if important else "not important?"
+            trust = (
+                f"{shown} holds 0: not certain, more runs would tell"
+                if low <= 0 <= high
+                else f"{shown} says the opposite: the published score is biased by the few runs, trust the interval"
+            )
+    return Verdict(status, f"{word} ({signed(record.importance)}): {because}; {trust}.")
+
+
+def _baseline(record: Importance) -> Verdict:
+    important = baseline_important(record.score_std, record.golden_std)
+    if important is None:
+        return Verdict("unknown", f"no verdict by the {record.design} strategy ({_baseline_reason(record)}).")
+    word = "important" if important else "not important"
+    return Verdict(
+        "important?" if important else "not important?",
+        f"the std of the runs is {points(record.score_std)} points, {plain(golden_share(record))} of the "
+        f"{golden_word(record)} std: {word} by the {record.design} strategy (important from half on); "
+        "there is no interval, so this may be luck.",
+    )
+
+
+def _baseline_reason(record: Importance) -> str:
+    if int(np.isfinite(record.table).sum()) < 2:
+        return "fewer than 2 of its runs have a score"
+    return _no_golden(record) or "the standard deviations are missing"
+
+
+def _reason(record: Importance) -> str:
+    if record.rows_used < 2:
+        return f"{record.rows_used} complete rows, at least 2 are needed"
+    return _no_golden(record) or "the standard deviations are missing"
+
+
+def _no_golden(record: Importance) -> str:
+    if int(np.isfinite(record.golden).sum()) < 2:
+        return f"fewer than 2 {golden_runs(record)} have a score"
+    return f"all {golden_runs(record)} have the same score" if record.golden_std == 0 else ""
+
+
+def is_graded(analysis: Analysis) -> bool:
+    """Return whether predictions may agree in part, so that CON is a mean and CCON says how good they are."""
+    return analysis.agreement not in (None, "exact_match", "regression")

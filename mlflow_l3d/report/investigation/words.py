@@ -1,0 +1,282 @@
+"""The three questions that a result opens with, answered in plain words, the same in the terminal and in HTML."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.stability.results import Consistency
+from mlflow_l3d.report.investigation.verdicts import (
+    BASELINES,
+    MISSING,
+    Status,
+    Verdict,
+    by_importance,
+    golden_record,
+    golden_runs,
+    golden_scores,
+    golden_share,
+    golden_word,
+    interval,
+    is_graded,
+    plain,
+    points,
+    shorten,
+    signed,
+    verdict,
+)
+
+__all__ = [
+    "MISSING",
+    "SINGLE_RUN_LIMIT",
+    "Answer",
+    "Status",
+    "Verdict",
+    "answers",
+    "by_importance",
+    "early_stops",
+    "golden_scores",
+    "interval",
+    "points",
+    "shorten",
+    "signed",
+    "verdict",
+]
+
+SINGLE_RUN_LIMIT = 1.96 * math.sqrt(2)
+"""Two normal scores of equal mean differ by more than this many standard deviations one time in twenty."""
+
+_DRAWN = {
+    "golden runs": "the same work repeated with every randomness factor changed",
+    "base and swap runs": "in each set of them every randomness factor changes from run to run",
+    "pooled runs": "the cells of all tables take the place of golden runs and vary less than these would",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One of the report's questions with its answer: a short one, and sentences below it."""
+
+    question: str
+    short: str
+    sentences: tuple[str, ...]
+
+
+def answers(analysis: Analysis) -> tuple[Answer, Answer, Answer]:
+    """Return the three questions that the report opens with, answered in plain words."""
+    which = _baseline_which if analysis.design in BASELINES else _which
+    return _luck(analysis), which(analysis), _stable(analysis)
+
+
+def early_stops(analysis: Analysis) -> tuple[str, ...]:
+    """Return why an investigation ended when it did; empty where no stopping rule ended it."""
+    found = analysis.interim_analyses
+    if found is None or not len(found) or not {"factor", "rows", "decision", "reason"} <= set(found):
+        return ()
+    last = found.groupby("factor", sort=False).tail(1)
+    if (last["decision"] != "stop").any() or not set(analysis.importances) <= set(last["factor"]):
+        return ()
+    rows = int(last["rows"].max())
+    if len(last) == 1:
+        return (f"Stopped by its rule: {last['reason'].iloc[0]}.",)
+    final = last.sort_values("rows", kind="stable").iloc[-1]
+    return (
+        f"Stopped after {rows} rows, when the rule of every factor had said stop; the last was that of "
+        f"{final['factor']}: {final['reason']}.",
+    )
+
+
+def _luck(analysis: Analysis) -> Answer:
+    question = "How much of the score is luck?"
+    record, scores = golden_record(analysis), golden_scores(analysis)
+    runs = golden_runs(record) if record is not None else "golden runs"
+    if record is None or len(scores) < 2:
+        return Answer(question, MISSING, (f"{len(scores)} {runs} have a score; at least 2 are needed.",))
+    # The sets of a radial design share their runs; the record's std allows for it.
+    std = record.golden_std if record.design == "radial" else float(scores.std())
+    low, high = float(scores.min()), float(scores.max())
+    return Answer(
+        question,
+        f"{points(float(scores.mean()))} ± {points(std)}",
+        (
+            f"{analysis.metric} in percentage points, mean ± standard deviation over {len(scores)} {runs}: "
+            f"{_DRAWN[runs]}.",
+            f"The unluckiest run scored {points(low)}, the luckiest {points(high)}: {points(high - low)} points apart.",
+            f"Rule of thumb: one run of each of two methods tells them apart only where they differ by more than "
+            f"{points(SINGLE_RUN_LIMIT * std, 1)} points.",
+        ),
+    )
+
+
+def _which(analysis: Analysis) -> Answer:
+    question = "Which kind of luck is it?"
+    records = by_importance(analysis)
+    known = [(record, verdict(record)) for record in records if math.isfinite(record.importance)]
+    if not known:
+        return Answer(question, MISSING, ("No investigated factor has an importance score.",))
+    short, sentences = _sorted_out(known)
+    top = known[0][0]
+    own, others = points(top.contributed_std), points(top.mitigated_std)
+    if MISSING not in (own, others):
+        sentences.append(f"{top.factor} alone moves the score by {own} points (std), all other factors by {others}.")
+    sentences += _together(analysis)
+    sentences.append("A factor is important where it moves the score more than all other factors together do.")
+    return Answer(question, short, tuple(sentences))
+
+
+def _sorted_out(known: list[tuple[Importance, Verdict]]) -> tuple[str, list[str]]:
+    groups: dict[Status, list[str]] = {"important": [], "important?": [], "not important": [], "not important?": []}
+    for record, found in known:
+        if found.status in groups:
+            groups[found.status].append(record.factor)
+    sure, maybe = groups["important"], groups["important?"]
+    named = (sure or maybe)[:2] or ["none of them" if len(known) > 1 else f"not {known[0][0].factor}"]
+    more = len(sure or maybe) - len(named)
+    unsure = not sure and bool(maybe or groups["not important?"])
+    short = ", ".join(named) + (f" and {more} more" if more > 0 else "") + (" (unsure)" if unsure else "")
+    parts = (
+        ("Important: ", sure),
+        ("Important by the score, but unsure: ", maybe),
+        ("Not important: ", groups["not important"]),
+        ("Not important by the score, but unsure: ", groups["not important?"]),
+    )
+    return short, [head + ", ".join(factors) + "." for head, factors in parts if factors]
+
+
+def _together(analysis: Analysis) -> list[str]:
+    """Return what holds for all factors together; nothing for one factor."""
+    known = [name for name, p in analysis.p_holm.items() if math.isfinite(p) and name in analysis.importances]
+    if len(known) < 2:
+        return []
+    certain = [name for name in known if analysis.p_holm[name] <= 1 - analysis.importances[name].level]
+    named = ", ".join(certain) if certain else "none"
+    return [f"All {len(known)} claims taken together (Holm), important for certain: {named}."]
+
+
+def _baseline_which(analysis: Analysis) -> Answer:
+    question = "Which kind of luck is it?"
+    known = [(record, found) for record in by_importance(analysis) if (found := verdict(record)).status != "unknown"]
+    about = (
+        f"The {analysis.design} strategy has no importance score: it calls a factor important where the std of its "
+        "runs is at least half the golden std"
+        + (
+            ", though every factor changes in each of them, so that it cannot single one out."
+            if analysis.design == "random"
+            else ", with all other factors at one configuration, so that another one may give another answer."
+        )
+    )
+    if not known:
+        return Answer(question, MISSING, ("No investigated factor has a result.", about))
+    yes = [record.factor for record, found in known if found.yes_or_no == "yes"]
+    named = yes[:2] or ["none of them" if len(known) > 1 else f"not {known[0][0].factor}"]
+    more = f" and {len(yes) - 2} more" if len(yes) > 2 else ""
+    sentences = [
+        f"{record.factor}: the std of the runs is {points(record.score_std)} points, {plain(golden_share(record))} of "
+        f"the {golden_word(record)} std."
+        for record, _ in known[:3]
+    ]
+    return Answer(question, f"{', '.join(named)}{more} (by the {analysis.design} strategy)", (*sentences, about))
+
+
+def _stable(analysis: Analysis) -> Answer:
+    question = "Are single predictions stable?"
+    group = analysis.consistencies.get("golden")
+    where = _compared(analysis)
+    if group is None or not math.isfinite(group.consistency):
+        found = [one for one in analysis.consistencies.values() if math.isfinite(one.consistency)]
+        if not found:
+            return _stable_numbers(question, analysis)
+        group = min(found, key=lambda one: one.consistency)
+        where = _compared_within(analysis, group.group)
+    sentences = _stable_sentences(analysis, group, where)
+    if analysis.regression:
+        sentences += _stable_numbers(question, analysis).sentences
+    votes = analysis.examples
+    if votes is not None and math.isfinite(votes.robust_share):
+        shares = (
+            f"{points(votes.robust_share, 1)} % of the examples are right in every run, "
+            f"{points(votes.never_right_share, 1)} % in none; {points(votes.fragile_share, 1)} % depend on luck."
+        )
+        sentences = (*sentences, shares)
+    short = "mean agreement" if is_graded(analysis) else "agree"
+    return Answer(question, f"{points(group.consistency, 1)} % {short}", sentences)
+
+
+def _compared(analysis: Analysis) -> str:
+    """Return which runs are compared where every factor changes."""
+    if analysis.design == "radial":
+        return "two base runs"
+    record = golden_record(analysis)
+    return f"two {golden_runs(record)}" if record is not None and record.golden_pooled else "two golden runs"
+
+
+def _compared_within(analysis: Analysis, factor: str) -> str:
+    """Return which runs are compared in the table of a factor."""
+    if analysis.design == "random":
+        return f"two runs of {factor}, which differ in every factor,"
+    return f"two runs that differ in {factor} only"
+
+
+def _stable_numbers(question: str, analysis: Analysis) -> Answer:
+    """Return the answer for predicted numbers, from the golden runs or else from the factor that agrees least."""
+    known = {name: metrics for name, metrics in analysis.regression.items() if metrics}
+    if not known:
+        none = (
+            "hold no predictions to compare"
+            if not analysis.regression
+            else "predict too few different numbers to correlate"
+        )
+        return Answer(question, MISSING, (f"The runs {none}.",))
+    values = {
+        name: [one.get(f"consistency_{kind}", math.nan) for kind in ("pearson", "ccc")] for name, one in known.items()
+    }
+    least = min(known, key=lambda name: min(known[name].values()))
+    pearson, ccc = values.get("golden", values[least])
+    where = _compared(analysis) if "golden" in known else _compared_within(analysis, least)
+    short = f"Pearson's correlation {plain(pearson)}" if math.isfinite(pearson) else f"concordance {plain(ccc)}"
+    return Answer(
+        question,
+        short,
+        (
+            f"Of the numbers that {where} predict, mean over pairs: Pearson's correlation {plain(pearson)} (blind to "
+            f"shift and scale), Lin's concordance {plain(ccc)} (1 only for equal predictions).",
+        ),
+    )
+
+
+def _stable_sentences(analysis: Analysis, group: Consistency, where: str) -> tuple[str, ...]:
+    if is_graded(analysis):
+        return _graded_sentences(analysis, group, where)
+    sentences = [
+        f"Mean share of test examples on which {where} give the same prediction (consistency, over {group.runs} runs)."
+    ]
+    if math.isfinite(group.correct_consistency):
+        sentences.append(
+            f"Both are right on {points(group.correct_consistency, 1)} %, and agree on a wrong answer on "
+            f"{points(group.agreement_on_wrong, 1)} %."
+        )
+    changed = 1 - group.consistency
+    sentences.append(
+        f"Another run changes about one prediction in {1 / changed:,.0f}."
+        if 0.001 <= changed <= 0.4
+        else f"Another run changes {points(changed, 1)} % of the predictions."
+    )
+    if group.unparsed_share > 0:
+        what = "name no class" if analysis.agreement is None else "could not be read"
+        sentences.append(f"{points(group.unparsed_share, 1)} % of the predictions {what}.")
+    return tuple(sentences)
+
+
+def _graded_sentences(analysis: Analysis, group: Consistency, where: str) -> tuple[str, ...]:
+    """Return what a scoring function says that also knows answers that agree in part."""
+    sentences = [
+        f"Mean {analysis.agreement} of the predictions of {where} for one test example (consistency, over "
+        f"{group.runs} runs); 100 % is full agreement."
+    ]
+    if math.isfinite(group.correct_consistency):
+        sentences.append(f"Against the truth: {points(group.correct_consistency, 1)} % (correct consistency).")
+    if group.unparsed_share > 0:
+        sentences.append(f"{points(group.unparsed_share, 1)} % of the predictions could not be read.")
+    return tuple(sentences)

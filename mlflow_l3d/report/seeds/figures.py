@@ -1,0 +1,246 @@
+"""The figures of a seeds study: seed x task heat map, scores and agreement of each seed, luck against training size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.seeds.better_seed import NAMED_SEED, BetterSeed, normalised
+from mlflow_l3d.analysis.seeds.over_tasks import LOWER_IS_BETTER
+from mlflow_l3d.analysis.seeds.study import SeedsStudy
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.report.investigation.verdicts import plain, probability, shorten
+from mlflow_l3d.report.labelled_points import name_points, size_text, size_ticks
+from mlflow_l3d.report.style import ABSENT, BLUE, GREY, GRID, INK, MUTED, ORANGE, dress, new_figure, settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+
+LARGEST_Z: Final = 2.5
+"""Colours end here: of ten seeds none can be further than 3 from the mean."""
+MOST_TASKS, MOST_SEEDS = 14, 40
+_PANELS: Final = (("var", "VAR (pp)", ORANGE), ("con", "CON (%)", BLUE), ("ccon", "CCON (%)", GREY))
+
+
+def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, title: str = "") -> Figure:
+    """Return Figure 3 of Zhou et al. 2025: normalised scores of each seed (rows) on each task (columns).
+
+    Parameters
+    ----------
+    matrix
+        One row a task, one column a seed: fractions, nan where a run has no score (hatched).
+    better
+        The test, for the mean ranks beside the map and the line above it.
+    title
+        The model.
+
+    Notes
+    -----
+    Colours are z within a task: blue better than its mean, orange worse. Numbers are the distance from the task's mean
+    in percentage points, where there are at most 14 tasks and 40 seeds. Seed 42 stands in bold.
+    """
+    scaled = normalised(matrix).to_numpy().T
+    values = 100 * (matrix.to_numpy(dtype=np.float64).T)
+    distance = values - _means(values)
+    seeds, tasks = scaled.shape
+    numbers = tasks <= MOST_TASKS and seeds <= MOST_SEEDS
+    with settings():
+        figure = new_figure(min(2.3 + seeds * (0.26 if numbers else 0.12), 12.0))
+        ratios = [tasks + 1.0, 1.5] if better is not None else [1.0]
+        panels = figure.subplots(1, len(ratios), width_ratios=ratios, squeeze=False)[0]
+        axes = panels[0]
+        dress(axes)
+        axes.patch.set_facecolor(ABSENT)
+        if not np.isfinite(scaled).all():
+            axes.patch.set(hatch="/////", edgecolor=GREY, linewidth=0.0)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        image = axes.imshow(
+            np.ma.masked_invalid(scaled),
+            cmap=_colours(),
+            vmin=-LARGEST_Z,
+            vmax=LARGEST_Z,
+            aspect="auto",
+            interpolation="none",
+        )
+        _axis(axes, matrix, numbers)
+        if numbers:
+            _write(axes, distance, scaled)
+        _heading(axes, better, title)
+        if better is not None:
+            _ranks(panels[1], matrix, better)
+        bar = figure.colorbar(image, ax=list(panels), location="right", fraction=0.03, pad=0.015, aspect=28)
+        bar.set_label(
+            "z within the task" + ("   hatched: no score" if not np.isfinite(scaled).all() else ""), color=MUTED
+        )
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(colors=GRID, labelcolor=INK, labelsize=8)
+    return figure
+
+
+def size_figure(rows: pd.DataFrame, correlations: pd.DataFrame, *, title: str = "") -> Figure:
+    """Return Figure 2 of Zhou et al. 2025: VAR, CON and CCON of each task against its training size, on a log axis.
+
+    Parameters
+    ----------
+    rows
+        As :func:`mlflow_l3d.analysis.seeds.tables.study_rows` gives; fractions.
+    correlations
+        Rows of :func:`mlflow_l3d.analysis.seeds.size_correlation.size_correlations`; those on the log scale are shown.
+    title
+        The model.
+    """
+    logs = correlations[correlations["scale"] == "log"]
+    known = {str(row["measure"]): row for row in logs.to_dict("records")}
+    with settings():
+        figure = new_figure(3.4)
+        if title:
+            figure.suptitle(shorten(title, 80), color=INK, fontsize=10, fontweight="bold", x=0.01, ha="left")
+        named = []
+        for axes, (measure, label, colour) in zip(figure.subplots(1, 3), _PANELS, strict=True):
+            part = rows[rows["training_size"].notna() & rows[measure].notna()]
+            found = known[measure]
+            interval = f"{plain(found['pearson_ci_low'])} to {plain(found['pearson_ci_high'])}"
+            dress(axes, x="training examples", y=label, grid="y")
+            axes.set_title(
+                f"Pearson {plain(found['pearson'])}\n{interval}",
+                color=MUTED,
+                fontsize=8.5,
+                loc="left",
+                parse_math=False,
+            )
+            if not len(part):
+                continue
+            axes.set_xscale("log")
+            sizes = part["training_size"].to_numpy(dtype=np.float64)
+            values = 100 * part[measure].to_numpy(dtype=np.float64)
+            axes.plot(sizes, values, "o", color=colour, markersize=5, markeredgewidth=0)
+            _line(axes, sizes, values)
+            axes.margins(x=0.12, y=0.12)
+            ticks = size_ticks(sizes.min(), sizes.max())
+            axes.set_xticks(ticks, [size_text(tick) for tick in ticks])
+            axes.set_xticks([], minor=True)
+            named.append((axes, part["task"].tolist(), sizes, values))
+        figure.draw_without_rendering()
+        for each in named:
+            name_points(*each)
+    return figure
+
+
+def seed_figure(study: SeedsStudy) -> Figure:
+    """Return each seed of one study as a dot: its score, and its mean agreement with the other seeds.
+
+    The band is mean +- VAR; hollow dots are seeds that predict one thing only.
+    """
+    frame = study.to_frame()
+    agreement = next((name for name in ("consistency", "consistency_pearson") if name in frame), None)
+    percent = study.metric not in LOWER_IS_BETTER
+    with settings():
+        figure = new_figure(min(1.2 + 0.24 * len(frame), 10.0))
+        panels = figure.subplots(1, 1 if agreement is None else 2, sharey=True, squeeze=False)[0]
+        rows = np.arange(len(frame))
+        hollow = frame["constant"].to_numpy(dtype=bool) if "constant" in frame else np.zeros(len(frame), dtype=bool)
+        scale = 100 if percent else 1
+        name = shorten(study.metric, 30)
+        _dots(panels[0], scale * frame[study.metric].to_numpy(dtype=np.float64), hollow, BLUE)
+        panels[0].axvspan(
+            scale * (study.own.mean - study.own.var), scale * (study.own.mean + study.own.var), color=GRID, alpha=0.6
+        )
+        dress(panels[0], x=f"{name}{' (%)' if percent else ''}", y="seed", grid="x", title=shorten(study.task, 40))
+        panels[0].set_yticks(rows, [str(seed) for seed in frame["seed"]])
+        panels[0].set_ylim(len(frame) - 0.5, -0.5)
+        if agreement is not None:
+            graded = agreement == "consistency_pearson"
+            factor = 1 if graded else 100
+            values = factor * frame[agreement].to_numpy(dtype=np.float64)
+            _dots(panels[1], values, hollow, ORANGE)
+            label = "mean correlation with other seeds" if graded else "mean agreement with other seeds (%)"
+            dress(panels[1], x=label, grid="x")
+    return figure
+
+
+def _means(values: FloatArray) -> FloatArray:
+    known = np.isfinite(values)
+    counts = known.sum(axis=0)
+    sums = np.where(known, values, 0.0).sum(axis=0)
+    means: FloatArray = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    return means
+
+
+def _colours() -> Colormap:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("l3d_z", [ORANGE, "#ffffff", BLUE])
+
+
+def _axis(axes: Axes, matrix: pd.DataFrame, numbers: bool) -> None:
+    axes.set_xlabel("task", color=MUTED, fontsize=9)
+    axes.set_ylabel("seed", color=MUTED, fontsize=9)
+    names = [shorten(str(name), 22) for name in matrix.index]
+    turned = len(names) > 6 or max(map(len, names), default=0) > 10
+    axes.set_xticks(range(len(names)), names, rotation=35 if turned else 0, ha="right" if turned else "center")
+    step = 1 if numbers else max(1, matrix.shape[1] // 30)
+    places = list(range(0, matrix.shape[1], step))
+    labels = axes.set_yticks(places, [str(matrix.columns[at]) for at in places])
+    for tick, at in zip(labels, places, strict=True):
+        tick.label1.set_fontweight("bold" if int(matrix.columns[at]) == NAMED_SEED else "normal")
+    axes.tick_params(length=0)
+    for label in axes.get_xticklabels():
+        label.set_parse_math(False)
+
+
+def _write(axes: Axes, distance: FloatArray, scaled: FloatArray) -> None:
+    size = 8 if scaled.shape[1] <= 8 else 6.8
+    for (row, column), value in np.ndenumerate(distance):
+        if np.isfinite(value):
+            colour = "#ffffff" if scaled[row, column] > 2 else "#10141c"
+            digits = 1 if abs(value) < 99.95 else 0
+            axes.text(
+                column,
+                row,
+                f"{round(value, digits) + 0.0:+.{digits}f}",
+                ha="center",
+                va="center",
+                fontsize=size,
+                color=colour,
+            )
+
+
+def _heading(axes: Axes, better: BetterSeed | None, title: str) -> None:
+    lines = [shorten(title, 60)] if title else []
+    if better is not None:
+        limits = f"{plain(better.kendall_w_ci_low)} to {plain(better.kendall_w_ci_high)}"
+        lines.append(f"Friedman p {probability(better.p)}, Kendall's W {plain(better.kendall_w)} ({limits})")
+    axes.set_title("\n".join(lines), color=INK, fontsize=9.5, fontweight="bold", loc="left", parse_math=False)
+
+
+def _ranks(axes: Axes, matrix: pd.DataFrame, better: BetterSeed) -> None:
+    ranks = better.of_seeds.set_index("seed")["mean_rank"].reindex(list(matrix.columns)).to_numpy(dtype=np.float64)
+    dress(axes, grid="x")
+    rows = np.arange(len(ranks))
+    axes.axvline((len(ranks) + 1) / 2, color=MUTED, linewidth=0.8)
+    axes.plot(ranks, rows, "o", color=BLUE, markersize=4.5, markeredgewidth=0)
+    axes.set_xlim(0.5, len(ranks) + 0.5)
+    axes.set_ylim(len(ranks) - 0.5, -0.5)
+    axes.set_yticks([])
+    axes.set_title("mean rank\n1 is best", color=BLUE, fontsize=8.5)
+
+
+def _line(axes: Axes, sizes: FloatArray, values: FloatArray) -> None:
+    logs = np.log10(sizes)
+    if len(sizes) < 3 or np.ptp(logs) == 0:
+        return
+    slope = float(np.cov(logs, values, ddof=0)[0, 1] / logs.var())
+    ends = np.array([logs.min(), logs.max()])
+    axes.plot(10**ends, values.mean() + slope * (ends - logs.mean()), color=INK, linewidth=1)
+
+
+def _dots(axes: Axes, values: FloatArray, hollow: npt.NDArray[np.bool_], colour: str) -> None:
+    rows = np.arange(len(values))
+    axes.plot(values[~hollow], rows[~hollow], "o", color=colour, markersize=5.5, markeredgewidth=0)
+    axes.plot(values[hollow], rows[hollow], "o", color="none", markeredgecolor=colour, markersize=5.5)

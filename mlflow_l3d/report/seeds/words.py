@@ -1,0 +1,192 @@
+"""What a seeds study answers, in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks
+from mlflow_l3d.analysis.seeds.study import SeedsStudy
+from mlflow_l3d.report.investigation.verdicts import MISSING, percent, plain, points, probability
+from mlflow_l3d.report.investigation.words import Answer
+from mlflow_l3d.report.seeds.tables import between, plain_or_points, signed
+
+
+def study_answers(study: SeedsStudy) -> tuple[Answer, Answer, Answer]:
+    """Return what one study says about the score, about single predictions, and about the seeds themselves."""
+    return _score(study), _predictions(study), _seeds(study)
+
+
+def _score(study: SeedsStudy) -> Answer:
+    question = f"How much does the seed move the score ({study.metric})?"
+    own, shown = study.own, plain_or_points(study.metric)
+    if math.isnan(own.var):
+        return Answer(question, MISSING, ("Fewer than two seeds have a score.",))
+    spread = between(shown(own.std_ci_low), shown(own.std_ci_high))
+    sentences = [
+        f"{own.runs} seeds score {shown(own.mean)} on average, from {shown(own.lowest)} to {shown(own.highest)}.",
+        f"All seeds would have a standard deviation of {spread} (95 %)." if spread != MISSING else "",
+    ]
+    if study.metric == "accuracy" and not math.isnan(study.accuracy_std_population):
+        sentences.append(
+            f"Of the std of {shown(own.std)}, {shown(study.accuracy_std_population)} would be left on a test set "
+            "without end; the rest comes with these examples."
+        )
+    return Answer(question, f"VAR {shown(own.var)}", tuple(sentence for sentence in sentences if sentence))
+
+
+def _predictions(study: SeedsStudy) -> Answer:
+    question = "Are single predictions stable?"
+    if study.agreement is not None and study.examples is not None:
+        con = study.pairs["consistency"]
+        short = f"{points(con.mean, 1)} % agree"
+        sentences = [
+            f"Two seeds give {points(con.mean, 1)} % of the examples one class, {_correct(study)} % the right one.",
+            f"{points(study.examples.robust_share, 1)} % are right under every seed (robust"
+            f"{_limits(study, 'robust_share', lambda share: points(share, 1), ', ')}), "
+            f"{points(study.examples.fragile_share, 1)} % under some (fragile), "
+            f"{points(study.examples.never_right_share, 1)} % under none.",
+            f"Agreement beyond chance (kappa) is {plain(study.agreement.fleiss_kappa)}"
+            f"{_limits(study, 'fleiss_kappa', plain)}.",
+        ]
+        return Answer(question, short, tuple(sentences))
+    if study.numbers_agreement is not None:
+        numbers = study.numbers_agreement
+        sentences = [
+            f"The numbers of two seeds correlate with {plain(numbers.pearson, 3)} and agree with "
+            f"{plain(numbers.concordance, 3)} (Lin).",
+            f"They lie {plain(numbers.absolute_difference, 3)} apart on average, in the unit of the labels.",
+        ]
+        return Answer(question, f"CON-PEAR {plain(numbers.pearson, 3)}", tuple(sentences))
+    return Answer(question, MISSING, ("The runs have no predictions.",))
+
+
+def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before: str = "") -> str:
+    """Return the interval of a number in a sentence; the empty text where it has none."""
+    low, high = map(shown, study.intervals.get(name, (math.nan, math.nan)))
+    if MISSING in (low, high):
+        return ""
+    return f"{before}{low} to {high}" if before else f" ({low} to {high})"
+
+
+def _correct(study: SeedsStudy) -> str:
+    return points(study.pairs["correct_consistency"].mean, 1)
+
+
+def _seeds(study: SeedsStudy) -> Answer:
+    sentences = []
+    if study.constant_seeds:
+        listed = ", ".join(map(str, study.constant_seeds))
+        sentences.append(f"Seeds that give every example the same prediction: {listed}. Their training collapsed.")
+    if study.missing_seeds:
+        sentences.append(f"Seeds without a score: {', '.join(map(str, study.missing_seeds))}.")
+    column = study.scores[study.metric].dropna()
+    if len(column) and 42 in column.index:
+        place = int((column > column.loc[42]).sum()) + 1
+        sentences.append(f"Seed 42 has the score of rank {place} of {len(column)}, the highest being 1.")
+    short = f"{len(study.constant_seeds)} collapsed" if study.constant_seeds else "none collapsed"
+    short = short if study.compared else f"{len(study.seeds)} seeds"
+    return Answer("Did every seed train?", short, tuple(sentences) or ("Every seed has a score.",))
+
+
+def over_answers(found: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answer]:
+    """Return what the tasks say: where the seed matters most, whether one is better, whether training size helps."""
+    return _where(found), _better(found), _size(found)
+
+
+def _where(found: Sequence[ModelOverTasks]) -> Answer:
+    question = "Where does the seed matter most?"
+    sentences, names = [], []
+    for one in found:
+        rows = one.rows.dropna(subset=["var"]).sort_values("var", ascending=False, kind="stable")
+        if rows.empty:
+            continue
+        names.append(str(rows["task"].iloc[0]))
+        listed = ", ".join(f"{row['task']} {points(float(row['var']))}" for row in rows.head(3).to_dict("records"))
+        sentences.append(
+            f"{_of(one, found)}Largest VAR: {listed}; smallest: {rows['task'].iloc[-1]} "
+            f"{points(float(rows['var'].iloc[-1]))}."
+        )
+    return Answer(question, " / ".join(dict.fromkeys(names)) or MISSING, tuple(sentences))
+
+
+def _better(found: Sequence[ModelOverTasks]) -> Answer:
+    question = "Is there a better seed?"
+    tested = [
+        (one, one.better_seed) for one in found if one.better_seed is not None and not math.isnan(one.better_seed.p)
+    ]
+    if not tested:
+        return Answer(question, MISSING, ("One task alone cannot tell.",))
+    count = sum(better.found for _, better in tested)
+    short = "none found" if not count else "yes" if count == len(tested) else f"for {count} of {len(tested)} models"
+    sentences = [
+        f"{_of(one, found)}Friedman's p {probability(better.p)}, Kendall's W {plain(better.kendall_w)}, over "
+        f"{len(better.tasks)} tasks and {len(better.seeds)} seeds."
+        for one, better in tested
+    ]
+    return Answer(question, short, tuple(sentences))
+
+
+def _size(found: Sequence[ModelOverTasks]) -> Answer:
+    question = "Do larger training sets make it matter less?"
+    sentences, settled = [], []
+    for one in found:
+        row = next(
+            row for row in one.correlations.to_dict("records") if (row["measure"], row["scale"]) == ("var", "log")
+        )
+        low, high = float(row["pearson_ci_low"]), float(row["pearson_ci_high"])
+        if math.isnan(low):
+            continue
+        settled.append(high < 0 or low > 0)
+        sentences.append(
+            f"{_of(one, found)}The log of the size correlates with VAR at {signed(float(row['pearson']))} "
+            f"({signed(low)} to {signed(high)}), over {row['tasks']} tasks."
+        )
+    if not settled:
+        return Answer(question, MISSING, ("Too few tasks have a known training size.",))
+    count = sum(settled)
+    short = (
+        "not settled" if not count else "settled" if count == len(settled) else f"for {count} of {len(settled)} models"
+    )
+    if count == len(settled):
+        down = [one for one in sentences if " at -" in one]
+        short = "yes" if len(down) == len(sentences) else "no" if not down else "it depends"
+    return Answer(question, short, tuple(sentences))
+
+
+def _of(one: ModelOverTasks, found: Sequence[ModelOverTasks]) -> str:
+    return f"{one.model}: " if len(found) > 1 and one.model else ""
+
+
+def better_sentences(found: ModelOverTasks) -> tuple[str, ...]:
+    """Return what the tasks say together about better seeds, effect sizes first."""
+    better, power = found.better_seed, found.power
+    if better is None or math.isnan(better.p):
+        return ("A better seed can be looked for on two tasks or more that share two seeds or more.",)
+    verdict = "some seed is better than others" if better.found else "no seed is found to be better than others"
+    limits = between(plain(better.kendall_w_ci_low), plain(better.kendall_w_ci_high))
+    best = better.of_seeds.iloc[0]
+    sentences = [
+        f"Over {len(better.tasks)} tasks and {len(better.seeds)} seeds, {verdict} (Friedman's test, p "
+        f"{probability(better.p)}).",
+        f"Effect size: Kendall's W {plain(better.kendall_w)} ({percent(better.level)}: {limits}); chance alone gives "
+        f"{plain(1 / len(better.tasks))}. The rankings of two tasks correlate with {signed(better.rank_correlation)} "
+        "on average.",
+        f"Best mean rank: seed {int(best['seed'])} ({plain(float(best['mean_rank']))}).",
+    ]
+    if better.named_seed is not None:
+        ranks = better.of_seeds.set_index("seed")["mean_rank"]
+        mean = float(ranks.loc[better.named_seed])
+        sentences.append(
+            f"Seed {better.named_seed}: mean rank {plain(mean)}, {int((ranks < mean).sum()) + 1} of {len(ranks)}; "
+            f"taken by itself it differs from any seed with p {probability(better.named_p)}."
+        )
+    if power is not None:
+        sentences.append(
+            f"So many tasks and seeds find one better seed in {percent(power.power)} of studies if it is "
+            f"{plain(power.one_better)} standard deviations better on every task (W about {plain(power.kendall_w)}); a "
+            "smaller one is likely missed."
+            if not math.isnan(power.one_better)
+            else f"So few tasks and seeds cannot find a better seed in {percent(power.power)} of studies, however good."
+        )
+    return tuple(sentences)

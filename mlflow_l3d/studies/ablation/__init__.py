@@ -1,0 +1,1 @@
+"""What fewer runs and test examples would have found."""

@@ -1,0 +1,246 @@
+"""The entry point `ablation`: what fewer runs and test examples would have found (Pecher et al. 2024, Appendix C)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.aggregate import tables_of
+from mlflow_l3d.analysis.importance.score_tables import Tables
+from mlflow_l3d.analysis.planning.subsets import METRICS, Answers, Setting, ablate_tables
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.parameters.table import ABLATION
+from mlflow_l3d.parameters.values import as_text, integer
+from mlflow_l3d.report.ablation.text import ablation_figure, ablation_table, ablation_text, spread
+from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
+from mlflow_l3d.studies.investigation.artifacts import write_table
+from mlflow_l3d.studies.investigation.evaluate import check_metric, latest_investigation, own_parameter, planned_by
+from mlflow_l3d.studies.investigation.scoring import Planned, order
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
+from mlflow_l3d.tracking.connection import connect, own_settings, scrub_environment
+from mlflow_l3d.tracking.reader import Recorded, read_investigation
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+FRAME_FILE, TABLE_FILE, FIGURE_FILE = "ablation.json", "ablation_table.json", "ablation.png"
+_SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
+_LEAST: Final = {"rows": 3, "columns": 3, "test_sizes": 10}
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """What fewer runs and test examples would have found.
+
+    Attributes
+    ----------
+    run_id
+        The parent whose cells were used.
+    metric
+        The metric whose spread was investigated.
+    frame
+        One row a setting, repeat and factor, see :func:`mlflow_l3d.analysis.planning.subsets.ablate_tables`.
+    notes
+        What was left out, and why.
+    """
+
+    run_id: str
+    metric: str
+    frame: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a setting, factor and number: its mean and 5-95 % range over the random choices."""
+        return spread(self.frame)
+
+    def table(self) -> pd.DataFrame:
+        """Return the layout of the paper's Table 3, as texts: a column a setting, rows golden model and factors."""
+        return ablation_table(self.frame)
+
+    def summary(self) -> str:
+        """Return table and ranges as text of at most 100 columns."""
+        return ablation_text(f"ablation of run {self.run_id} ({self.metric})", self.frame, self.notes)
+
+
+def ablate(
+    parent_run_id: str = "latest",
+    *,
+    metric: str = "auto",
+    rows: object = "auto",
+    columns: object = "auto",
+    test_sizes: object = "auto",
+    repeats: object = 10,
+    root_seed: object = 0,
+) -> Ablation:
+    """Say what a finished investigation would have found with fewer runs and test examples, without new runs.
+
+    Parameters
+    ----------
+    parent_run_id
+        A parent, ours or a stranger's, as for :func:`mlflow_l3d.studies.investigation.evaluate.evaluate`; it is not
+        changed.
+    metric
+        ``auto`` is the parent's own parameter, or ``f1_macro``.
+    rows, columns
+        Numbers of mitigation and investigation runs, in a list or separated by commas; ``auto`` is about 10, 25 and
+        50 %, at least 3. All there are come in any case.
+    test_sizes
+        Numbers of test examples; ``auto`` is 10 and 50 %, where the cells have predictions. ``all`` is no smaller one.
+    repeats
+        How many random choices of each setting.
+    root_seed
+        The number that the choices are derived from.
+
+    Returns
+    -------
+    Ablation
+        One dimension is varied at a time; the smallest number of rows also with every smaller number of examples (as in
+        the paper's Table 3) and with the fewest columns. Also logged to the run that `mlflow run` made, where there is
+        one.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what to change.
+    """
+    from mlflow_l3d.studies.run_guard import failing
+
+    project_run = scrub_environment()
+    values = (parent_run_id, metric, rows, columns, test_sizes, repeats, root_seed)
+    given = {name: as_text(name, value) for name, value in zip(ABLATION, values, strict=True)}
+    with own_settings():
+        with failing(project_run):
+            wanted = {name: _wanted(name, given[name]) for name in _SHARES}
+            counts = integer("repeats", given["repeats"], 1, 10_000), integer("root_seed", given["root_seed"], 0)
+            client = connect()
+            run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
+            recorded = read_investigation(run_id, client)
+        title = f"ablation: {recorded.parent.info.run_name or run_id}"
+        opening = (
+            nullcontext()
+            if project_run is None
+            else auxiliary_run(client, project_run, role="ablation", title=title, parameters=given)
+        )
+        with opening as opened:
+            found = _ablate(client, recorded, metric, wanted, repeats=counts[0], seed=counts[1])
+            if opened is not None:
+                with tempfile.TemporaryDirectory() as name:
+                    _write(found, Path(name))
+                    tags = {names.OF_INVESTIGATION: run_id, names.NOTE: f"```text\n{found.summary()}```\n"[:5000]}
+                    opened.finish(Path(name), metrics={}, tags=tags, tables=(FRAME_FILE, TABLE_FILE))
+    return found
+
+
+def _wanted(name: str, text: str) -> list[int] | None:
+    """Return the numbers of a parameter; None for `auto`; `all` adds none, since the full setting is always there."""
+    if text.strip() == "auto":
+        return None
+    low = 1 if name == "test_sizes" else 2
+    return sorted({integer(name, word, low) for word in text.split(",") if word.strip() != "all"}, reverse=True)
+
+
+def _ablate(
+    client: MlflowClient,
+    recorded: Recorded,
+    metric: str,
+    wanted: Mapping[str, list[int] | None],
+    *,
+    repeats: int,
+    seed: int,
+) -> Ablation:
+    plan = planned_by(recorded.parent)
+    if plan.design is None and names.DESIGN in recorded.parent.data.tags:
+        plan = planned_by(recorded.parent, design=recorded.parent.data.tags[names.DESIGN])
+    cells = plan.within(order(recorded.cells))
+    metric = (own_parameter(recorded.parent, "metric") or "f1_macro") if metric == "auto" else metric
+    check_metric(cells, metric)
+    scores = _tables(cells, plan, metric)
+    answers, why = None, ""
+    if wanted["test_sizes"] != []:
+        answers, why = read_answers(client, recorded.parent.info.run_id, cells, scores, metric)
+    if answers is None and wanted["test_sizes"]:
+        if metric not in METRICS:
+            raise unknown_name("metric", metric, METRICS, "for test_sizes one of")
+        raise ParameterError("test_sizes", ",".join(map(str, wanted["test_sizes"])), why, "Use test_sizes=all.")
+    settings = _settings(scores, answers, wanted)
+    frame = ablate_tables(
+        scores, settings, seed=seed, repeats=repeats, answers=answers, metric=metric, missing=plan.missing
+    )
+    notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
+    return Ablation(recorded.parent.info.run_id, metric, frame, notes)
+
+
+def _tables(cells: pd.DataFrame, plan: Planned, metric: str) -> Tables:
+    if plan.design in ("random", "fixed"):
+        raise ParameterError(
+            "parent_run_id",
+            f"(design {plan.design})",
+            "must be an investigation of design crossed, nested or radial",
+            "The baselines have no importance score.",
+        )
+    scores = tables_of(
+        cells,
+        metric=metric,
+        design=plan.design,
+        factors=plan.factors,
+        rows=plan.rows,
+        columns=plan.columns,
+        golden_runs=plan.golden_runs,
+        pooled=plan.pooled,
+    )
+    if not scores.tables or not all(table.size for table in scores.tables.values()):
+        raise ParameterError("parent_run_id", "(no table)", "must have cells of at least one investigated factor")
+    return scores
+
+
+def _settings(scores: Tables, answers: Answers | None, wanted: Mapping[str, list[int] | None]) -> list[Setting]:
+    """Return the settings: everything, one dimension at a time, and the small ones together."""
+    if scores.layout == "radial" and wanted["columns"]:
+        raise ParameterError(
+            "columns", ",".join(map(str, wanted["columns"])), "must be auto: a radial design has no columns"
+        )
+    most = {
+        "rows": min(len(table) for table in scores.tables.values()),
+        "columns": min(table.shape[1] for table in scores.tables.values()),
+        "test_sizes": 0 if answers is None else answers.least,
+    }
+    smaller = {name: _numbers(name, wanted[name], most[name]) for name in most}
+    settings = [Setting()]
+    settings += [Setting(rows=rows) for rows in smaller["rows"]]
+    settings += [Setting(columns=columns) for columns in smaller["columns"]]
+    settings += [Setting(examples=size) for size in smaller["test_sizes"]]
+    for rows in smaller["rows"][-1:]:
+        settings += [Setting(rows=rows, examples=size) for size in smaller["test_sizes"]]
+        settings += [Setting(rows=rows, columns=columns) for columns in smaller["columns"][-1:]]
+    return settings
+
+
+def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
+    """Return the numbers below all there is, largest first."""
+    if wanted is None:
+        wanted = sorted({max(_LEAST[name], round(share * most)) for share in _SHARES[name]}, reverse=True)
+        return [number for number in wanted if number < most]
+    for number in wanted:
+        if number > most:
+            low = 1 if name == "test_sizes" else 2
+            raise ParameterError(name, number, f"must be from {low} to {most}, what the investigation has")
+    return [number for number in wanted if number < most]
+
+
+def _write(found: Ablation, folder: Path) -> None:
+    from mlflow_l3d.report.style import save_png
+
+    frame = found.to_frame()
+    write_table(folder / FRAME_FILE, frame.replace([np.inf, -np.inf], np.nan))
+    table = found.table()
+    table.columns = pd.Index([" | ".join(column) for column in table.columns])
+    write_table(folder / TABLE_FILE, table.reset_index())
+    save_png(ablation_figure(found.frame), folder / FIGURE_FILE)

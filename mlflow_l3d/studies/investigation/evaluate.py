@@ -1,0 +1,372 @@
+"""Score an existing parent run, ours or a stranger's, from what the tracking server holds."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.frames import layout_of
+from mlflow_l3d.analysis.importance.reml import MISSING
+from mlflow_l3d.analysis.importance.variances import LAYOUTS, Layout
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
+from mlflow_l3d.studies.investigation.scoring import Planned, Scored, order, score, tables
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking import parent as parents
+from mlflow_l3d.tracking.children import search
+from mlflow_l3d.tracking.connection import connect, own_settings
+from mlflow_l3d.tracking.reader import read_investigation, read_predictions
+from mlflow_l3d.tracking.searches import searched_splits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+_NOT_METRICS = {*names.COORDINATES, "run_id", "cell_key", "status", "artifact_uri", "experiment_id", "predictions"}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What :func:`evaluate` found.
+
+    Attributes
+    ----------
+    run_id
+        The parent run.
+    analysis
+        Importance, consistency and checks.
+    """
+
+    run_id: str
+    analysis: Analysis
+
+
+def evaluate(
+    parent_run_id: str = "latest",
+    *,
+    where: str = "none",
+    metric: str = "auto",
+    design: str = "auto",
+    missing: str = "auto",
+    agreement: str = "auto",
+    log: bool = True,
+) -> Evaluation:
+    """Recompute importance and consistency of a parent from its children, and write them to it.
+
+    Parameters
+    ----------
+    parent_run_id
+        Any run whose children carry the tags of a cell: ``l3d.role`` = ``cell``, ``l3d.phase``, and ``l3d.factor``,
+        ``l3d.row``, ``l3d.column`` (golden: ``l3d.index``; base and swap: no column). ``latest``: the current
+        experiment's latest investigation.
+    where
+        An MLflow filter; cells are then the runs that it finds in the parent's experiment.
+    metric
+        The metric whose spread is investigated; ``auto`` is the parent's own parameter, or ``f1_macro``.
+    design
+        How the cells are laid out; ``auto`` is the parent's own, or else ``radial`` where there are base and swap runs,
+        and ``crossed`` where not.
+    missing
+        ``drop`` or ``reml``, as in `main`; ``auto`` is the parent's own, or ``drop``.
+    agreement
+        How predictions are compared: ``auto`` takes whole numbers as class numbers, other numbers as regression, and
+        texts by ``exact_match``; or ``regression``, or a scoring function such as ``rougeL``
+        (:func:`mlflow_l3d.analysis.stability.agreement.choice.choose`).
+    log
+        Whether to write metrics and artifacts to the parent.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what is missing.
+    """
+    for name, value, known in (("design", design, LAYOUTS), ("missing", missing, MISSING)):
+        if value not in ("auto", *known):
+            raise unknown_name(name, value, ("auto", *known))
+    with own_settings():
+        client = connect()
+        run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
+        recorded = read_investigation(run_id, client, where="" if where == "none" else where)
+        if log:
+            _check_writable(recorded.parent)
+        planned = planned_by(recorded.parent, design=design, missing=missing)
+        planned = replace(planned, searched_splits=searched_splits(client, recorded.parent))
+        cells = planned.within(order(recorded.cells))
+        if metric == "auto":
+            metric = own_parameter(recorded.parent, "metric") or "f1_macro"
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            table_file = folder / names.PREDICTIONS
+            scored = score_cells(
+                client, cells, metric=metric, planned=planned, agreement=agreement, table_file=table_file
+            )
+            if log:
+                write_scored(client, recorded.parent, cells, scored, folder)
+    return Evaluation(run_id, scored.analysis)
+
+
+def score_cells(
+    client: MlflowClient,
+    cells: pd.DataFrame,
+    *,
+    metric: str,
+    planned: Planned,
+    agreement: str = "auto",
+    table_file: Path | None = None,
+) -> Scored:
+    """Score cells that are runs on a tracking server; nothing is written to it.
+
+    Parameters
+    ----------
+    client
+        Where the predictions are.
+    cells
+        As :class:`mlflow_l3d.tracking.reader.Recorded` has them, in the order of
+        :func:`mlflow_l3d.studies.investigation.scoring.order`.
+    metric
+        The metric whose spread is investigated.
+    planned
+        What is known of the plan, see :func:`planned_by`; no cell may lie beyond it.
+    agreement
+        As for :func:`evaluate`.
+    table_file
+        Where to write all predictions as one table.
+    """
+    check_metric(cells, metric)
+    finished = cells["status"].eq("FINISHED")
+    with closing(read_predictions(client, cells.loc[finished, "run_id"].tolist())) as frames:
+        return score(
+            cells,
+            _spread(finished.tolist(), tables(frames)),
+            metric=metric,
+            planned=planned,
+            agreement=agreement,
+            table_file=table_file,
+        )
+
+
+def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> Planned:
+    """Return the plan behind a parent: what is given, else what one of our own says of itself.
+
+    A stranger's parameters are not trusted: they may mean something else.
+    """
+    if names.INVESTIGATION_KEY not in parent.data.tags:
+        return Planned(
+            design=None if design == "auto" else cast("Layout", design),
+            missing="reml" if missing == "reml" else "drop",
+        )
+    own_design = parent.data.tags.get(names.DESIGN, "crossed")
+    layout = cast("Layout", own_design if design == "auto" else design)
+    own_missing = own_parameter(parent, "missing") if missing == "auto" else missing
+    return Planned(
+        design=layout if layout in LAYOUTS else None,
+        rows=_planned(parent, "mitigation_runs"),
+        columns=_planned(parent, "investigation_runs"),
+        golden_runs=_planned(parent, "golden_runs"),
+        pooled=own_parameter(parent, "golden_runs") == "pooled",
+        missing="reml" if own_missing == "reml" else "drop",
+        mitigated=(own_parameter(parent, "mitigation") or "none") != "none",
+        product=own_parameter(parent, "joint") == "product",
+    )
+
+
+def score_frame(
+    cells: pd.DataFrame, *, metric: str = "score", design: str | None = None, missing: str = "drop"
+) -> Analysis:
+    """Score a data frame of cells that never were MLflow runs.
+
+    Parameters
+    ----------
+    cells
+        One row a cell. Columns: ``phase`` (``investigation`` or ``golden``; in the radial design ``base`` or ``swap``),
+        ``row``, ``column`` (not in the radial design), and `metric`;
+        optional ``index`` (golden runs are numbered as they stand, else), ``factor`` (one factor, else) and
+        ``predictions``: for each cell a frame with ``example_id``, ``label`` and ``prediction``, or None.
+    metric
+        The column of scores, fractions (0..1).
+    design
+        How the cells are laid out; None is radial where there are base and swap runs, else crossed.
+    missing
+        ``drop`` or ``reml``: what to do with rows of a crossed table that lack cells.
+
+    Raises
+    ------
+    ParameterError
+        If a column is missing, or `design` or `missing` is not allowed.
+    """
+    if design is not None and design not in LAYOUTS:
+        raise unknown_name("design", design, LAYOUTS)
+    if missing not in MISSING:
+        raise unknown_name("missing", missing, MISSING)
+    if "column" not in cells and "phase" in cells and layout_of(cells) == "radial":
+        cells = cells.assign(column=None)
+    for column in ("phase", "row", "column", metric):
+        if column not in cells:
+            raise unknown_name("column", column, map(str, cells.columns), "present in the frame, which has")
+    frame = cells.copy()
+    golden = frame["phase"].eq("golden")
+    if "factor" not in frame:
+        frame["factor"] = None
+        frame.loc[frame["phase"].isin(["investigation", "swap"]), "factor"] = "factor"
+    if "index" not in frame:
+        frame["index"] = golden.cumsum().sub(1).where(golden)
+    frame = order(frame)
+    given = frame["predictions"].tolist() if "predictions" in frame else None
+    frame = frame.drop(columns="predictions", errors="ignore")
+    predictions = None if given is None else tables((str(at), table) for at, table in enumerate(given))
+    planned = Planned(design=cast("Layout | None", design), missing="reml" if missing == "reml" else "drop")
+    return score(frame, predictions, metric=metric, planned=planned).analysis
+
+
+def check_metric(cells: pd.DataFrame, metric: str) -> None:
+    """Raise a ParameterError where no cell has the metric."""
+    found = [str(name) for name in cells if name not in _NOT_METRICS and not str(name).startswith(("factor.", "seed."))]
+    if metric not in found:
+        raise unknown_name("metric", metric, found, "one that the cells have:")
+
+
+def write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Scored, folder: Path) -> None:
+    """Write an analysis to the run it belongs to: metrics (the path of consistency included), artifacts and tags.
+
+    Parameters
+    ----------
+    client, run
+        The parent run.
+    cells
+        One row a cell, in the order of :func:`mlflow_l3d.studies.investigation.scoring.order`.
+    scored
+        What was computed.
+    folder
+        A folder whose files become artifacts of the run, beside those that are written here.
+    """
+    from mlflow.entities import Metric
+
+    _check_writable(run)
+    write_artifacts(
+        folder,
+        scored,
+        cells,
+        document={},
+        settings={name: value for name, value in run.data.params.items() if "." not in name},
+        title=run.info.run_name or run.info.run_id,
+        notes=["Evaluated from the runs on the tracking server."],
+    )
+    importances = scored.analysis.importances
+    rows = last_step(scored.analysis, run)
+    steps = {**scored.consistency_steps}
+    steps[rows] = {**steps.get(rows, {}), **scored.analysis.metrics()}
+    now = int(time.time() * 1000)
+    batch = [
+        Metric(names.metric_name(name), value, now, step)
+        for step in sorted(steps)
+        for name, value in steps[step].items()
+    ]
+    for start in range(0, len(batch), 1000):
+        client.log_batch(run.info.run_id, metrics=batch[start : start + 1000])
+    client.log_artifacts(run.info.run_id, str(folder))
+    logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS, "[]"))
+    written = [{"path": name, "type": "table"} for name in names.TABLES if (folder / name).exists()]
+    tags = {
+        names.SCHEMA_TAG: names.SCHEMA,
+        names.LOGGED_ARTIFACTS: json.dumps([*logged, *(table for table in written if table not in logged)]),
+        names.NOTE: description(scored.analysis),
+    }
+    if names.INVESTIGATION_KEY not in run.data.tags:
+        tags |= {
+            names.ROLE: "investigation",
+            names.FACTOR: ",".join(importances),
+            names.DESIGN: scored.analysis.design,
+            names.STATE: "complete" if scored.analysis.cells_failed == 0 else "incomplete",
+        }
+    parents.set_tags(client, run.info.run_id, tags)
+
+
+def _check_writable(parent: Run) -> None:
+    """Raise for a parent whose own report and numbers an analysis of factors would overwrite."""
+    if parent.data.tags.get(names.DESIGN) == "seeds":
+        fix = "Use mlflow-l3d evaluate, or mlflow_l3d.evaluate_seeds."
+        raise ParameterError("parent_run_id", parent.info.run_id, "is a study of seeds, not of factors", fix)
+
+
+def last_step(analysis: Analysis, parent: Run) -> int:
+    """Return the step at which the numbers of a finished parent stand: its rows, or what takes their place."""
+    if analysis.design in ("random", "fixed"):
+        return _planned(parent, "mitigation_runs") or 1
+    return max((record.table.shape[0] for record in analysis.importances.values()), default=0)
+
+
+def _spread(finished: Sequence[bool], found: Iterator[pa.Table | None]) -> Iterator[pa.Table | None]:
+    for present in finished:
+        yield next(found) if present else None
+
+
+def latest_investigation(client: MlflowClient) -> str:
+    """Return the run id of the current experiment's latest investigation that no other continues.
+
+    Raises
+    ------
+    ParameterError
+        If there is none.
+    """
+    experiment_id = parents.current_experiment_id(client)
+    condition = f"tags.`{names.ROLE}` = 'investigation'"
+    runs = [run for run in search(client, [experiment_id], condition) if names.SUPERSEDED_BY not in run.data.tags]
+    if not runs:
+        raise ParameterError(
+            "parent_run_id", "latest", "there is no investigation in this experiment", "Name the parent run."
+        )
+    return str(runs[-1].info.run_id)
+
+
+def own_parameter(parent: Run, name: str) -> str | None:
+    """Return a parameter of a parent of ours as it was resolved, or else as it was typed; None where it has none."""
+    params: Mapping[str, Any] = parent.data.params
+    value = params.get(f"resolved.{name}", params.get(name))
+    return None if value is None else str(value).strip("'\"")
+
+
+def _planned(parent: Run, name: str) -> int | None:
+    """Return a size of the planned design; None for a stranger, whose parameters may mean something else."""
+    if names.INVESTIGATION_KEY not in parent.data.tags:
+        return None
+    value = own_parameter(parent, name)
+    return int(value) if value and value.isdigit() else None
+
+
+def delete(parent_run_id: str) -> int:
+    """Delete a parent and its children (MLflow keeps deleted runs until its own `mlflow gc`); return how many runs.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run.
+    L3DError
+        If it is not a parent of cells.
+    """
+    with own_settings():
+        client = connect()
+        from mlflow.exceptions import MlflowException
+
+        from mlflow_l3d.tracking.children import children_of
+
+        try:
+            parent = client.get_run(parent_run_id)
+        except MlflowException as error:
+            raise ParameterError("parent_run_id", parent_run_id, "no such run on the tracking server") from error
+        if parent.data.tags.get(names.ROLE) != "investigation":
+            msg = f"parent_run_id={parent_run_id}: is not the parent of an investigation; nothing was deleted."
+            raise L3DError(msg)
+        children = list(children_of(client, str(parent.info.experiment_id), parent_run_id))
+        for run in (*children, parent):
+            client.delete_run(run.info.run_id)
+    return len(children) + 1

@@ -1,0 +1,127 @@
+"""What a plan says in words: what its numbers hold, and what is doubtful."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, cast
+
+from mlflow_l3d.analysis.importance.variances import DESIGNS, Design
+from mlflow_l3d.analysis.planning.runs_needed import MOST_COLUMNS, MOST_ROWS, runs_needed
+from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
+from mlflow_l3d.studies.planning.tables import never
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlflow_l3d.studies.investigation.specification import Specification
+    from mlflow_l3d.studies.planning.pilot import Pilot
+
+ROUGH: Final = 0.3
+"""Relative error of the contributed standard deviation from which a pilot is called small."""
+NEAR_ONE: Final = 0.9
+"""S_T from which a factor is said to leave too little to compare with: 9 times the variance of all others."""
+_LIMITS: Final = {
+    "crossed": f"{MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns",
+    "nested": f"{MOST_ROWS:,} rows",
+    "radial": f"{MOST_ROWS:,} base runs",
+}
+
+
+def planner_notes(
+    specification: Specification, known: Pilot, factors: pd.DataFrame, *, workers: int, why: str
+) -> list[str]:
+    """Return the remarks on a plan.
+
+    Parameters
+    ----------
+    specification, known
+        What is planned, and what is known.
+    factors
+        What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
+    workers
+        Cells that run side by side.
+    why
+        Why past runs could not be read, or nothing.
+    """
+    notes = [why] if why else []
+    if not math.isnan(known.seconds):
+        note = "Time is that of training and evaluation; loading model and data, once a worker, and scoring come on top"
+        side = ", and cells that run side by side may slow each other down" if workers > 1 else ""
+        notes.append(f"{note}{side}.")
+    notes += known.notes
+    notes += _rough_notes(factors)
+    plan = specification.plan
+    if plan.design not in DESIGNS:
+        notes.append(f"design={plan.design} is a baseline strategy: it has no corrected importance and no interval.")
+    if plan.stop == "interval":
+        notes += stop_notes(specification, known)
+    notes += never_notes(factors, plan.half_width)
+    return notes
+
+
+def _rough_notes(factors: pd.DataFrame) -> list[str]:
+    """Say which pilots are so small that what follows from them may be far off."""
+    rough = factors[factors["pilot_error"] > ROUGH]
+    notes = []
+    for (design, rows, columns), group in rough.groupby(["pilot_design", "pilot_rows", "pilot_columns"]):
+        names_of = ", ".join(group["factor"])
+        notes.append(
+            f"The pilot of {names_of} is small ({design} {rows:.0f} x {columns:.0f}): the standard deviation that a "
+            f"factor contributes is known to about +-{group['pilot_error'].max():.0%} only, and S_T may lie anywhere "
+            "in its interval. The runs needed may be wrong by many times; compare the table of assumed S_T."
+        )
+    return notes
+
+
+def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
+    """Say for which factors no table is expected to be narrow enough, in which designs, and why.
+
+    Parameters
+    ----------
+    factors
+        What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
+    half_width
+        What is wanted.
+    """
+    alike: dict[tuple[tuple[str, ...], bool], list[str]] = {}
+    shares = factors.set_index("factor")["total_index"]
+    for factor, share in shares.items():
+        where = tuple(design for design in DESIGNS if factor in never(factors, design))
+        if where:
+            alike.setdefault((where, float(share) > NEAR_ONE), []).append(str(factor))
+    notes = []
+    for (where, near), hopeless in alike.items():
+        named = ", ".join(f"{factor} (S_T {shares[factor]:.2f})" for factor in hopeless)
+        limits = " and no ".join(f"{design} table of up to {_LIMITS[design]}" for design in where)
+        if near:
+            why = "S_T is so near 1 that too little is left of the other factors to compare with"
+        elif where == ("crossed",):
+            why = "it needs more columns, and rows do not help"
+        else:
+            why = f"half_width={half_width:g} asks for more"
+        others = [f"design={design}" for design in DESIGNS if design not in where]
+        helps = " or ".join([*others[:1], "a larger half_width"])
+        notes.append(f"No {limits} is expected to be narrow enough for {named}: {why}. Use {helps}.")
+    return notes
+
+
+def stop_notes(specification: Specification, known: Pilot) -> list[str]:
+    """Say after which look the interval rule may stop, where variances of every factor are known."""
+    plan = specification.plan
+    if not set(specification.factors) <= set(known.factors):
+        return []
+    most = 0
+    for each in known.factors.values():
+        if not (each.components.total > 0 and each.components.contributed > 0):
+            return []
+        design = cast("Design", plan.design)
+        found = runs_needed(plan.half_width, each.components, design, columns=plan.investigation_runs)
+        if found.rows is None:
+            return []
+        most = max(most, found.rows)
+    interim = FIRST_ANALYSIS
+    while interim < most:
+        interim *= 2
+    if interim > plan.mitigation_runs:
+        return [f"stop=interval is not expected to stop before all {plan.mitigation_runs} rows are run."]
+    return [f"stop=interval is expected to stop after about {interim} rows, or earlier where intervals leave 0."]

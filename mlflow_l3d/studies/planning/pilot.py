@@ -1,0 +1,206 @@
+"""Where a plan has its numbers from: cost and variances of earlier cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
+from mlflow_l3d.studies.investigation.scoring import order, score
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.past import Past
+
+if TYPE_CHECKING:
+    from mlflow_l3d.studies.investigation.specification import Specification
+    from mlflow_l3d.tracking.reader import Recorded
+
+MOST_PARENTS: Final = 5
+"""How many earlier investigations are scored at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactorPilot:
+    """What an earlier investigation says about one factor.
+
+    Attributes
+    ----------
+    components
+        Variances.
+    low, high
+        Interval of S_T; nan where the table was too small for one.
+    run_id
+        The earlier parent.
+    same
+        Whether it shares the context (task, approach, model, hyperparameters, numerics) of what is planned.
+    """
+
+    components: VarianceComponents
+    low: float
+    high: float
+    run_id: str
+    same: bool
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What is known before a run.
+
+    Attributes
+    ----------
+    seconds
+        Mean wall clock of a cell; nan where unknown.
+    cost_source
+        One line: which cells that is the mean of.
+    factors
+        Factor -> its variances, for those that an earlier investigation had.
+    notes
+        What is doubtful.
+    """
+
+    seconds: float = math.nan
+    cost_source: str = "unknown: no earlier cells"
+    factors: Mapping[str, FactorPilot] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def no_past(pilot: str) -> Pilot:
+    """Return what is known without earlier runs: nothing, and why."""
+    return Pilot(cost_source="unknown: not asked for (pilot=none)" if pilot == "none" else "unknown: no earlier cells")
+
+
+def past_pilot(specification: Specification, past: Past, durations: Iterable[float]) -> Pilot:
+    """Look for cost and variances among all that the tracking server holds (``pilot=auto``).
+
+    Parameters
+    ----------
+    specification
+        What is planned.
+    past
+        The tracking server.
+    durations
+        Seconds of each finished cell of the same context.
+    """
+    same = [value for value in durations if math.isfinite(value)]
+    similar = past.similar_cells(
+        task=specification.task.name, approach=specification.approach.name, model=specification.model
+    )
+    seconds, source = _mean(same), f"mean of {len(same)} finished cells with the same settings"
+    if not same:
+        others = [run.data.metrics.get("duration_seconds", math.nan) for run in similar]
+        others = [value for value in others if math.isfinite(value)]
+        seconds = _mean(others)
+        source = f"mean of {len(others)} cells of the same task, approach and model; other settings differ"
+        source = source if others else Pilot().cost_source
+    found: dict[str, FactorPilot] = {}
+    parents = past.investigations(specification.context_key)[:MOST_PARENTS]
+    known = {run.info.run_id for run in parents}
+    similar = [run for run in similar if run.data.tags.get(names.CONTEXT_KEY) != specification.context_key]
+    parents += [run for run in past.parents_of(similar)[:MOST_PARENTS] if run.info.run_id not in known]
+    for run in parents:
+        wanted = set(specification.factors) - set(found)
+        if not wanted & set(run.data.tags.get(names.FACTOR, "").split(",")):
+            continue
+        try:
+            factors = _variances(specification, past.recorded(run.info.run_id))
+        except L3DError:  # a parent that cannot be scored is no pilot
+            continue
+        found |= {factor: each for factor, each in factors.items() if factor in wanted}
+    return Pilot(seconds, source, found, _notes(specification, found))
+
+
+def named_pilot(specification: Specification, past: Past, run_id: str, given: str) -> Pilot:
+    """Take cost and variances from one parent.
+
+    Parameters
+    ----------
+    specification
+        What is planned.
+    past
+        The tracking server.
+    run_id
+        The parent.
+    given
+        What the user typed, for the error.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such parent, or its cells lack the metric.
+    """
+    try:
+        recorded = past.recorded(run_id)
+    except ParameterError as error:
+        raise ParameterError(
+            "pilot", given, error.allowed, "Use auto, none, run, or the id of a parent run."
+        ) from error
+    cells = recorded.cells
+    durations: list[float] = []
+    if "duration_seconds" in cells:
+        durations = [float(value) for value in cells["duration_seconds"].dropna()]
+    factors = _variances(specification, recorded)
+    source = f"mean of {len(durations)} cells of run {run_id}" if durations else Pilot().cost_source
+    if durations and not _same(specification, recorded):
+        source += "; its settings differ"
+    return Pilot(_mean(durations), source, factors, _notes(specification, factors))
+
+
+def pilot_parameters(specification: Specification) -> dict[str, Any]:
+    """Return the parameters that make a small investigation of a plan; each of its cells is a cell of the plan.
+
+    Three rows and columns and their share of golden runs; nine base runs in the radial design, which is the same cost.
+    """
+    plan = specification.plan
+    rows = min(9 if plan.design == "radial" else 3, plan.mitigation_runs)
+    columns = min(3, plan.investigation_runs)
+    golden = "auto" if plan.design == "radial" else "pooled"
+    if plan.design != "radial" and not plan.golden_pooled:
+        golden = str(min(rows * columns, plan.golden_runs))
+    return {"investigation_runs": columns, "mitigation_runs": rows, "golden_runs": golden, "stop": "none"}
+
+
+def share(importance: float) -> float:
+    """Return the S_T that belongs to a corrected importance: the inverse of ``sqrt(S) - sqrt(1 - S)``."""
+    return (1 + importance * math.sqrt(max(0.0, 2 - importance**2))) / 2
+
+
+def _variances(specification: Specification, recorded: Recorded) -> dict[str, FactorPilot]:
+    check_metric(recorded.cells, specification.metric)
+    planned = planned_by(recorded.parent)
+    cells = planned.within(order(recorded.cells))
+    analysis = score(cells, metric=specification.metric, planned=replace(planned, classes=None)).analysis
+    found = {}
+    for factor, record in analysis.importances.items():
+        if factor in specification.factors and record.components is not None:
+            found[factor] = _factor(record, record.components, recorded, same=_same(specification, recorded))
+    return found
+
+
+def _factor(record: Importance, components: VarianceComponents, recorded: Recorded, *, same: bool) -> FactorPilot:
+    low, high = record.importance_ci_low, record.importance_ci_high
+    return FactorPilot(components, share(low), share(high), str(recorded.parent.info.run_id), same)
+
+
+def _same(specification: Specification, recorded: Recorded) -> bool:
+    return recorded.parent.data.tags.get(names.CONTEXT_KEY) == specification.context_key
+
+
+def _notes(specification: Specification, found: Mapping[str, FactorPilot]) -> tuple[str, ...]:
+    missing = [factor for factor in specification.factors if factor not in found]
+    notes = [f"No earlier investigation says how much {', '.join(missing)} matters."] if missing else []
+    other = [factor for factor, each in found.items() if not each.same]
+    if other:
+        notes.append(
+            f"The variances of {', '.join(other)} come from runs whose settings differ: similar at best, not equal."
+        )
+    return tuple(notes)
+
+
+def _mean(values: list[float]) -> float:
+    return float(np.mean(values)) if values else math.nan

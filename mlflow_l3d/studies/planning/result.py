@@ -1,0 +1,149 @@
+"""A plan: how many cells an investigation has, what they cost, and how many it needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mlflow_l3d.analysis.importance.variances import DESIGNS
+from mlflow_l3d.studies.investigation.card import run_title
+from mlflow_l3d.tracking import names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlflow_l3d.studies.investigation.specification import Specification
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an investigation would cost, and how exact it would be.
+
+    Attributes
+    ----------
+    specification
+        What is planned.
+    cells, cells_done, cells_to_compute
+        Cells of the design; those that the tracking server holds already; and those to train, a cell that stands at
+        two places counted once.
+    seconds_per_cell
+        Mean wall clock of a cell; nan where unknown.
+    workers
+        Cells that run side by side.
+    hours
+        Wall clock of the cells to compute; nan where unknown. The loading of model and data, once a worker, is not
+        part of it, and neither is the scoring at the end.
+    cost_source
+        Where the seconds come from, in one line.
+    pilot_run_id
+        The parent whose variances were taken, or that was run as a pilot; None where there is none, or several.
+    counts
+        One row a phase and factor, see :func:`mlflow_l3d.studies.planning.tables.cell_table`.
+    factors
+        One row a factor, see :func:`mlflow_l3d.studies.planning.tables.factor_table`.
+    designs
+        One row a design, see :func:`mlflow_l3d.studies.planning.tables.design_table`.
+    guidance
+        Assumed variances, in place of those of a pilot or beside a small one; None where every pilot is large enough.
+    notes
+        What the numbers hold and what is doubtful.
+    run_id
+        The MLflow run that holds the plan; None where there is none.
+    """
+
+    specification: Specification
+    cells: int
+    cells_done: int
+    cells_to_compute: int
+    seconds_per_cell: float
+    workers: int
+    hours: float
+    cost_source: str
+    pilot_run_id: str | None
+    counts: pd.DataFrame
+    factors: pd.DataFrame
+    designs: pd.DataFrame
+    guidance: pd.DataFrame | None
+    notes: tuple[str, ...]
+    run_id: str | None = None
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a factor."""
+        return self.factors.copy()
+
+    def summary(self) -> str:
+        """Return the plan as the command line prints it."""
+        from mlflow_l3d.report.planning.text import duration, plan_text, seconds_words
+
+        specification = self.specification
+        lines = [
+            specification.plan.words(),
+            f"{self.cells} cells, {self.cells_done} of them done on the tracking server, {self.cells_to_compute} to "
+            "compute" + (" at most (a stopping rule may end it)" if specification.plan.stop != "none" else ""),
+        ]
+        if math.isnan(self.seconds_per_cell):
+            lines.append(f"cost {self.cost_source}. pilot=run measures it with a small part of the plan.")
+        else:
+            workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+            lines.append(
+                f"{seconds_words(self.seconds_per_cell)} a cell ({self.cost_source}), {workers}: "
+                f"{duration(self.hours)} for the cells to compute"
+            )
+        return plan_text(
+            f"plan: {run_title(specification)}",
+            lines=lines,
+            half_width=specification.half_width,
+            cells=self.counts,
+            factors=self.factors,
+            designs=self.designs,
+            guidance=self.guidance,
+            notes=self.notes,
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the run of a plan; those that are not known are left out."""
+        values = {
+            "plan_cells": float(self.cells),
+            "plan_cells_done": float(self.cells_done),
+            "plan_cells_to_compute": float(self.cells_to_compute),
+            "plan_seconds_per_cell": self.seconds_per_cell,
+            "plan_hours": self.hours,
+        }
+        design = self.specification.plan.design
+        for row in self.factors.to_dict("records"):
+            factor = names.metric_name(str(row["factor"]))
+            values[f"expected_half_width/{factor}"] = float(row["half_width"])
+            if design in DESIGNS:
+                values[f"runs_needed/{factor}"] = float(row[f"cells/{design}"])
+        return {name: value for name, value in values.items() if math.isfinite(value)}
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan as JSON types, free of private paths; numbers that are not known are null."""
+        return {
+            "schema": 1,
+            "cells": self.cells,
+            "cells_done": self.cells_done,
+            "cells_to_compute": self.cells_to_compute,
+            "seconds_per_cell": _finite(self.seconds_per_cell),
+            "workers": self.workers,
+            "hours": _finite(self.hours),
+            "cost_source": self.cost_source,
+            "pilot_run_id": self.pilot_run_id,
+            "half_width": self.specification.half_width,
+            "counts": _records(self.counts),
+            "factors": _records(self.factors),
+            "designs": _records(self.designs),
+            "guidance": None if self.guidance is None else _records(self.guidance),
+            "notes": list(self.notes),
+            "investigation": self.specification.document(),
+        }
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,200 @@
+"""The entry point `plan`: look up what is known, reckon, and record the result."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.execution.environment import default_workers
+from mlflow_l3d.studies.investigation.artifacts import write_table
+from mlflow_l3d.studies.investigation.card import run_title
+from mlflow_l3d.studies.investigation.specification import Specification, specify
+from mlflow_l3d.studies.planning.notes import ROUGH, planner_notes
+from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, no_past, past_pilot, pilot_parameters
+from mlflow_l3d.studies.planning.result import Plan
+from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
+from mlflow_l3d.tracking.connection import error_line, is_outage, own_settings, scrub_environment
+from mlflow_l3d.tracking.past import Past
+from mlflow_l3d.tracking.searches import find
+
+if TYPE_CHECKING:
+    from mlflow_l3d.approaches.base import Approach
+    from mlflow_l3d.tasks.base import Task
+
+_logger = logging.getLogger("mlflow_l3d")
+PLAN_DOCUMENT, PLAN_PAGE = "plan.json", "plan.md"
+PLAN_TABLES: Final = ("plan_cells.json", "plan_factors.json", "plan_designs.json", "plan_guidance.json")
+
+
+def plan_investigation(
+    *,
+    approach: Approach | str | None = None,
+    task: Task | str | None = None,
+    pilot: str = "auto",
+    progress: bool = False,
+    **parameters: object,
+) -> Plan:
+    """Say how many cells an investigation has, what they cost, and how exact it will be; nothing is trained.
+
+    Parameters
+    ----------
+    approach, task
+        As for :func:`mlflow_l3d.studies.investigation.run.investigate`.
+    pilot
+        Where cost and variances come from. ``auto``: cells of the same settings on the tracking server, else similar
+        ones. The id of a parent run: that one. ``run``: a small part of the plan, three rows and columns, is run now;
+        its cells are not computed again. ``none``: neither cost nor variances.
+    progress
+        Whether ``pilot=run`` shows a progress bar on stderr.
+    **parameters
+        As for :func:`mlflow_l3d.studies.investigation.run.investigate`.
+
+    Returns
+    -------
+    Plan
+        Also logged to the run that `mlflow run` made, where there is one.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what to change. A tracking server that is away is an error only where the pilot is on
+        it, or is to be run.
+    """
+    from mlflow_l3d.studies.run_guard import failing
+
+    project_run = scrub_environment()
+    with own_settings(), failing(project_run):
+        return _plan(approach, task, pilot, project_run, progress=progress, **parameters)
+
+
+plan = plan_investigation
+"""The same, under the name of the entry point."""
+
+
+def _plan(
+    approach: Approach | str | None,
+    task: Task | str | None,
+    pilot: str,
+    project_run: str | None,
+    *,
+    progress: bool,
+    **parameters: object,
+) -> Plan:
+    named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
+    specification = specify(
+        {**parameters, **named},
+        approach=None if isinstance(approach, str) else approach,
+        task=None if isinstance(task, str) else task,
+        searches=find,
+    )
+    run_id: str | None = None
+    if pilot == "run":
+        from mlflow_l3d.studies.investigation.run import investigate
+
+        small = {**parameters, **pilot_parameters(specification)}
+        run_id = investigate(approach=approach, task=task, progress=progress, **small).run_id
+    past, why = _past(needed=pilot not in ("auto", "none", "run"))
+    done: set[str] = set()
+    known = no_past(pilot)
+    if past is not None:
+        try:
+            finished = past.cells(specification.context_key)
+            done = set(finished)
+            if pilot == "auto":
+                durations = [run.data.metrics.get("duration_seconds", math.nan) for run in finished.values()]
+                known = past_pilot(specification, past, durations)
+            elif pilot != "none":
+                known = named_pilot(specification, past, run_id or pilot, pilot)
+        except Exception as error:
+            if isinstance(error, L3DError) or not is_outage(error) or pilot not in ("auto", "none"):
+                raise
+            why = f"Past runs could not be read: {error_line(error)}"
+    made = _assemble(specification, done, known, pilot_run_id=run_id, why=why, project_run=project_run)
+    if project_run is not None:
+        if past is None:
+            _logger.error("The plan could not be recorded in run %s: %s", project_run, why)
+        else:
+            _record(made, past, project_run, pilot)
+    return made
+
+
+def _past(*, needed: bool) -> tuple[Past | None, str]:
+    """Connect; where the server is not needed, return why it did not answer instead of raising."""
+    try:
+        return Past.open(), ""
+    except L3DError as error:
+        if needed:
+            raise
+        return None, f"Past runs could not be read, so no cell counts as done: {error}"
+
+
+def _assemble(
+    specification: Specification,
+    done: set[str],
+    known: Pilot,
+    *,
+    pilot_run_id: str | None,
+    why: str,
+    project_run: str | None,
+) -> Plan:
+    workers = (
+        1 if specification.executor == "inline" else specification.workers or default_workers(specification.device)
+    )
+    counts = cell_table(specification, done)
+    factors = factor_table(specification, known.factors)
+    to_compute = int(counts["to_compute"].sum())
+    unsure = factors["total_index"].isna().any() or (factors["pilot_error"] > ROUGH).any()
+    runs = {pilot.run_id for pilot in known.factors.values()}
+    if pilot_run_id is None and len(runs) == 1:
+        pilot_run_id = runs.pop()
+    return Plan(
+        specification=specification,
+        cells=int(counts["cells"].sum()),
+        cells_done=int(counts["done"].sum()),
+        cells_to_compute=to_compute,
+        seconds_per_cell=known.seconds,
+        workers=workers,
+        hours=known.seconds * to_compute / 3600 / workers,
+        cost_source=known.cost_source,
+        pilot_run_id=pilot_run_id,
+        counts=counts,
+        factors=factors,
+        designs=design_table(specification, known.factors, known.seconds, workers, factors),
+        guidance=guidance_table(specification) if unsure else None,
+        notes=(*specification.origin.notes, *planner_notes(specification, known, factors, workers=workers, why=why)),
+        run_id=project_run,
+    )
+
+
+def _record(made: Plan, past: Past, run_id: str, pilot: str) -> None:
+    """Write a plan to the run that `mlflow run` made for it."""
+    specification = made.specification
+    text = made.summary()
+    frames = (made.counts, made.factors, made.designs, made.guidance)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tables = []
+        for table, frame in zip(PLAN_TABLES, frames, strict=True):
+            if frame is not None:
+                write_table(folder / table, frame)
+                tables.append(table)
+        (folder / PLAN_DOCUMENT).write_text(json.dumps(made.document(), allow_nan=False), encoding="utf-8")
+        page = f"```text\n{text}```\n"
+        (folder / PLAN_PAGE).write_text(page, encoding="utf-8")
+        tags = {
+            names.FACTOR: ",".join(specification.factors),
+            names.DESIGN: specification.plan.design,
+            names.CONTEXT_KEY: specification.context_key,
+            names.NOTE: page[:5000],
+        }
+        title = f"plan: {run_title(specification)}"
+        given = {**specification.given, "pilot": pilot}
+        with auxiliary_run(past.client, run_id, role="plan", title=title, parameters=given) as run:
+            run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)

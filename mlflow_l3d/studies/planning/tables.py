@@ -1,0 +1,228 @@
+"""The tables of a plan: its cells, its factors, and the designs side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.variances import DESIGNS, Design, VarianceComponents, variance_components
+from mlflow_l3d.analysis.planning.precision import MAIN_SHARE, expected_half_width, optimal_columns, relative_error
+from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded, cost_table, runs_needed
+
+if TYPE_CHECKING:
+    from mlflow_l3d.studies.investigation.specification import Specification
+    from mlflow_l3d.studies.planning.pilot import FactorPilot
+
+CELL_COLUMNS: Final = ("phase", "factor", "cells", "done", "to_compute")
+ASSUMED: Final = (0.1, 0.5, 0.9)
+"""Values of S_T that are shown where no pilot says more."""
+
+
+def cell_table(specification: Specification, done: Collection[str]) -> pd.DataFrame:
+    """Count the cells of a plan.
+
+    Parameters
+    ----------
+    specification
+        What is planned.
+    done
+        Keys of cells that need not be computed.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns :data:`CELL_COLUMNS`, one row a phase and factor. A cell that stands at two places is computed once, so
+        ``to_compute`` may be less than ``cells`` minus ``done``.
+    """
+    counts: dict[tuple[str, str | None], list[int]] = {}
+    seen: set[str] = set()
+    for cell in specification.design().cells():
+        count = counts.setdefault((cell.phase, cell.factor), [0, 0, 0])
+        count[0] += 1
+        count[1] += cell.key in done
+        count[2] += cell.key not in done and cell.key not in seen
+        seen.add(cell.key)
+    rows = [(phase, factor, *count) for (phase, factor), count in counts.items()]
+    return pd.DataFrame(rows, columns=list(CELL_COLUMNS))
+
+
+def factor_table(specification: Specification, pilots: Mapping[str, FactorPilot]) -> pd.DataFrame:
+    """Say for each factor what the pilot found, how exact the plan will be, and how many runs it needs.
+
+    Parameters
+    ----------
+    specification
+        What is planned.
+    pilots
+        Factor -> what an earlier investigation says.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a factor: ``factor``, ``total_index`` (S_T) with ``low`` and ``high``, the pilot (``pilot_design``,
+        ``pilot_rows``, ``pilot_columns``, ``pilot_run_id``, ``pilot_same``, and ``pilot_error``, the relative standard
+        error of the standard deviation that the factor contributes), ``half_width`` expected of the plan,
+        ``nested_optimum`` (columns), and for each design ``rows/<design>``, ``columns/<design>``, ``cells/<design>``:
+        the smallest table for the wanted half-width. Unknown numbers are nan.
+    """
+    rows = []
+    for factor in specification.factors:
+        pilot = pilots.get(factor)
+        row: dict[str, Any] = {"factor": factor}
+        if pilot is None:
+            row |= dict.fromkeys(("total_index", "low", "high", "pilot_error"), math.nan)
+            row |= dict.fromkeys(("pilot_design", "pilot_run_id", "pilot_same"))
+            row |= dict.fromkeys(("pilot_rows", "pilot_columns"), math.nan)
+            rows.append(row | _precision(specification, None))
+            continue
+        known = pilot.components
+        row |= {"total_index": known.total_index, "low": pilot.low, "high": pilot.high, "pilot_error": _error(known)}
+        row |= {"pilot_design": known.design, "pilot_run_id": pilot.run_id, "pilot_same": pilot.same}
+        row |= {"pilot_rows": known.rows, "pilot_columns": known.columns}
+        rows.append(row | _precision(specification, known))
+    return pd.DataFrame(rows)
+
+
+def guidance_table(specification: Specification) -> pd.DataFrame:
+    """Return what the plan would give for assumed variances: the columns of :func:`factor_table` that need no pilot.
+
+    One row for each S_T of :data:`ASSUMED` and for a factor that acts by its main effect alone, or half by it
+    (``main_share``).
+    """
+    rows = []
+    for total_index in ASSUMED:
+        for main_share in (1.0, 0.5):
+            assumed = assumed_variances(total_index, main_share)
+            row: dict[str, Any] = {"total_index": total_index, "main_share": main_share}
+            rows.append(row | _precision(specification, assumed))
+    return pd.DataFrame(rows)
+
+
+def assumed_variances(total_index: float, main_share: float) -> VarianceComponents:
+    """Return variances with a total of 1: S_T of it by the factor, and `main_share` of that by its main effect."""
+    main = total_index * main_share
+    return variance_components(
+        "crossed",
+        "anova",
+        rows=0,
+        columns=0,
+        contributed=total_index,
+        mitigated=1 - total_index,
+        main=main,
+        interaction=total_index - main,
+    )
+
+
+def design_table(
+    specification: Specification, pilots: Mapping[str, FactorPilot], seconds: float, workers: int, factors: pd.DataFrame
+) -> pd.DataFrame:
+    """Put the designs side by side: the same numbers of rows and columns in each.
+
+    Parameters
+    ----------
+    specification, pilots
+        As in :func:`factor_table`.
+    seconds
+        Of a cell; nan where unknown.
+    workers
+        Cells that run side by side.
+    factors
+        What :func:`factor_table` returned.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a design: ``design``, ``rows``, ``columns``, ``golden_runs``, ``cells``, ``hours`` for all cells from
+        nothing, ``half_width/<factor>``, and ``cells_needed``, ``hours_needed``: for the wanted half-width of every
+        factor, without golden runs (radial: base runs included). ``never`` names the factors, separated by commas, for
+        which no table of the design is expected to be narrow enough: the needed cells are those of the others. Unknown
+        numbers are nan.
+    """
+    plan = specification.plan
+    frame = cost_table(
+        0.0 if math.isnan(seconds) else seconds,
+        factors=len(specification.factors),
+        rows=plan.mitigation_runs,
+        columns=plan.investigation_runs,
+        golden_runs=None if plan.design == "radial" else plan.golden_runs,
+        workers=workers,
+    ).drop(columns=["factors", "half_width"])
+    if math.isnan(seconds):
+        frame["hours"] = math.nan
+    for factor in specification.factors:
+        pilot = pilots.get(factor)
+        frame[f"half_width/{factor}"] = [
+            math.nan
+            if pilot is None
+            else expected_half_width(
+                pilot.components,
+                cast("Design", design),
+                rows=plan.mitigation_runs,
+                columns=plan.investigation_runs,
+            )
+            for design in frame["design"]
+        ]
+    frame["never"] = [", ".join(never(factors, str(design))) for design in frame["design"]]
+    frame["cells_needed"] = [_cells_needed(factors, str(design)) for design in frame["design"]]
+    frame["hours_needed"] = frame["cells_needed"] * seconds / 3600 / workers
+    return frame
+
+
+def never(factors: pd.DataFrame, design: str) -> list[str]:
+    """Return the factors whose variances are known and for which no table of a design is narrow enough.
+
+    Parameters
+    ----------
+    factors
+        What :func:`factor_table` returned.
+    design
+        One of the designs.
+    """
+    hopeless = factors["nested_optimum"].notna() & factors[f"cells/{design}"].isna()
+    return [str(name) for name in factors.loc[hopeless, "factor"]]
+
+
+def _cells_needed(factors: pd.DataFrame, design: str) -> float:
+    """Return the cells for all factors that a design can do; nan where there are none, or one is not known."""
+    cells = factors.loc[~factors["factor"].isin(never(factors, design)), f"cells/{design}"]
+    if not len(cells) or cells.isna().any():
+        return math.nan
+    return float(cells.max() * (len(cells) + 1) if design == "radial" else cells.sum())
+
+
+def _precision(specification: Specification, pilot: VarianceComponents | None) -> dict[str, Any]:
+    """Return expected half-width of the plan, the optimum of columns, and the runs needed in each design."""
+    plan = specification.plan
+    row: dict[str, Any] = {"half_width": math.nan, "nested_optimum": math.nan}
+    if pilot is not None and plan.design in DESIGNS:
+        row["half_width"] = expected_half_width(
+            pilot, plan.design, rows=plan.mitigation_runs, columns=plan.investigation_runs
+        )
+    usable = pilot is not None and pilot.total > 0 and pilot.contributed > 0
+    if pilot is not None and usable:
+        row["nested_optimum"] = optimal_columns(min(pilot.total_index, 0.99))
+    for name in DESIGNS:
+        found = runs_needed(plan.half_width, pilot, name) if pilot is not None and usable else None
+        row |= _needed(name, found)
+    return row
+
+
+def _needed(design: str, found: RunsNeeded | None) -> dict[str, float]:
+    values = (None, None, None) if found is None else (found.rows, found.columns, found.cells)
+    return {
+        f"{name}/{design}": math.nan if value is None else float(value)
+        for name, value in zip(("rows", "columns", "cells"), values, strict=True)
+    }
+
+
+def _error(pilot: VarianceComponents) -> float:
+    """Return the relative standard error of the standard deviation that a factor contributes, for normal scores."""
+    if pilot.rows < 2 or pilot.columns < 2:
+        return math.nan
+    main_share = MAIN_SHARE
+    if pilot.design == "crossed" and pilot.contributed > 0 and not math.isnan(pilot.main):
+        main_share = min(1.0, max(0.0, pilot.main / pilot.contributed))
+    return relative_error(pilot.design, rows=pilot.rows, columns=pilot.columns, main_share=main_share)

@@ -1,0 +1,183 @@
+"""A trial as a cell: one complete setting of hyperparameters, with the configurations that it is scored on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mlflow_l3d.approaches.base import Approach, Value, identity_of
+from mlflow_l3d.plan.cells import Cell, content_key
+from mlflow_l3d.studies.search.space import setting
+from mlflow_l3d.tasks.base import SPLITS_VERSION, Task
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCell(Cell):
+    """One trial of a search. As a cell it is a golden run: index is its number, seeds are those of configuration 0.
+
+    Attributes
+    ----------
+    hyperparameters
+        Complete.
+    trial_number
+        Number in its study, from 0.
+    trial_id
+        What Optuna's storage calls it.
+    study_name
+        The study of its level.
+    configurations_seeds
+        Factor -> seed, one mapping for each of the k configurations that it is trained on.
+    """
+
+    hyperparameters: Mapping[str, Value]
+    trial_number: int
+    trial_id: int
+    study_name: str
+    configurations_seeds: tuple[Mapping[str, int], ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the run as people read it."""
+        return f"trial {self.trial_number}"
+
+
+def search_key(task: Task, approach: Approach, *, model_revision: str, numerics: Mapping[str, str], metric: str) -> str:
+    """Return the key of everything that the trials of a search share, their seeds and hyperparameters left out.
+
+    Parameters
+    ----------
+    task
+        With the settings of the split; whatever they say, a search evaluates on the validation part.
+    approach, model_revision, numerics
+        As for the key of a cell.
+    metric
+        What is scored.
+    """
+    settings = replace(task.settings, evaluated="validation").identity()
+    return content_key(
+        {
+            "search": 1,
+            "task": task.fingerprint,
+            "splits": [SPLITS_VERSION, ".".join(np.__version__.split(".")[:2])],
+            "settings": settings,
+            "approach": [approach.name, approach.version],
+            "model": model_revision,
+            "numerics": dict(numerics),
+            "metric": metric,
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TrialMaker:
+    """Makes the cells of one level from what Optuna suggests.
+
+    Attributes
+    ----------
+    approach
+        The user's.
+    base
+        What holds for all trials, see :func:`mlflow_l3d.studies.search.space.setting`.
+    context_key
+        From :func:`search_key`.
+    study_name
+        The study of the level.
+    seeds
+        Factor -> seed, for each of the k configurations.
+    """
+
+    approach: Approach
+    base: Mapping[str, Value]
+    context_key: str
+    study_name: str
+    seeds: tuple[Mapping[str, int], ...]
+
+    def __call__(self, params: Mapping[str, Value], number: int, trial_id: int) -> TrialCell:
+        """Return the cell of a trial.
+
+        Parameters
+        ----------
+        params
+            Hyperparameter -> value, as :func:`mlflow_l3d.studies.search.study.suggest` returns them.
+        number, trial_id
+            Of the trial, as Optuna counts.
+
+        Raises
+        ------
+        ParameterError
+            If the approach refuses this combination of values.
+        """
+        hyperparameters = setting(self.approach, self.base, params)
+        return TrialCell(
+            phase="golden",
+            factor=None,
+            row=None,
+            column=None,
+            index=number,
+            configurations={},
+            seeds=dict(self.seeds[0]),
+            key=trial_key(self.context_key, identity_of(self.approach, hyperparameters), self.seeds),
+            hyperparameters=hyperparameters,
+            trial_number=number,
+            trial_id=trial_id,
+            study_name=self.study_name,
+            configurations_seeds=self.seeds,
+        )
+
+
+def trial_key(context_key: str, hyperparameters: Mapping[str, Value], seeds: Sequence[Mapping[str, int]]) -> str:
+    """Return the key of a trial: equal keys mean equal scores, on either level and in any search."""
+    return content_key(
+        {
+            "context": context_key,
+            "hyperparameters": dict(hyperparameters),
+            "configurations": [dict(configuration) for configuration in seeds],
+        }
+    )
+
+
+def held_out_cells(
+    approach: Approach,
+    context_key: str,
+    settings: Mapping[str, Mapping[str, Value]],
+    seeds: Sequence[Mapping[str, int]],
+) -> list[tuple[str, TrialCell]]:
+    """Return the cells that compare settings on configurations that were not searched on, by their test examples.
+
+    Parameters
+    ----------
+    approach
+        The user's.
+    context_key
+        From :func:`search_key`.
+    settings
+        Name of a setting -> complete hyperparameters. Cells of one setting follow each other, so that a worker keeps
+        its session.
+    seeds
+        Factor -> seed, for each configuration.
+    """
+    context = content_key({"context": context_key, "evaluated": "test"})
+    return [
+        (
+            name,
+            TrialCell(
+                phase="golden",
+                factor=None,
+                row=None,
+                column=None,
+                index=number,
+                configurations={},
+                seeds=dict(own),
+                key=trial_key(context, identity_of(approach, hyperparameters), [own]),
+                hyperparameters=hyperparameters,
+                trial_number=number,
+                trial_id=-1,
+                study_name="held_out",
+                configurations_seeds=(own,),
+            ),
+        )
+        for name, hyperparameters in settings.items()
+        for number, own in enumerate(seeds)
+    ]

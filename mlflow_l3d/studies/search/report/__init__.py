@@ -1,0 +1,1 @@
+"""What people see of a search: its page, plots, tables and sentences."""

@@ -1,0 +1,138 @@
+"""What can be said about a search, in plain sentences; scores in percentage points."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mlflow_l3d.report.investigation.verdicts import MISSING, percent, points
+from mlflow_l3d.studies.search.found import SearchResult
+from mlflow_l3d.studies.search.held_out import HeldOut
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """The answer to one question about a search: a few words, and sentences."""
+
+    question: str
+    short: str
+    sentences: tuple[str, ...]
+
+
+def search_answers(result: SearchResult) -> tuple[SearchAnswer, SearchAnswer, SearchAnswer]:
+    """Return what was gained on validation, whether it holds elsewhere, and which hyperparameter matters."""
+    gain = result.best_score - result.default_score
+    gained = "the default stays" if result.kept_default else change(gain)
+    return (
+        SearchAnswer("Gain on the validation examples", gained, (validation_sentence(result), bias_sentence(result))),
+        SearchAnswer("Gain on held-out configurations", _held_out_short(result.held_out), (held_out_sentence(result),)),
+        SearchAnswer("Which hyperparameter matters most?", next(iter(result.importances), MISSING), _matters(result)),
+    )
+
+
+def change(difference: float) -> str:
+    """Return a difference of fractions as signed percentage points, ``n/a`` where it is not finite."""
+    return f"{100 * difference + 0.0:+.2f}" if math.isfinite(difference) else MISSING
+
+
+def validation_sentence(result: SearchResult) -> str:
+    """Return the scores that the search went by."""
+    where = f"{counted(result.validation_examples, 'validation example')}{_of_each(result.configurations)}"
+    found, default = points(result.best_score), points(result.default_score)
+    if result.kept_default:
+        return f"On {where} no trial beat the default, whose {result.metric} is {found}."
+    if not math.isfinite(result.default_score):
+        return f"On {where} {result.metric} is {found} with the found setting; the default has no score."
+    gain = change(result.best_score - result.default_score)
+    return (
+        f"On {where} {result.metric} is {found} with the found setting and {default} with the default: "
+        f"{gain} percentage points."
+    )
+
+
+def bias_sentence(result: SearchResult) -> str:
+    """Return why the score of the winner is not to be believed."""
+    trials = counted(result.trials_run, "trial")
+    if result.kept_default or result.trials_run < 2:
+        return f"It is the best of {trials}; on other examples its score may be lower."
+    return f"The best of {trials} looks better on the examples that chose it than it is."
+
+
+def held_out_sentence(result: SearchResult) -> str:
+    """Return what the found setting is worth where it was not searched for."""
+    held = result.held_out
+    if result.kept_default and held is None:
+        return "The found setting is the default, so there is nothing to compare."
+    if held is None or not held.configurations:
+        return (
+            "The found setting was not compared with the default on other configurations, so nobody knows how much of "
+            "the gain is luck."
+        )
+    found, default = (points(math.fsum(scores) / len(scores)) for scores in (held.found, held.default))
+    configurations = counted(held.configurations, "configuration")
+    text = (
+        f"On the test examples of {configurations} that {'was' if held.configurations == 1 else 'were'} not searched "
+        f"on, {result.metric} is {found} with the found setting and {default} with the default: "
+        f"{change(held.difference)} percentage points"
+    )
+    if math.isfinite(held.ci_low):
+        text += f" ({percent(held.level)} interval {change(held.ci_low)} to {change(held.ci_high)}). {_verdict(held)}"
+    else:
+        text += ". One configuration gives no interval, so this may be luck."
+    if held.missing:
+        text += f" {counted(held.missing, 'pair')} without a score left out."
+    return text
+
+
+def share_text(share: float) -> str:
+    """Return a share (0..1) in whole per cent."""
+    return f"{100 * share:.0f} %" if share >= 0.01 else "<1 %"
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun, as in ``1 trial`` or ``1,200 trials``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people read it, ``n/a`` where it is not finite."""
+    if not math.isfinite(seconds):
+        return MISSING
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def _of_each(configurations: int) -> str:
+    return "" if configurations == 1 else f" of each of {configurations} configurations"
+
+
+def _held_out_short(held: HeldOut | None) -> str:
+    if held is None or not held.configurations:
+        return "not tried"
+    sure = held.ci_low > 0 or held.ci_high < 0 or held.ci_low == held.ci_high == 0
+    return f"{change(held.difference)}{'' if sure else ', unsure'}"
+
+
+def _verdict(held: HeldOut) -> str:
+    if held.ci_low > 0:
+        return "The found setting is better than the default."
+    if held.ci_high < 0:
+        return "The default is better: the search has found what suits its own split."
+    if held.ci_low == held.ci_high == 0:
+        return "The two are the same."
+    return "The interval holds 0: whether the found setting is better is not certain."
+
+
+def _matters(result: SearchResult) -> tuple[str, ...]:
+    if not result.importances:
+        return ("The importances of the hyperparameters are not known.",)
+    name, share = next(iter(result.importances.items()))
+    together = sum(result.importances.values())
+    return (
+        f"At the coarse level {name} alone accounts for {share_text(share)} of the variance of the score, all "
+        f"hyperparameters each on its own for {share_text(together)}; the rest is due to several together.",
+        "Luck counts as a cause here: a small share is not a finding.",
+    )

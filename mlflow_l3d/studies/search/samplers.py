@@ -1,0 +1,155 @@
+"""Samplers and pruners by name: ours by default, and any of Optuna's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.plan.factors import stream_seed
+from mlflow_l3d.studies.search.optional import need_optuna
+
+if TYPE_CHECKING:
+    from optuna.pruners import BasePruner
+    from optuna.samplers import BaseSampler
+
+Level = Literal["coarse", "fine"]
+PLANNED: Final = ("grid", "qmc")
+"""Samplers whose settings are all known before the first trial; see planned.py."""
+_STARTUP: Final = 5
+_SAMPLERS: Final[Mapping[str, tuple[str, Mapping[str, Any], tuple[str, ...]]]] = {
+    "tpe": ("TPESampler", {"multivariate": False, "constant_liar": True, "n_startup_trials": _STARTUP}, ()),
+    "random": ("RandomSampler", {}, ()),
+    "cmaes": ("CmaEsSampler", {"warn_independent_sampling": False}, ("cmaes",)),
+    "gp": ("GPSampler", {"warn_independent_sampling": False, "n_startup_trials": _STARTUP}, ("torch", "scipy")),
+    "nsgaii": ("NSGAIISampler", {}, ()),
+    "nsgaiii": ("NSGAIIISampler", {}, ()),
+}
+"""Name -> Optuna's class, its arguments, and the packages that it needs beside Optuna.
+
+Optuna's others do not fit: they stop the study themselves once they have tried everything, or wrap another sampler.
+"""
+_WAYS: Final = {"n_startup_trials": _STARTUP, "n_warmup_steps": 1, "n_min_trials": 3}
+_PRUNERS: Final[Mapping[str, Callable[[Any], BasePruner]]] = {
+    "none": lambda pruners: pruners.NopPruner(),
+    "median": lambda pruners: pruners.MedianPruner(**_WAYS),
+    "percentile": lambda pruners: pruners.PercentilePruner(25.0, **_WAYS),
+    "successive_halving": lambda pruners: pruners.SuccessiveHalvingPruner(),
+    "hyperband": lambda pruners: pruners.HyperbandPruner(),
+    "patient": lambda pruners: pruners.PatientPruner(pruners.MedianPruner(**_WAYS), patience=2),
+    "wilcoxon": lambda pruners: pruners.WilcoxonPruner(),
+}
+
+
+def sampler_name(name: str, *, level: Level, grid_size: int, trials: int) -> str:
+    """Return the short name of a sampler: ``grid``, ``qmc``, ``tpe``, ``random``, ``cmaes``, ``gp``, ``nsgaii(i)``.
+
+    Parameters
+    ----------
+    name
+        ``auto``, a short name, or the name of Optuna's class (``TPESampler``), in any case. ``auto`` is, at level 1,
+        the grid where `trials` can hold it, else quasi-random points (qmc); at level 2 it is tpe.
+    level
+        ``coarse`` or ``fine``.
+    grid_size
+        Combinations of level 1, those that are tried anyway left out.
+    trials
+        How many the level may still try.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such sampler, with a did-you-mean, or a package that it needs is missing.
+    """
+    known = {"auto": "auto", **{name: name for name in PLANNED}, **{name: name for name in _SAMPLERS}}
+    found = known.get(_plain(name, "sampler"))
+    if found is None:
+        raise unknown_name("sampler", name.strip(), known)
+    if found == "auto":
+        found = "tpe" if level == "fine" else "grid" if grid_size <= trials else "qmc"
+    for package in _SAMPLERS[found][2] if found in _SAMPLERS else ():
+        if find_spec(package) is None:
+            fix = f"Run: pip install {package}"
+            raise ParameterError("sampler", name, f"needs the package {package}, which is not installed", fix)
+    return found
+
+
+def sampler_of(
+    name: str, *, level: Level, seed: int, grid_size: int = 0, trials: int = 0, begun: int = 0
+) -> BaseSampler:
+    """Return a sampler of Optuna.
+
+    Parameters
+    ----------
+    name, level, grid_size, trials
+        See :func:`sampler_name`. For ``grid`` and ``qmc`` it is one that draws at random: their settings are queued
+        (:func:`mlflow_l3d.studies.search.planned.planned`), and it answers for what is asked beyond them.
+    seed
+        Zero is a seed. Each level has its own stream of it.
+    begun
+        How many trials the study holds: a search that goes on must not draw again what it drew before.
+
+    Raises
+    ------
+    ParameterError
+        As :func:`sampler_name`.
+    """
+    short = sampler_name(name, level=level, grid_size=grid_size, trials=trials)
+    optuna = need_optuna()
+    class_name, arguments, _ = _SAMPLERS["random" if short in PLANNED else short]
+    number = stream_seed(seed, "search sampler", level, str(begun)) % 2**32  # numpy's old generators take no more
+    with _asked_for(optuna):
+        sampler: BaseSampler = getattr(optuna.samplers, class_name)(seed=number, **arguments)
+    return sampler
+
+
+def pruner_name(name: str) -> str:
+    """Return the short name of a pruner; ``auto`` is ``median``.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such pruner, with a did-you-mean.
+    """
+    known = {"auto": "median", "nop": "none", **{_plain(short, "pruner"): short for short in _PRUNERS}}
+    found = known.get(_plain(name, "pruner"))
+    if found is None:
+        raise unknown_name("pruner", name.strip(), ("auto", *_PRUNERS))
+    return found
+
+
+def pruner_of(name: str) -> BasePruner:
+    """Return a pruner of Optuna.
+
+    Parameters
+    ----------
+    name
+        ``auto`` and ``median``: a trial ends whose best score so far is below the median of the others at the same
+        epoch; never in the first epoch, nor before 5 trials are complete, nor where fewer than 3 came that far.
+        ``percentile``: the same with the best quarter. ``none``, ``successive_halving``, ``hyperband``, ``patient``
+        (median, after 2 epochs without a better score), ``wilcoxon``, or the name of Optuna's class.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such pruner.
+    """
+    short = pruner_name(name)
+    optuna = need_optuna()
+    with _asked_for(optuna):
+        return _PRUNERS[short](optuna.pruners)
+
+
+def _plain(name: str, ending: str) -> str:
+    return name.strip().lower().replace("_", "").replace("-", "").removesuffix(ending)
+
+
+@contextmanager
+def _asked_for(optuna: Any) -> Iterator[None]:
+    """Say nothing of a class that may still change in Optuna: the user asked for it by name, no default is one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield

@@ -1,0 +1,169 @@
+"""The parameter `space` as it is typed: what is searched, in place of what the approach declares."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from mlflow_l3d.approaches.base import Approach, Hyperparameter, Value
+from mlflow_l3d.approaches.searching import SearchChoices, Searched, SearchRange, declared_search, is_number, is_whole
+from mlflow_l3d.errors import ParameterError, unknown_name
+
+_FORMS: Final = "must be auto, a .json file, a JSON object, or name=low..high, name=a|b|c or name, separated by commas"
+_SCALES: Final = ("linear", "log")
+
+
+def read_space(text: str, approach: Approach, offered: Mapping[str, Searched]) -> dict[str, Searched]:
+    """Return what `text` says is searched, every bound and choice with the type of its hyperparameter.
+
+    Parameters
+    ----------
+    text
+        A ``.json`` file, a JSON object (``{"epochs": {"low": 2, "high": 9, "log": true, "coarse": [2, 9]},
+        "batch_size": [4, 8]}``), or ``learning_rate=1e-5..1e-2:log,batch_size=4|8,dropout``. Bounds without a scale
+        have the one that `offered`, or the declaration, has; a name alone takes all of that.
+    approach
+        Its declarations decide what is allowed.
+    offered
+        What the approach itself would search.
+
+    Raises
+    ------
+    ParameterError
+        For the first entry that is not allowed; named ``space.<name>``.
+    """
+    entries = _json_entries(text) if text.lstrip().startswith("{") or text.endswith(".json") else _inline_entries(text)
+    found: dict[str, Searched] = {}
+    for name, entry in entries.items():
+        if name not in approach.hyperparameters:
+            raise unknown_name("space", name, approach.hyperparameters, f"a name of {approach.name}:")
+        found[name] = _searched(name, entry, approach.hyperparameters[name], offered.get(name))
+    return found
+
+
+def check_searched(name: str, searched: Searched, declaration: Hyperparameter) -> Searched:
+    """Return `searched` with every value as the hyperparameter's type.
+
+    Raises
+    ------
+    ParameterError
+        If a value is not allowed, a bound is not below the other, or there are not two values.
+    """
+    parameter = f"space.{name}"
+    if isinstance(searched, SearchChoices):
+        choices = tuple(dict.fromkeys(_parse(name, value, declaration) for value in searched.choices))
+        if len(choices) < 2:
+            shown = "|".join(map(str, choices))
+            fix = f"Leave it out of space, and fix it with hyperparameters={name}={shown}." if choices else ""
+            raise ParameterError(parameter, shown, "needs at least two different values", fix)
+        return SearchChoices(choices)
+    if not is_number(declaration):
+        raise ParameterError(parameter, f"{searched.low}..{searched.high}", "is no number", f"Use {name}=a|b|c.")
+    low, high = (_number(name, bound, declaration) for bound in (searched.low, searched.high))
+    if not low < high:
+        raise ParameterError(parameter, f"{low:g}..{high:g}", "must have a low bound below its high one")
+    if searched.log and low <= 0:
+        fix = f"Use {name}={low:g}..{high:g}:linear, or a positive low bound."
+        raise ParameterError(parameter, f"{low:g}..{high:g}:log", "must be positive on a logarithmic scale", fix)
+    coarse = tuple(sorted({_number(name, value, declaration) for value in searched.coarse}))
+    if coarse and not low <= coarse[0] <= coarse[-1] <= high:
+        shown = "|".join(f"{value:g}" for value in coarse)
+        raise ParameterError(f"{parameter}.coarse", shown, f"must lie in [{low:g}, {high:g}]")
+    return SearchRange(low, high, log=searched.log, whole=is_whole(declaration), coarse=coarse)
+
+
+def _parse(name: str, value: object, declaration: Hyperparameter) -> Value:
+    """Return a value, checked; `auto`, which stands for a number that is not known here, is none."""
+    try:
+        parsed = declaration.parse(name, value)
+    except ParameterError as error:
+        shown = error.value if isinstance(error.value, str | int | float) else repr(error.value)
+        raise ParameterError(f"space.{name}", shown, error.allowed, error.fix) from None
+    if is_number(declaration) and isinstance(parsed, str):
+        raise ParameterError(f"space.{name}", value, "must be a number")
+    return parsed
+
+
+def _number(name: str, value: object, declaration: Hyperparameter) -> float:
+    return float(_parse(name, value, declaration))
+
+
+def _searched(name: str, entry: Any, declaration: Hyperparameter, offered: Searched | None) -> Searched:
+    """Return one entry: None is all that is offered or declared, a list is choices, a mapping bounds or choices."""
+    known = offered if offered is not None else declared_search(declaration)
+    if entry is None:
+        if known is None:
+            raise ParameterError("space", name, "has no bounds of its own", f"Use {name}=a|b or {name}=low..high.")
+        return known
+    if isinstance(entry, list):
+        entry = {"choices": entry}
+    if not isinstance(entry, dict):
+        raise ParameterError(
+            f"space.{name}", json.dumps(entry), "must be a list of values, or an object with low and high"
+        )
+    for key in entry:
+        if key not in {"low", "high", "log", "coarse", "choices"}:
+            raise unknown_name(f"space.{name}", key, ("low", "high", "log", "coarse", "choices"))
+    if "choices" in entry:
+        if len(entry) > 1 or not isinstance(entry["choices"], list):
+            raise ParameterError(f"space.{name}", json.dumps(entry), "must hold choices, a list, and nothing else")
+        return SearchChoices(tuple(entry["choices"]))
+    shown = json.dumps(entry)
+    if not {"low", "high"} <= set(entry):
+        raise ParameterError(f"space.{name}", shown, "must have both low and high")
+    log = entry.get("log", known.log if isinstance(known, SearchRange) else declaration.log)
+    if not isinstance(log, bool):
+        raise ParameterError(f"space.{name}.log", json.dumps(log), "must be true or false")
+    coarse = entry.get("coarse", [])
+    if not isinstance(coarse, list):
+        raise ParameterError(f"space.{name}.coarse", json.dumps(coarse), "must be a list of numbers")
+    return SearchRange(entry["low"], entry["high"], log=log, coarse=tuple(coarse))
+
+
+def _inline_entries(text: str) -> dict[str, Any]:
+    entries: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not name or (equals and not value):
+            raise ParameterError("space", text, _FORMS)
+        if name in entries:
+            raise ParameterError("space", text, f"must name {name} once")
+        entries[name] = _inline_entry(name, value) if equals else None
+    return entries
+
+
+def _inline_entry(name: str, value: str) -> Any:
+    bounds, colon, scale = value.partition(":")
+    low, dots, high = bounds.partition("..")
+    if not dots:
+        return [each.strip() for each in value.split("|")]
+    if colon and scale.strip() not in _SCALES:
+        raise unknown_name(f"space.{name}", scale.strip(), _SCALES)
+    entry: dict[str, Any] = {"low": low.strip(), "high": high.strip()}
+    return {**entry, "log": scale.strip() == "log"} if colon else entry
+
+
+def _json_entries(text: str) -> dict[str, Any]:
+    content = text
+    if not text.lstrip().startswith("{"):
+        try:
+            content = Path(text).expanduser().read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ParameterError("space", text, f"the file cannot be read ({reason})") from error
+    try:
+        parsed = json.loads(content, object_pairs_hook=lambda pairs: _once(text, pairs))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ParameterError("space", text, f"is not valid JSON ({error})") from error
+    if not isinstance(parsed, dict):
+        raise ParameterError("space", text, "must hold a JSON object, name -> what is searched")
+    return parsed
+
+
+def _once(text: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ParameterError("space", text, "must name everything once")
+    return found

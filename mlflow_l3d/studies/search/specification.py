@@ -1,0 +1,236 @@
+"""One hyperparameter search, checked and complete: what `search` is asked to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mlflow_l3d.approaches.base import Approach, identity_of
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.search_document import Searches
+from mlflow_l3d.parameters.setup import Setup, given_texts, set_up
+from mlflow_l3d.parameters.table import SEARCH
+from mlflow_l3d.parameters.values import integer, number_or_auto, public_name
+from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
+from mlflow_l3d.studies.search.cells import search_key
+from mlflow_l3d.studies.search.samplers import Level, pruner_name, sampler_name
+from mlflow_l3d.studies.search.space import SearchSpace
+from mlflow_l3d.studies.search.storages import public_storage
+from mlflow_l3d.tasks.base import Task
+
+MOST_COARSE: Final = 40
+"""Trials of level 1 under ``coarse_trials=auto``, where the grid of coarse values is larger."""
+
+
+@dataclass(frozen=True)
+class SearchSpecification:
+    """One hyperparameter search.
+
+    Attributes
+    ----------
+    given
+        Every parameter as it was typed, defaults included.
+    setup
+        What is trained, on what and where; its hyperparameters hold for all trials, and are the first one.
+    metric
+        What a trial is scored by.
+    space
+        Of level 1.
+    coarse_trials, fine_trials
+        Trials of the two levels.
+    samplers, pruner
+        Names, as typed but checked.
+    storage
+        As typed.
+    search_seeds, held_out_runs
+        Configurations that a trial is trained on, and on which the found setting is compared afterwards.
+    root_seed
+        Where every seed comes from.
+    context_key
+        Hash of everything that trials share: with equal hyperparameters and seeds they have equal scores.
+    key
+        Hash that says whether two parents are the same search, so that one can continue the other.
+    """
+
+    given: Mapping[str, str]
+    setup: Setup
+    metric: str
+    space: SearchSpace
+    coarse_trials: int
+    fine_trials: int
+    samplers: Mapping[Level, str]
+    pruner: str
+    storage: str
+    search_seeds: int
+    held_out_runs: int
+    root_seed: int
+    context_key: str
+    key: str
+
+    @property
+    def title(self) -> str:
+        """Name of the parent as people read it."""
+        return f"{self.setup.approach.name} {self.setup.task.name}: search"
+
+    def seeds(self, base: int, count: int) -> tuple[dict[str, int], ...]:
+        """Return factor -> seed of `count` configurations from `base` on; every factor of the approach has one."""
+        return tuple(
+            {name: configuration_seed(self.root_seed, name, base + number) for name in self.setup.approach.factors}
+            for number in range(count)
+        )
+
+    @property
+    def searched_on(self) -> tuple[dict[str, int], ...]:
+        """Factor -> seed of each configuration that trials are trained on."""
+        return self.seeds(SEARCH_BASE, self.search_seeds)
+
+    @property
+    def compared_on(self) -> tuple[dict[str, int], ...]:
+        """Factor -> seed of each configuration on which the found setting is compared."""
+        return self.seeds(HELD_OUT_BASE, self.held_out_runs)
+
+    def sampler_seed(self, level: Level) -> int:
+        """Return the seed of a level's sampler."""
+        return configuration_seed(self.root_seed, f"search {level}", 0)
+
+    def public(self) -> dict[str, str]:
+        """Return every parameter as it may be shown and logged: no private folder, no login of a database."""
+        return {
+            name: public_storage(value) if name == "storage" else public_name(value)
+            for name, value in self.given.items()
+        }
+
+    def resolved(self) -> dict[str, str]:
+        """Return the parameters whose final value is not what was typed, as text."""
+        final = {
+            "task": self.setup.task.name,
+            "model": self.setup.model,
+            "device": self.setup.device,
+            "hyperparameters": json.dumps(dict(self.setup.hyperparameters), sort_keys=True),
+            "space": json.dumps(self.space.document()["ranges"], sort_keys=True),
+            "coarse_trials": str(self.coarse_trials),
+            "coarse_sampler": self.samplers["coarse"],
+            "fine_sampler": self.samplers["fine"],
+            "pruner": self.pruner,
+        }
+        return {name: value for name, value in final.items() if value and value != self.given[name]}
+
+    def document(self) -> dict[str, Any]:
+        """Return everything needed to repeat the search, as JSON types; free of private paths."""
+        setup = self.setup
+        return {
+            "schema": 1,
+            "parameters": self.public(),
+            "task": {
+                "name": setup.task.name,
+                "examples": len(setup.task),
+                "classes": list(setup.task.class_names),
+                "fingerprint": setup.task.fingerprint,
+                "notes": list(setup.task.notes),
+            },
+            "approach": {"name": setup.approach.name, "version": setup.approach.version},
+            "model": {"name": setup.model, "revision": setup.model_revision},
+            "hyperparameters": dict(setup.hyperparameters),
+            "hyperparameters_from": setup.origin.document(),
+            "metric": self.metric,
+            "space": self.space.document(),
+            "coarse_trials": self.coarse_trials,
+            "fine_trials": self.fine_trials,
+            "samplers": dict(self.samplers),
+            "pruner": self.pruner,
+            "searched_on": list(self.searched_on),
+            "compared_on": list(self.compared_on),
+            "numerics": dict(setup.numerics),
+            "context_key": self.context_key,
+            "search_key": self.key,
+        }
+
+
+def specify_search(
+    parameters: Mapping[str, object],
+    *,
+    approach: Approach | None = None,
+    task: Task | None = None,
+    searches: Searches | None = None,
+) -> SearchSpecification:
+    """Check the parameters of `search` and load what they name.
+
+    Parameters
+    ----------
+    parameters
+        Any of :data:`mlflow_l3d.parameters.table.SEARCH`; the others take their defaults.
+    approach, task
+        Objects in place of the names, for the Python API.
+    searches
+        As for :func:`mlflow_l3d.studies.investigation.specification.specify`.
+
+    Raises
+    ------
+    ParameterError
+        For the first parameter that is not allowed. Cheap checks come first, data and models last.
+    """
+    given, approach = given_texts(parameters, SEARCH, approach, task)
+    wanted = number_or_auto("coarse_trials", given["coarse_trials"], 2)
+    fine_trials = integer("fine_trials", given["fine_trials"], 0)
+    search_seeds = integer("search_seeds", given["search_seeds"], 1, 1000)
+    held_out_runs = integer("held_out_runs", given["held_out_runs"], 0, 100_000)
+    root_seed = integer("root_seed", given["root_seed"], 0)
+    pruner = pruner_name(given["pruner"])
+    for name in ("coarse_sampler", "fine_sampler"):
+        _sampler(name, given, "coarse" if name == "coarse_sampler" else "fine", 1, 1)
+    setup = set_up(given, approach, task, root_seed=root_seed, searches=searches)
+    space = SearchSpace.of(approach, setup.hyperparameters, given["space"])
+    coarse_trials = min(_grid_left(space, setup) + 1, MOST_COARSE) if wanted is None else wanted
+    samplers: dict[Level, str] = {
+        "coarse": _sampler("coarse_sampler", given, "coarse", _grid_left(space, setup), coarse_trials - 1),
+        "fine": _sampler("fine_sampler", given, "fine", 0, fine_trials),
+    }
+    context = search_key(
+        setup.task,
+        approach,
+        model_revision=setup.model_revision,
+        numerics=setup.numerics,
+        metric=given["metric"],
+    )
+    layout = {
+        "context": context,
+        "hyperparameters": identity_of(approach, setup.hyperparameters),
+        "given": dict(setup.origin.values),
+        "space": space.document(),
+        "trials": [coarse_trials, fine_trials],
+        "samplers": dict(samplers),
+        "pruner": pruner,
+        "seeds": [root_seed, search_seeds, held_out_runs],
+    }
+    return SearchSpecification(
+        given=given,
+        setup=setup,
+        metric=given["metric"],
+        space=space,
+        coarse_trials=coarse_trials,
+        fine_trials=fine_trials,
+        samplers=samplers,
+        pruner=pruner,
+        storage=given["storage"],
+        search_seeds=search_seeds,
+        held_out_runs=held_out_runs,
+        root_seed=root_seed,
+        context_key=context,
+        key=content_key(layout),
+    )
+
+
+def _grid_left(space: SearchSpace, setup: Setup) -> int:
+    """Return how many combinations of level 1 there are beside what is given, which is tried anyway."""
+    on_grid = all(setup.hyperparameters[name] in values for name, values in space.coarse().items())
+    return space.grid_size - on_grid
+
+
+def _sampler(name: str, given: Mapping[str, str], level: Level, grid_size: int, trials: int) -> str:
+    try:
+        return sampler_name(given[name], level=level, grid_size=grid_size, trials=trials)
+    except ParameterError as error:
+        raise ParameterError(name, given[name], error.allowed, error.fix) from None

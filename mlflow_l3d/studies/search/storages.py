@@ -1,0 +1,153 @@
+"""Where Optuna keeps the trials of a search, so that a killed search resumes and workers can report."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.search.journal import QuickJournal
+from mlflow_l3d.studies.search.locks import journal_lock
+from mlflow_l3d.studies.search.optional import need_optuna
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
+AUTO: Final = "auto"
+_FORMS: Final = "must be auto, a path that ends in .log, or the URL of a database such as sqlite:///trials.db"
+_SECONDS: Final = 15
+"""How long a database server may take to answer the first call."""
+
+
+def storage_place(text: str, folder: Path) -> str:
+    """Return a storage as workers of this machine can open it: an absolute path, or the URL of a database.
+
+    Parameters
+    ----------
+    text
+        ``auto`` is a journal in `folder`; else a path that ends in ``.log``, or a URL that SQLAlchemy knows.
+    folder
+        Of this search; made where it is missing and the journal goes there.
+
+    Raises
+    ------
+    ParameterError
+        If it is none of these.
+    """
+    given = text.strip()
+    if given == AUTO:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ParameterError("storage", AUTO, f"cannot be reached ({error.strerror})", "Name another.") from error
+        return str((folder / "optuna.log").absolute())
+    if "://" in given:
+        if given.startswith("sqlite:///") and not given.startswith("sqlite:////") and given != "sqlite:///:memory:":
+            return f"sqlite:///{Path(given.removeprefix('sqlite:///')).absolute()}"
+        return given
+    if given.endswith(".log"):
+        return str(Path(given).expanduser().absolute())
+    raise ParameterError("storage", public_storage(given), _FORMS)
+
+
+def storage_of(text: str, folder: Path) -> BaseStorage:
+    """Open the storage that :func:`storage_place` names; a journal or tables that are missing are made.
+
+    Raises
+    ------
+    ParameterError
+        If it cannot be reached or holds something else; neither user nor password is shown.
+    L3DError
+        If Optuna is not installed.
+    """
+    optuna = need_optuna()
+    place = storage_place(text, folder)
+    if place in {"sqlite://", "sqlite:///:memory:"}:
+        raise ParameterError("storage", place, "lives in one process only", "Use auto.")
+    try:
+        storage = _database(optuna, place) if "://" in place else _journal(optuna, place)
+    except ParameterError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a driver raises; its text may hold the password
+        fix = "Mend that, or use storage=auto."
+        raise ParameterError("storage", public_storage(place), f"cannot be reached ({_reason(error)})", fix) from None
+    return storage
+
+
+def public_storage(text: str) -> str:
+    """Return a storage as it may be shown and logged: no user, no password, no options, no private folder."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return Path(text).name
+    rest = rest.partition("?")[0].rpartition("@")[2]
+    return f"{scheme}:///{Path(rest).name}" if scheme.startswith("sqlite") else f"{scheme}://{rest}"
+
+
+def _journal(optuna: Any, place: str) -> BaseStorage:
+    path = Path(place)
+    if not path.parent.is_dir():
+        msg = "its folder does not exist"
+        raise FileNotFoundError(msg)
+    lock = journal_lock(optuna, path)
+    backend = optuna.storages.journal.JournalFileBackend(place, lock_obj=lock)
+    _drop_torn_line(optuna, path)
+    storage: BaseStorage = optuna.storages.JournalStorage(QuickJournal(backend, lock, path))
+    return storage
+
+
+def _drop_torn_line(optuna: Any, path: Path) -> None:
+    """Cut off what a process wrote that was killed while it wrote: the next line would be unreadable with it."""
+    if _ends_whole(path):
+        return
+    lock = journal_lock(optuna, path)
+    lock.acquire()  # a writer that is alive has ended its line by then
+    try:
+        if not _ends_whole(path):
+            with path.open("rb+") as file:
+                file.truncate(file.read().rfind(b"\n") + 1)
+    finally:
+        lock.release()
+
+
+def _ends_whole(path: Path) -> bool:
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        return size == 0 or (file.seek(size - 1) >= 0 and file.read(1) == b"\n")
+
+
+def _database(optuna: Any, place: str) -> BaseStorage:
+    import sqlalchemy
+
+    arguments: dict[str, Any] = {}
+    if place.startswith("sqlite"):
+        arguments = {"timeout": 60}  # workers wait for each other
+    elif place.startswith(("postgresql", "mysql")):
+        arguments = {"connect_timeout": _SECONDS}
+    options = {"connect_args": arguments, "pool_pre_ping": True}
+    engine = sqlalchemy.create_engine(place, **options)
+    try:
+        tables = set(sqlalchemy.inspect(engine).get_table_names())
+    finally:
+        engine.dispose()
+    if "alembic_version" in tables and "studies" not in tables:
+        # Optuna would add its own tables to those of MLflow, say, and then refuse their version.
+        allowed = "is the database of another program"
+        raise ParameterError("storage", public_storage(place), allowed, "Name another one, or use storage=auto.")
+    storage: BaseStorage = optuna.storages.RDBStorage(place, engine_kwargs=options)
+    return storage
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of what went wrong: the driver's own words, without whom it was said to."""
+    cause = getattr(error, "orig", None) or error
+    if isinstance(cause, ModuleNotFoundError):
+        return f"the driver is not installed: Python module {cause.name}"
+    if type(cause).__name__ == "NoSuchModuleError":
+        return "SQLAlchemy knows no such kind of database"
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror.lower()
+    line = next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__
+    if re.search(r"user|role|password|://", line, re.IGNORECASE):
+        return f"{type(cause).__name__}: the server refused the login, or the URL is not understood"
+    return line.rstrip(".")

@@ -1,0 +1,1 @@
+"""One task, one model, several seeds (Zhou et al. 2025)."""

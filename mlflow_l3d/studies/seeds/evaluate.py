@@ -1,0 +1,230 @@
+"""`evaluate` for studies of seeds: one is scored again from its runs, several are compared over tasks."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks, over_tasks
+from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.table import EVALUATE
+from mlflow_l3d.studies.investigation.evaluate import latest_investigation, own_parameter
+from mlflow_l3d.studies.seeds.artifacts import write_over_tasks, write_scores
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
+from mlflow_l3d.tracking.connection import connect, own_settings
+from mlflow_l3d.tracking.parent import set_tags
+from mlflow_l3d.tracking.reader import fetch_artifact, read_investigation, read_predictions
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+DESIGN = "seeds"
+"""Value of ``l3d.design`` of a study of seeds."""
+
+
+@dataclass(frozen=True)
+class SeedsEvaluation:
+    """What was scored again.
+
+    Attributes
+    ----------
+    run_ids
+        The parents.
+    studies
+        One a parent, in their order.
+    over_tasks
+        One record a model, where there are several parents.
+    run_id
+        Where the comparison was logged; the empty text where there is one parent.
+    """
+
+    run_ids: tuple[str, ...]
+    studies: tuple[SeedsStudy, ...]
+    over_tasks: tuple[ModelOverTasks, ...] = ()
+    run_id: str = ""
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        from mlflow_l3d.report.seeds.text import over_tasks_text, study_text
+
+        if not self.over_tasks:
+            return study_text(self.studies[0], title=f"evaluation of run {self.run_ids[0]}")
+        return over_tasks_text(self.over_tasks, title=f"Seeds over tasks (MLflow run {self.run_id})")
+
+
+def is_seeds_study(parent_run_id: str) -> bool:
+    """Return whether `parent_run_id` names several parents, or one that is a study of seeds."""
+    from mlflow.exceptions import MlflowException
+
+    if "," in parent_run_id:
+        return True
+    with own_settings():
+        client = connect()
+        try:
+            run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
+            return bool(client.get_run(run_id).data.tags.get(names.DESIGN) == DESIGN)
+        except (MlflowException, L3DError):
+            return False
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Raise a ParameterError for an option of `evaluate` that a study of seeds does not have."""
+    for name in ("where", "design", "missing", "agreement"):
+        default = EVALUATE[name].default
+        if (value := options.get(name, default)) != default:
+            raise ParameterError(name, value, "has no effect on a study of seeds", "Leave it out.")
+
+
+def evaluate_seeds(parent_run_id: str, *, metric: str = "auto", project_run: str | None = None) -> SeedsEvaluation:
+    """Score studies of seeds again from their runs.
+
+    Parameters
+    ----------
+    parent_run_id
+        One parent, whose metrics and tables are then written anew; or several, separated by commas, which are compared
+        over tasks in a run of its own.
+    metric
+        The metric in the headline; ``auto`` is each parent's own.
+    project_run
+        The run that `mlflow run` made, for the comparison.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what is missing.
+    """
+    with own_settings():
+        client = connect()
+        wanted = [part.strip() for part in parent_run_id.split(",") if part.strip()]
+        if repeated := [run_id for at, run_id in enumerate(wanted) if run_id in wanted[:at]]:
+            raise ParameterError("parent_run_id", repeated[0], "must be named once")
+        run_ids = [latest_investigation(client) if run_id == "latest" else run_id for run_id in wanted]
+        if len(run_ids) == 1:
+            return SeedsEvaluation((run_ids[0],), (_rescored(client, run_ids[0], metric),))
+        studies = tuple(_study(client, run_id, metric).study for run_id in run_ids)
+        found = over_tasks(studies)
+        title = f"seeds over {len({study.task for study in studies})} tasks"
+        with auxiliary_run(
+            client, project_run, role="seeds_over_tasks", title=title, parameters={"parent_run_id": ",".join(run_ids)}
+        ) as run:
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                tables = write_over_tasks(folder, found, title=title)
+                run.finish(
+                    folder,
+                    metrics=_metrics(found),
+                    tags={names.INVESTIGATIONS: ",".join(run_ids)},
+                    tables=tables,
+                )
+            return SeedsEvaluation(tuple(run_ids), studies, found, run.run_id)
+
+
+@dataclass(frozen=True)
+class _Read:
+    parent: Run
+    cells: pd.DataFrame
+    predictions: pd.DataFrame | None
+    study: SeedsStudy
+
+
+def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
+    """Read one parent, ours or a stranger's whose children carry ``l3d.role`` = cell and the parameter seed.seed."""
+    recorded = read_investigation(run_id, client)
+    parent, cells = recorded.parent, recorded.cells
+    if "seed.seed" not in cells:
+        allowed = "is no study of seeds: its cells have no parameter seed.seed"
+        raise ParameterError("parent_run_id", run_id, allowed)
+    document = _document(client, run_id)
+    cells = _ordered(cells, document.get("seeds"))
+    finished = cells[cells["status"].eq("FINISHED")].assign(seed=lambda frame: frame["seed.seed"].astype(int))
+    seed_of = dict(zip(finished["run_id"], finished["seed"], strict=True))
+    key_of = dict(zip(finished["run_id"], finished["cell_key"], strict=True))
+    tables = [
+        table[["example_id", "label", "prediction"]].assign(seed=int(seed_of[name]), cell_key=key_of[name])
+        for name, table in read_predictions(client, finished["run_id"].tolist())
+        if table is not None
+    ]
+    predictions = pd.concat(tables, ignore_index=True) if tables else None
+    task: dict[str, Any] = document.get("task", {})
+    numeric = predictions is not None and predictions["prediction"].dtype.kind == "f"
+    own = own_parameter(parent, "metric")
+    study = seeds_study(
+        finished,
+        predictions,
+        metric=(None if own in (None, "auto") else own) if metric == "auto" else metric,
+        kind=task.get("kind", "regression" if numeric else "classification"),
+        task=str(task.get("name") or own_parameter(parent, "task") or parent.info.run_name or run_id),
+        model=str(document.get("model", {}).get("name") or own_parameter(parent, "model") or ""),
+        benchmark=str(task.get("benchmark") or ""),
+        training_size=task.get("train_examples"),
+    )
+    return _Read(parent, cells, predictions, study)
+
+
+def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
+    """Return the cells in the order of the study, numbered so; a stranger's by their numbers, else by their seeds."""
+    if not isinstance(seeds, list):
+        return cells.sort_values("index" if cells["index"].notna().all() else "seed.seed", kind="stable")
+    place = {seed: at for at, seed in enumerate(seeds)}
+    own = cells[cells["seed.seed"].isin(seeds)]
+    return own.assign(index=own["seed.seed"].map(place).astype("Int64")).sort_values("index", kind="stable")
+
+
+def _rescored(client: MlflowClient, run_id: str, metric: str) -> SeedsStudy:
+    """Write metrics, tables and the report of one parent anew; what says how to repeat it stays."""
+    import time
+
+    from mlflow.entities import Metric
+
+    from mlflow_l3d.report.seeds.html import study_page
+
+    read = _study(client, run_id, metric)
+    now, step = int(time.time() * 1000), len(read.study.seeds)
+    batch = [Metric(names.metric_name(name), value, now, step) for name, value in read.study.metrics().items()]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        public = read.cells.drop(
+            columns=[column for column in ("artifact_uri", "experiment_id") if column in read.cells]
+        )
+        write_scores(folder, read.study, public, read.predictions)
+        page = study_page(
+            read.study,
+            title=read.parent.info.run_name or run_id,
+            notes=["Evaluated from the runs on the tracking server."],
+            settings={key: value for key, value in read.parent.data.params.items() if "." not in key},
+        )
+        (folder / names.REPORT).write_text(page, encoding="utf-8")
+        client.log_batch(run_id, metrics=batch)
+        client.log_artifacts(run_id, str(folder))
+    if names.INVESTIGATION_KEY not in read.parent.data.tags:
+        tags = {names.ROLE: "investigation", names.SCHEMA_TAG: names.SCHEMA, names.FACTOR: "seed", names.DESIGN: DESIGN}
+        set_tags(client, run_id, tags)
+    return read.study
+
+
+def _document(client: MlflowClient, run_id: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = fetch_artifact(client, run_id, names.INVESTIGATION, Path(folder))
+        if path is None:
+            return {}
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _metrics(found: Sequence[ModelOverTasks]) -> dict[str, float]:
+    """Return the metrics of the comparison; with several models each has the model's name behind it."""
+    if len(found) == 1:
+        return found[0].metrics()
+    return {f"{name}/{one.model}": value for one in found for name, value in one.metrics().items()}

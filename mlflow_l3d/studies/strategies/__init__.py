@@ -1,0 +1,1 @@
+"""The published method beside its baselines."""

@@ -1,0 +1,206 @@
+"""The published method beside its baselines on one task (Pecher et al. 2024, Tables 1 and 5)."""
+
+from __future__ import annotations
+
+import logging
+import math
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.strategies import (
+    StrategyResult,
+    golden_strategy,
+    interactions_strategy,
+    strategy_frame,
+    strategy_table,
+)
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.errors import unknown_name
+from mlflow_l3d.parameters.table import STRATEGIES
+from mlflow_l3d.report.investigation.words import signed
+from mlflow_l3d.studies.investigation.artifacts import write_table
+from mlflow_l3d.studies.investigation.card import factor_words
+from mlflow_l3d.studies.investigation.run import Investigation, run
+from mlflow_l3d.studies.investigation.specification import Specification, specify
+from mlflow_l3d.studies.run_guard import failing
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
+from mlflow_l3d.tracking.connection import connect, own_settings, scrub_environment
+from mlflow_l3d.tracking.parent import set_tags
+from mlflow_l3d.tracking.searches import find
+
+if TYPE_CHECKING:
+    from mlflow_l3d.approaches.base import Approach
+    from mlflow_l3d.tasks.base import Task
+
+_logger = logging.getLogger("mlflow_l3d")
+DESIGNS: Final = ("random", "fixed", "crossed")
+"""In the paper's order; the last is the published method, *interactions*."""
+TABLE: Final = "strategies.json"
+RESULTS: Final = "strategy_results.json"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What three strategies say about the same factors.
+
+    Attributes
+    ----------
+    run_id
+        The run that holds the table.
+    investigations
+        ``random``, ``fixed``, ``crossed`` -> the investigation.
+    results
+        One a factor and strategy, and that of the golden runs.
+    """
+
+    run_id: str
+    investigations: Mapping[str, Investigation]
+    results: tuple[StrategyResult, ...]
+
+    def table(self) -> pd.DataFrame:
+        """Return the layout of the paper's Table 1: standard deviations in percentage points, ``(*)`` for important."""
+        return strategy_table(self.results)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a factor and strategy: std, golden_std, important, as fractions."""
+        return strategy_frame(self.results)
+
+    def summary(self) -> str:
+        """Return the table and what differs, as text of at most 100 columns."""
+        crossed = self.investigations["crossed"]
+        analysis = crossed.analysis
+        title = f"strategies: {crossed.specification.approach.name} {crossed.specification.task.name}"
+        head = [title, "=" * len(title), *self._lines(), ""]
+        table = self.table().rename(index={"golden_model": "golden model"}).rename_axis(index="")
+        legend = [
+            "std in percentage points; (*) important: random and fixed from half of the golden std on,",
+            "interactions where the importance score is above 0.",
+        ]
+        return "\n".join([*head, table.to_string(), "", *legend, "", *_differences(analysis, self.results), ""])
+
+    def _lines(self) -> list[str]:
+        cells = {name: found.computed for name, found in self.investigations.items()}
+        reused = sum(found.reused for found in self.investigations.values())
+        done = ", ".join(f"{count} for {name}" for name, count in cells.items())
+        return [f"cells computed: {done}; {reused} shared or taken from earlier runs", f"MLflow run {self.run_id}"]
+
+
+def compare_strategies(
+    *,
+    approach: Approach | str | None = None,
+    task: Task | str | None = None,
+    progress: bool = False,
+    **parameters: object,
+) -> Comparison:
+    """Investigate the same factors by the strategies random, fixed and interactions (the published method).
+
+    Each is an investigation of its own, with the tag ``l3d.comparison``; all share the golden runs. The run that holds
+    the table has the role ``comparison``.
+
+    Parameters
+    ----------
+    approach, task
+        A name, or an object of your own.
+    progress
+        Whether to show progress bars on stderr.
+    **parameters
+        As for :func:`mlflow_l3d.studies.investigation.run.investigate`, without ``design`` and what belongs to one
+        design.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what to change.
+    """
+    named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
+    project_run = scrub_environment()
+    with own_settings():
+        with failing(project_run):
+            for name in parameters:
+                if name not in STRATEGIES:
+                    raise unknown_name("parameter", name, STRATEGIES)
+            searches = cache(find)  # the latest search is the same one for all strategies
+            specifications = {
+                design: specify(
+                    {**parameters, **named, "design": design},
+                    approach=None if isinstance(approach, str) else approach,
+                    task=None if isinstance(task, str) else task,
+                    searches=searches,
+                )
+                for design in DESIGNS
+            }
+            client = connect()
+        crossed = specifications["crossed"]
+        for note in crossed.origin.notes:
+            _logger.warning("%s", note)
+        title = f"strategies: {crossed.approach.name} {crossed.task.name}: {factor_words(crossed)}"
+        given = {name: crossed.given[name] for name in STRATEGIES}
+        with auxiliary_run(client, project_run, role="comparison", title=title, parameters=given) as opened:
+            found: dict[str, Investigation] = {}
+            for design, specification in specifications.items():
+                found[design] = _investigate(specification, opened.run_id, progress=progress)
+            comparison = Comparison(opened.run_id, found, _results(found))
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                write_table(folder / TABLE, comparison.table().reset_index())
+                write_table(folder / RESULTS, comparison.to_frame())
+                tags = {
+                    names.INVESTIGATIONS: ",".join(each.run_id for each in found.values()),
+                    names.NOTE: _note(comparison),
+                }
+                opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=(TABLE, RESULTS))
+    return comparison
+
+
+def _investigate(specification: Specification, comparison_id: str, *, progress: bool) -> Investigation:
+    found = run(specification, progress=progress)
+    set_tags(connect(), found.run_id, {names.COMPARISON: comparison_id})
+    return found
+
+
+def _results(found: Mapping[str, Investigation]) -> tuple[StrategyResult, ...]:
+    interactions = found["crossed"].analysis.importances
+    golden = next(iter(interactions.values())).golden
+    results = [golden_strategy(golden)]
+    for factor, record in interactions.items():
+        results += [found[design].analysis.strategies[factor] for design in ("random", "fixed")]
+        results.append(interactions_strategy(record))
+    return tuple(results)
+
+
+def _metrics(comparison: Comparison) -> dict[str, float]:
+    values = {}
+    for result in comparison.results:
+        name = "golden_std" if result.strategy == "golden" else f"{result.strategy}_std/{result.factor}"
+        values[name] = result.std
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def _note(comparison: Comparison) -> str:
+    """Return the table as Markdown, for the description of the run in MLflow's UI."""
+    lines = ["| factor | random | fixed | interactions |", "|---|---|---|---|"]
+    for factor, row in comparison.table().iterrows():
+        lines.append(f"| {factor} | {row['random']} | {row['fixed']} | {row['interactions']} |")
+    return "\n".join([*lines, "", "std in percentage points; (*) important by that strategy."])
+
+
+def _differences(analysis: Analysis, results: tuple[StrategyResult, ...]) -> list[str]:
+    """Return one line a factor: what each strategy calls it, and the corrected score of the published method."""
+    lines = []
+    for factor, record in analysis.importances.items():
+        said = {each.strategy: each.important for each in results if each.factor == factor}
+        words = {True: "important", False: "not important", None: "no verdict"}
+        verdicts = ", ".join(f"{strategy}: {words[important]}" for strategy, important in said.items())
+        interval = f"[{signed(record.importance_ci_low)}, {signed(record.importance_ci_high)}]"
+        lines.append(f"{factor}: {verdicts}")
+        lines.append(
+            f"    importance {signed(record.importance)}, corrected {signed(record.importance_corrected)} {interval}"
+        )
+    return lines

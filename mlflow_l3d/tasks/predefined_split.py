@@ -1,0 +1,173 @@
+"""The split that a data set comes with: its own train examples, and its own validation examples to be evaluated on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.tasks.base import PARTS, IntArray, Split, SplitSettings, Task
+
+SYNONYMS: Final = {
+    "train": 0,
+    "training": 0,
+    "validation": 1,
+    "valid": 1,
+    "val": 1,
+    "dev": 1,
+    "development": 1,
+    "test": 2,
+    "testing": 2,
+}
+"""What data sets call their parts -> position in `PARTS`."""
+
+
+def predefined_split(task: Task) -> Split:
+    """Return the split of ``source=own``: the same for every seed.
+
+    Parameters
+    ----------
+    task
+        With `parts`. `Split.test` is its published validation part, on which Zhou et al. (2025, appendix A.2)
+        evaluate, because the labels of the test parts of GLUE and SuperGLUE are not public; the test part of a task
+        that has no validation part. Numbers that the settings ask for, and the share for validation, are drawn once
+        from ``fixed_seed``.
+
+    Returns
+    -------
+    Split
+        Sorted positions.
+
+    Raises
+    ------
+    ParameterError
+        If the task has no such parts, a class has no train example, or a setting is not allowed.
+    """
+    check_predefined_split(task)
+    settings, parts = task.settings, _parts(task)
+    train = _drawn(task, np.flatnonzero(parts == 0), settings.num_labelled, "own_train", least=1)
+    test = _drawn(task, np.flatnonzero(parts == evaluated_part(parts)), settings.test_size, "own_test", least=0)
+    validation = np.zeros(0, dtype=np.int64)
+    if settings.validation_fraction:
+        train, validation = _held_out(task, train)
+    if settings.evaluated == "validation":
+        test = validation
+    return Split(train, validation, test)
+
+
+def check_predefined_split(task: Task) -> None:
+    """Raise what :func:`predefined_split` raises about the parts and the numbers that are asked for."""
+    settings, parts = task.settings, _parts(task)
+    evaluated = evaluated_part(parts)
+    for position in (0, evaluated):
+        if not (parts == position).any():
+            raise no_predefined_split(task.name, f"the {PARTS[position]} part has no example")
+    counts = np.bincount(task.strata[parts == 0], minlength=len(task.strata_names))
+    if not counts.all():
+        missing = task.strata_names[int(counts.argmin())]
+        raise no_predefined_split(task.name, f"the train part has no example of class {missing!r}")
+    _check_settings(settings, counts, int((parts == evaluated).sum()), PARTS[evaluated])
+
+
+def evaluated_part(parts: IntArray) -> int:
+    """Return which part, a position in `PARTS`, is evaluated: validation, or test where only that has examples."""
+    return 2 if (parts == 2).any() and not (parts == 1).any() else 1
+
+
+def numbers_of_parts(names: Iterable[object], column: str) -> IntArray:
+    """Return the position in `PARTS` of each name, shape (n,).
+
+    Raises
+    ------
+    ParameterError
+        For the first name that is no part's; rows are counted from 1.
+    """
+    values = list(names)
+    known = {value: SYNONYMS.get(str(value).strip().casefold(), -1) for value in set(values)}
+    numbers = np.fromiter((known[value] for value in values), dtype=np.int64, count=len(values))
+    if len(numbers) and numbers.min() < 0:
+        row = int(numbers.argmin())
+        found = str(values[row])[:40]
+        allowed = f"the column {column} has {found!r} in row {row + 1} of the data; known are {', '.join(PARTS)}"
+        raise ParameterError(column, found, allowed, "Mend the column.")
+    return numbers
+
+
+class NoParts(ParameterError):
+    """The own split of a task is asked for, and nothing says which part its examples belong to."""
+
+
+def no_predefined_split(task: str, why: str) -> ParameterError:
+    """Return the error for a task whose own split is asked for and lacks something."""
+    return ParameterError("task", task, *_no_predefined_split(why))
+
+
+def no_parts(task: str, why: str) -> NoParts:
+    """Return the error for a task whose own split is asked for and that has no parts at all."""
+    return NoParts("task", task, *_no_predefined_split(why))
+
+
+def _no_predefined_split(why: str) -> tuple[str, str]:
+    allowed = f"is to be used with its own train and validation parts, and {why}"
+    return allowed, "Name one with both; in a file of your own, a column `split` says train, validation or test."
+
+
+def _parts(task: Task) -> IntArray:
+    if task.parts is None:
+        raise no_parts(task.name, "it has no parts of its own")
+    return task.parts
+
+
+def _check_settings(settings: SplitSettings, counts: IntArray, test: int, part: str) -> None:
+    from mlflow_l3d.tasks.splits import check_settings
+
+    check_settings(settings)
+    asked, most = settings.num_labelled, int(counts.sum())
+    if asked is not None and not len(counts) <= asked <= most:
+        raise ParameterError("num_labelled", asked, f"must lie between {len(counts)} and the {most} train examples")
+    if settings.test_size is not None and settings.test_size > test:
+        raise ParameterError("test_size", settings.test_size, f"there are {test} examples in the {part} part")
+    if settings.evaluated == "validation" and not settings.validation_fraction:
+        allowed = "leaves no validation example to be scored on"
+        raise ParameterError("validation_fraction", settings.validation_fraction, allowed, "Use 0.1, for instance.")
+
+
+def _drawn(task: Task, positions: IntArray, asked: int | None, purpose: str, *, least: int) -> IntArray:
+    """Return `asked` of the sorted `positions` in the shares that the classes have there, or all of them."""
+    if asked is None or asked == len(positions):
+        return positions
+    strata = task.strata[positions]
+    counts = np.bincount(strata, minlength=len(task.strata_names))
+    sizes = _allotted(counts, asked, least)
+    generator = stream(task.settings.fixed_seed, purpose)
+    chosen = [generator.permutation(positions[strata == label])[:size] for label, size in enumerate(sizes.tolist())]
+    return np.sort(np.concatenate(chosen))
+
+
+def _allotted(counts: IntArray, total: int, least: int) -> IntArray:
+    """Return shares of `total` by the method of largest remainders, each at least `least` where there are so many."""
+    floor = np.minimum(counts, least)
+    exact = (counts - floor) * ((total - int(floor.sum())) / max(int((counts - floor).sum()), 1))
+    sizes: IntArray = np.floor(exact + 1e-9).astype(np.int64)
+    left = total - int(floor.sum()) - int(sizes.sum())
+    sizes[np.argsort(sizes - exact, kind="stable")[:left]] += 1
+    return floor + sizes
+
+
+def _held_out(task: Task, train: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the train examples without and with those that are for validation, of which each class has its share."""
+    fraction, strata = task.settings.validation_fraction, task.strata[train]
+    # A class keeps one example to be trained on.
+    spare = np.maximum(np.bincount(strata, minlength=len(task.strata_names)) - 1, 0)
+    total = max(1, int(len(train) * fraction + 0.5))
+    if total > spare.sum():
+        allowed = f"would hold out {total} of {len(train)} train examples, and every class needs one to be trained on"
+        raise ParameterError("validation_fraction", fraction, allowed, "Lower it, or train on more.")
+    generator = stream(task.settings.fixed_seed, "own_validation")
+    held = np.zeros(len(train), dtype=bool)
+    for label, size in enumerate(_allotted(spare, total, 0).tolist()):
+        held[generator.permutation(np.flatnonzero(strata == label))[:size]] = True
+    return train[~held], train[held]

@@ -1,0 +1,194 @@
+"""One cell or trial as one child run: written in four calls, found again by its key."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlflow_l3d.tracking import names
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+    from mlflow_l3d.tracking.records import RunRecord
+    from mlflow_l3d.tracking.spool import Spool
+
+_PARAMETERS_A_BATCH = 100
+_METRICS_A_BATCH = 1000
+_RUNS_A_PAGE = 250  # a run takes tens of kilobytes of memory
+
+
+@dataclass(frozen=True)
+class ChildWriter:
+    """Writes the children of one parent.
+
+    Attributes
+    ----------
+    client, experiment_id, parent_run_id
+        Where the runs go.
+    context_key
+        Tag of everything that the children share.
+    shared_params
+        Parameters that every child has: task, approach, model; of cells also the hyperparameters.
+    user
+        Name of the user as MLflow knows it, or None.
+    """
+
+    client: MlflowClient
+    experiment_id: str
+    parent_run_id: str
+    context_key: str
+    shared_params: Mapping[str, str]
+    source_tags: Mapping[str, str]
+
+    def write(self, spool: Spool[Any], key: str, *, repeated: bool) -> str:
+        """Write one cell of the spool and return its run id. May be called again after any failure.
+
+        Parameters
+        ----------
+        spool
+            Holds the cell.
+        key
+            Key of the cell.
+        repeated
+            Whether an earlier attempt may have created the run without our learning its id.
+        """
+        record = spool.record(key)
+        run_id = spool.run_id(key)
+        if run_id is None and repeated:
+            run_id = self._unfinished_run(key)
+        artifact_uri = ""
+        if run_id is None:
+            run_id, artifact_uri = self._create(record)
+        spool.set_run_id(key, run_id)
+        self._log(run_id, record)
+        self._log_artifacts(artifact_uri or self._artifact_uri(run_id), record, spool.predictions(key))
+        self.client.set_terminated(run_id, record.status, end_time=record.end_time)
+        return run_id
+
+    def _artifact_uri(self, run_id: str) -> str:
+        return str(self.client.get_run(run_id).info.artifact_uri)
+
+    def _create(self, record: RunRecord) -> tuple[str, str]:
+        tags = {
+            names.PARENT_RUN_ID: self.parent_run_id,
+            names.SCHEMA_TAG: names.SCHEMA,
+            names.CONTEXT_KEY: self.context_key,
+            **self.source_tags,
+            **record.tags(),
+        }
+        if record.error:
+            tags[names.ERROR] = record.error[:5000]
+        start_time = record.end_time - round(1000 * record.metrics.get("duration_seconds", 0.0))
+        run = self.client.create_run(self.experiment_id, start_time=start_time, tags=tags, run_name=record.name)
+        return str(run.info.run_id), str(run.info.artifact_uri)
+
+    def _log(self, run_id: str, record: RunRecord) -> None:
+        from mlflow.entities import Metric, Param
+
+        params = [Param(name, value[:6000]) for name, value in {**record.params(), **self.shared_params}.items()]
+        metrics = [Metric(name, value, record.end_time, 0) for name, value in record.metrics.items()]
+        for name, values in record.curves.items():
+            metrics += [Metric(f"curve/{name}", value, record.end_time, step) for step, value in enumerate(values)]
+        metrics = [metric for metric in metrics if math.isfinite(metric.value)]
+        first, rest = params[:_PARAMETERS_A_BATCH], params[_PARAMETERS_A_BATCH:]
+        self.client.log_batch(run_id, metrics=metrics[: _METRICS_A_BATCH - len(first)], params=first)
+        for start in range(_METRICS_A_BATCH - len(first), len(metrics), _METRICS_A_BATCH):
+            self.client.log_batch(run_id, metrics=metrics[start : start + _METRICS_A_BATCH])
+        for start in range(0, len(rest), _PARAMETERS_A_BATCH):
+            self.client.log_batch(run_id, params=rest[start : start + _PARAMETERS_A_BATCH])
+
+    def _log_artifacts(self, artifact_uri: str, record: RunRecord, predictions: Path | None) -> None:
+        if predictions is not None:
+            self._log_file(artifact_uri, predictions)
+        if record.traceback is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / names.TRACEBACK
+                path.write_text(record.traceback, encoding="utf-8")
+                self._log_file(artifact_uri, path)
+
+    def _log_file(self, artifact_uri: str, path: Path) -> None:
+        """Upload one file to the root of a run's artifacts.
+
+        `MlflowClient.log_artifact` would ask for the run once more, and keep something of each of a thousand runs.
+        """
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        repository = get_artifact_repository(artifact_uri, tracking_uri=self.client.tracking_uri)
+        repository.log_artifact(str(path))  # type: ignore[no-untyped-call]
+
+    def _unfinished_run(self, key: str) -> str | None:
+        found = search(
+            self.client,
+            [self.experiment_id],
+            f"tags.`{names.CELL_KEY}` = '{key}' and tags.`{names.PARENT_RUN_ID}` = '{self.parent_run_id}'",
+        )
+        return next((str(run.info.run_id) for run in found), None)
+
+
+def search(client: MlflowClient, experiment_ids: list[str], filter_string: str) -> Iterator[Run]:
+    """Yield every active run that a filter finds, page after page, oldest first."""
+    token: str | None = None
+    while True:
+        page = client.search_runs(
+            experiment_ids,
+            filter_string,
+            max_results=_RUNS_A_PAGE,
+            order_by=["attributes.start_time ASC"],
+            page_token=token,
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def children_of(client: MlflowClient, experiment_id: str, parent_run_id: str) -> Iterator[Run]:
+    """Yield the children of a parent, whoever logged them."""
+    return search(client, [experiment_id], f"tags.`{names.PARENT_RUN_ID}` = '{parent_run_id}'")
+
+
+def experiment_ids(client: MlflowClient) -> Iterator[str]:
+    """Yield the id of every active experiment of a server, page after page."""
+    token: str | None = None
+    while True:
+        page = client.search_experiments(page_token=token)
+        yield from (str(experiment.experiment_id) for experiment in page)
+        token = page.token
+        if not token:
+            return
+
+
+def finished_cells(client: MlflowClient, context_key: str, role: str = "cell") -> dict[str, Run]:
+    """Return key -> the oldest finished run, of every cell on the server that shares a context, in any experiment.
+
+    With ``role="trial"`` those of trials.
+    """
+    found: dict[str, Run] = {}
+    condition = (
+        f"tags.`{names.CONTEXT_KEY}` = '{context_key}' and tags.`{names.ROLE}` = '{role}' "
+        "and attributes.status = 'FINISHED'"
+    )
+    for run in search(client, list(experiment_ids(client)), condition):
+        found.setdefault(run.data.tags.get(names.CELL_KEY, ""), run)
+    found.pop("", None)
+    return found
+
+
+def pruned_trials(client: MlflowClient, experiment_id: str, search_key: str) -> Iterator[Run]:
+    """Yield the pruned trials of every parent of the same search in an experiment."""
+    condition = f"tags.`{names.SEARCH_KEY}` = '{search_key}' and tags.`{names.ROLE}` = 'search'"
+    for parent in list(search(client, [experiment_id], condition)):
+        own = f"tags.`{names.PARENT_RUN_ID}` = '{parent.info.run_id}' and tags.`{names.TRIAL_STATE}` = 'pruned'"
+        yield from search(client, [experiment_id], f"{own} and attributes.status = 'KILLED'")
+
+
+def own_metrics(run: Run) -> dict[str, float]:
+    """Return the metrics of a run without the curves."""
+    values: dict[str, Any] = run.data.metrics
+    return {name: float(value) for name, value in values.items() if not name.startswith("curve/")}

@@ -1,0 +1,68 @@
+"""Names that others build on: tags, artifacts, and the columns of tables. Changing one is a new schema."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+SCHEMA: Final = "1"
+
+ROLE: Final = "l3d.role"
+SCHEMA_TAG: Final = "l3d.schema"
+FACTOR: Final = "l3d.factor"
+DESIGN: Final = "l3d.design"
+STATE: Final = "l3d.state"
+PHASE: Final = "l3d.phase"
+ROW: Final = "l3d.row"
+COLUMN: Final = "l3d.column"
+INDEX: Final = "l3d.index"
+CELL_KEY: Final = "l3d.cell_key"
+CONTEXT_KEY: Final = "l3d.context_key"
+INVESTIGATION_KEY: Final = "l3d.investigation_key"
+SEARCH: Final = "l3d.search"
+SEARCH_KEY: Final = "l3d.search_key"
+SEARCH_SUBJECT: Final = "l3d.search_subject"
+LEVEL: Final = "l3d.level"
+TRIAL: Final = "l3d.trial"
+TRIAL_STATE: Final = "l3d.trial_state"
+SUPERSEDED_BY: Final = "l3d.superseded_by"
+COMPARISON: Final = "l3d.comparison"
+INVESTIGATIONS: Final = "l3d.investigations"
+OF_INVESTIGATION: Final = "l3d.investigation"
+ERROR: Final = "l3d.error"
+GIT_DIRTY: Final = "l3d.git_dirty"
+HEARTBEAT: Final = "l3d.heartbeat"
+SPOOL: Final = "l3d.spool"
+
+PARENT_RUN_ID: Final = "mlflow.parentRunId"
+RUN_NAME: Final = "mlflow.runName"
+NOTE: Final = "mlflow.note.content"
+SOURCE_NAME: Final = "mlflow.source.name"
+LOGGED_ARTIFACTS: Final = "mlflow.loggedArtifacts"
+
+PREDICTIONS: Final = "predictions.parquet"
+CELLS: Final = "cells.parquet"
+CELLS_TABLE: Final = "cells.json"
+INVESTIGATION: Final = "investigation.json"
+HYPERPARAMETERS: Final = "hyperparameters.json"
+IMPORTANCE: Final = "importance.json"
+REPORT: Final = "report.html"
+EXAMPLES: Final = "examples.json"
+INTERIM_ANALYSES: Final = "looks.json"
+SEARCH_DOCUMENT: Final = "search.json"
+SEEDS: Final = "seeds.json"
+SEARCH_REPORT: Final = "search.html"
+TRIALS: Final = "trials.json"
+TABLES: Final = (CELLS_TABLE, EXAMPLES, INTERIM_ANALYSES, TRIALS)
+"""Artifacts in the form of MLflow's ``log_table``, which the UI shows as tables."""
+TRACEBACK: Final = "traceback.txt"
+
+COORDINATES: Final = ("phase", "factor", "row", "column", "index")
+"""Columns of a table of cells that say where a cell stands."""
+
+_NOT_IN_METRICS: Final = re.compile(r"[^\w./: -]")
+
+
+def metric_name(name: str) -> str:
+    """Return a metric's name as MLflow allows it: what it forbids, as the plus of joint factors, becomes a dash."""
+    return _NOT_IN_METRICS.sub("-", name)

@@ -1,0 +1,241 @@
+"""The parent run: the one that `mlflow run` made, or a new one; and the parents it continues."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import search
+from mlflow_l3d.tracking.connection import is_outage, public_uri
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+
+_RANDOM_NAME: Final = re.compile(r"[a-z]+-[a-z]+-\d+")
+_SOURCE_TAGS: Final = ("mlflow.user", "mlflow.source.name", "mlflow.source.type", "mlflow.source.git.commit")
+_STALE_SECONDS: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a parent says of itself.
+
+    Attributes
+    ----------
+    role
+        ``investigation`` or ``search``.
+    key
+        The same key means the same work, so that one parent can continue another.
+    title
+        Name of the run.
+    tags, params
+        Beside those that every parent has; parameters are logged where `mlflow run` has not logged them.
+    """
+
+    role: str
+    key: str
+    title: str
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+
+    @property
+    def key_tag(self) -> str:
+        """Return the tag that holds the key."""
+        return names.INVESTIGATION_KEY if self.role == "investigation" else names.SEARCH_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A parent run that was opened."""
+
+    run_id: str
+    experiment_id: str
+    source_tags: Mapping[str, str]
+
+
+def project_run_id() -> str | None:
+    """Return the run that `mlflow run` made for this process, without taking it out of the environment."""
+    return os.environ.get("MLFLOW_RUN_ID") or None
+
+
+def current_experiment_id(client: MlflowClient) -> str:
+    """Return the experiment that MLflow's own variables name, created if need be; else the default one.
+
+    Raises
+    ------
+    L3DError
+        If the experiment was deleted, or there is none.
+    """
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking.fluent import _get_experiment_id
+
+    given, name = os.environ.get("MLFLOW_EXPERIMENT_ID"), os.environ.get("MLFLOW_EXPERIMENT_NAME")
+    if name and not given:
+        experiment = client.get_experiment_by_name(name)
+        if experiment is None:
+            return str(client.create_experiment(name))
+        source = f"MLFLOW_EXPERIMENT_NAME={name}"
+    else:
+        experiment_id = given or str(_get_experiment_id())
+        source = f"MLFLOW_EXPERIMENT_ID={experiment_id}"
+        try:
+            experiment = client.get_experiment(experiment_id)
+        except MlflowException as error:
+            if is_outage(error):
+                raise
+            msg = f"{source}: there is no such experiment. Name another."
+            raise L3DError(msg) from error
+    if experiment.lifecycle_stage != "active":
+        msg = f"{source}: the experiment was deleted. Restore it, or name another."
+        raise L3DError(msg)
+    return str(experiment.experiment_id)
+
+
+def project_run_experiment_id(client: MlflowClient, run_id: str) -> str:
+    """Return the experiment of the run that `mlflow run` made.
+
+    Raises
+    ------
+    L3DError
+        If there is no such run.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return str(client.get_run(run_id).info.experiment_id)
+    except MlflowException as error:
+        if is_outage(error):
+            raise
+        msg = f"MLFLOW_RUN_ID={run_id}: there is no such run on the tracking server. Unset the variable."
+        raise L3DError(msg) from error
+
+
+def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool_id: str) -> Parent:
+    """Attach to the run `project_run`, or create one, and give it its tags and parameters."""
+    tags = {
+        names.ROLE: card.role,
+        names.SCHEMA_TAG: names.SCHEMA,
+        names.STATE: "running",
+        card.key_tag: card.key,
+        **card.tags,
+        names.HEARTBEAT: str(int(time.time())),
+        names.SPOOL: spool_id,
+        **_git_tags(Path.cwd() if project_run else Path(sys.argv[0]).absolute().parent),
+    }
+    if project_run is None:
+        run = client.create_run(current_experiment_id(client), tags={**own_tags(), **tags}, run_name=card.title)
+    else:
+        set_tags(client, project_run, tags | project_run_tags(client.get_run(project_run), card.title))
+        run = client.get_run(project_run)
+    _log_params(client, run, card.params)
+    source_tags: dict[str, str] = {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
+    return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags)
+
+
+def own_tags() -> dict[str, str]:
+    """Return MLflow's own tags of a run that we make: user and commit, and us as its source."""
+    from mlflow.tracking.context.registry import resolve_tags
+
+    own = {name: value for name, value in resolve_tags().items() if name.startswith("mlflow.")}
+    return own | {"mlflow.source.name": "mlflow-l3d", "mlflow.source.type": "LOCAL"}
+
+
+def project_run_tags(run: Run, title: str) -> dict[str, str]:
+    """Return the tags that a run of `mlflow run` needs: our title in place of a random name, no private addresses."""
+    tags = {name: public_uri(value) for name, value in run.data.tags.items() if public_uri(value) != value}
+    if _RANDOM_NAME.fullmatch(run.info.run_name or ""):
+        tags[names.RUN_NAME] = title
+    source = run.data.tags.get(names.SOURCE_NAME, "")
+    if source.startswith(("file:", "/")):
+        tags[names.SOURCE_NAME] = public_name(source.removeprefix("file://"))
+    return tags
+
+
+def mark_failed(client: MlflowClient, run_id: str, line: str) -> None:
+    """Leave the run in a true state after an error, with the line that says what was wrong."""
+    set_tags(client, run_id, {names.ERROR: line[:5000], names.STATE: "incomplete", names.NOTE: line[:5000]})
+    client.set_terminated(run_id, "FAILED")
+
+
+def end_unopened(client: MlflowClient, experiment_id: str, spool_id: str, status: str, line: str) -> None:
+    """End the parent of this spool that was made just now, where an error or Ctrl-C kept us from learning its id."""
+    condition = f"tags.`{names.SPOOL}` = '{spool_id}' and attributes.status = 'RUNNING'"
+    with suppress(Exception):
+        for run in search(client, [experiment_id], condition):
+            set_tags(client, run.info.run_id, {names.STATE: "incomplete", names.ERROR: line[:5000]})
+            client.set_terminated(run.info.run_id, status)
+
+
+def earlier_parents(client: MlflowClient, parent: Parent, card: Card) -> list[Run]:
+    """Return the unfinished parents of the same work in the same experiment, oldest first.
+
+    Also those that another parent continues: it may have been killed before it had all their children.
+
+    Those whose process may still be alive elsewhere (running, with a fresh heartbeat, and not of this machine's spool)
+    are the caller's to judge, see :func:`may_be_alive`.
+    """
+    condition = f"tags.`{card.key_tag}` = '{card.key}' and tags.`{names.ROLE}` = '{card.role}'"
+    return [
+        run
+        for run in search(client, [parent.experiment_id], condition)
+        if run.info.run_id != parent.run_id and run.data.tags.get(names.STATE) != "complete"
+    ]
+
+
+def may_be_alive(run: Run, spool_id: str) -> bool:
+    """Return whether another machine may still work on a parent.
+
+    Parameters
+    ----------
+    run
+        A parent of the same investigation.
+    spool_id
+        Identity of this machine's spool: the process of a parent with the same one is dead, for we hold its lock.
+    """
+    if run.info.status != "RUNNING" or run.data.tags.get(names.SPOOL) == spool_id:
+        return False
+    heartbeat = float(run.data.tags.get(names.HEARTBEAT, 0))
+    return time.time() - heartbeat < _STALE_SECONDS
+
+
+def _log_params(client: MlflowClient, run: Run, params: Mapping[str, str]) -> None:
+    from mlflow.entities import Param
+
+    missing = [Param(name, value[:6000]) for name, value in params.items() if name not in run.data.params]
+    client.log_batch(run.info.run_id, params=missing)
+
+
+def set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:
+    """Set several tags in one call."""
+    from mlflow.entities import RunTag
+
+    client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
+
+
+def _git_tags(folder: Path) -> dict[str, str]:
+    """Say whether the source tree differs from its commit: MLflow logs the commit, but not that."""
+    try:
+        result = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no"],  # noqa: S607 - whichever git the user has
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    return {names.GIT_DIRTY: str(bool(result.stdout.strip())).lower()} if result.returncode == 0 else {}

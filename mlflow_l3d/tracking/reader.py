@@ -1,0 +1,235 @@
+"""Reading back: the cells of a parent and their predictions, ours or a stranger's."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import children_of, own_metrics, search
+from mlflow_l3d.tracking.connection import error_line
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+_THREADS: Final = 8
+_OF_A_FACTOR: Final = ("investigation", "swap")
+"""Phases of cells that belong to the table of one factor."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a tracking server holds of one investigation.
+
+    Attributes
+    ----------
+    parent
+        The parent run.
+    cells
+        One row a cell that has a role, a phase and a coordinate: ``phase``, ``factor``, ``row``, ``column``, ``index``
+        (pandas' nullable integers), ``run_id``, ``cell_key``, ``status``, the metrics, ``factor.*`` and ``seed.*``.
+        Of several finished runs with one key, the oldest; runs that did not finish have no metrics.
+    """
+
+    parent: Run
+    cells: pd.DataFrame
+
+
+def read_investigation(parent_run_id: str, client: MlflowClient | None = None, *, where: str = "") -> Recorded:
+    """Read the cells of a parent: its children, and the cells of other investigations that it lists.
+
+    Parameters
+    ----------
+    parent_run_id
+        The parent.
+    client
+        Client of the tracking server; by default the current one.
+    where
+        An MLflow filter: cells are then all runs of the parent's experiment that it finds, whoever their parent is.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run, or it has no cells.
+    """
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    client = client or MlflowClient()
+    try:
+        parent = client.get_run(parent_run_id)
+    except MlflowException as error:
+        raise ParameterError("parent_run_id", parent_run_id, "no such run on the tracking server") from error
+    experiment_id = str(parent.info.experiment_id)
+    runs = search(client, [experiment_id], where) if where else children_of(client, experiment_id, parent_run_id)
+    try:
+        cells = cells_of_runs(runs)
+    except MlflowException as error:
+        if where and error.error_code == "INVALID_PARAMETER_VALUE":
+            raise ParameterError("where", where, f"must be an MLflow filter of runs ({error_line(error)})") from error
+        raise
+    if not where:
+        cells = _with_shared(client, parent, cells)
+    if cells.empty:
+        raise ParameterError(
+            "parent_run_id",
+            parent_run_id,
+            f"has no child runs with the tag {names.ROLE}=cell",
+            "Tag the children as docs/runs.md says, or give a filter.",
+        )
+    return Recorded(parent, cells)
+
+
+def cells_of_runs(runs: Iterator[Run]) -> pd.DataFrame:
+    """Return one row a cell; other runs are passed over, and of runs with equal keys the first finished counts."""
+    rows: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        tags = run.data.tags
+        if tags.get(names.ROLE) != "cell":
+            continue
+        row = _row(run)
+        place = row["cell_key"] or _place(row)
+        known = rows.get(place)
+        if known is None or (known["status"] != "FINISHED" and row["status"] == "FINISHED"):
+            rows[place] = row
+    frame = pd.DataFrame(list(rows.values()))
+    return frame if frame.empty else _typed(frame)
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    """Return what tells a cell without a key from others: its coordinate, else its seeds, else the run itself."""
+    coordinate = [row[name] for name in names.COORDINATES]
+    if row["phase"] != "golden" or row["index"] is not None:
+        return str(coordinate)
+    seeds = sorted((name, value) for name, value in row.items() if name.startswith("seed."))
+    return str([*coordinate, *seeds] if seeds else row["run_id"])
+
+
+def _row(run: Run) -> dict[str, Any]:
+    tags = run.data.tags
+    finished = run.info.status == "FINISHED"
+    return {
+        "phase": tags.get(names.PHASE),
+        "factor": tags.get(names.FACTOR) if tags.get(names.PHASE) in _OF_A_FACTOR else None,
+        "row": _number(tags.get(names.ROW)),
+        "column": _number(tags.get(names.COLUMN)),
+        "index": _number(tags.get(names.INDEX)),
+        "run_id": run.info.run_id,
+        "experiment_id": str(run.info.experiment_id),
+        "cell_key": tags.get(names.CELL_KEY),
+        "status": run.info.status,
+        "artifact_uri": run.info.artifact_uri,
+        **(own_metrics(run) if finished else {}),
+        **{
+            name: _number(value)
+            for name, value in run.data.params.items()
+            if name.startswith(("factor.", "seed.")) and _number(value) is not None
+        },
+    }
+
+
+def _number(text: str | None) -> int | None:
+    if text is None or not text.lstrip("-").isdigit():
+        return None
+    return int(text)
+
+
+def _typed(frame: pd.DataFrame) -> pd.DataFrame:
+    whole = [
+        name for name in map(str, frame) if name in {"row", "column", "index"} or name.startswith(("factor.", "seed."))
+    ]
+    return frame.astype(dict.fromkeys(whole, "Int64"))
+
+
+def _with_shared(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> pd.DataFrame:
+    """Add the cells that the parent shares with other investigations, as its own table lists them."""
+    if names.INVESTIGATION_KEY not in parent.data.tags:
+        return cells
+    with tempfile.TemporaryDirectory() as folder:
+        path = fetch_artifact(client, parent.info.run_id, names.CELLS, Path(folder))
+        if path is None:
+            return cells
+        listed = pd.read_parquet(path)
+    known = set() if cells.empty else set(cells["run_id"])
+    missing = [run_id for run_id in listed["run_id"].dropna() if run_id not in known]
+    runs = _runs_by_id(client, missing)
+    shared = cells_of_runs(iter(runs))
+    if cells.empty or shared.empty:
+        return shared if cells.empty else cells
+    shared = shared[~shared["cell_key"].isin(set(cells.loc[cells["status"] == "FINISHED", "cell_key"]))]
+    return pd.concat([cells, shared], ignore_index=True)
+
+
+def _runs_by_id(client: MlflowClient, run_ids: Sequence[str]) -> list[Run]:
+    from mlflow.exceptions import MlflowException
+
+    def get(run_id: str) -> Run | None:
+        try:
+            return client.get_run(run_id)
+        except MlflowException:
+            return None
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return [run for run in pool.map(get, run_ids) if run is not None]
+
+
+def read_predictions(
+    client: MlflowClient, run_ids: Sequence[str]
+) -> Generator[tuple[str, pd.DataFrame | None], None, None]:
+    """Yield (run id, table of predictions) in the order of `run_ids`; None where a run has no such artifact.
+
+    It has a folder and threads of its own, so close it where it may not be read to its end.
+
+    Raises
+    ------
+    L3DError
+        If a table lacks a column.
+    """
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(_THREADS) as pool:
+        folder = Path(name)
+
+        def fetch(run_id: str) -> pd.DataFrame | None:
+            place = folder / run_id
+            place.mkdir()
+            path = fetch_artifact(client, run_id, names.PREDICTIONS, place)
+            return None if path is None else _checked(pd.read_parquet(path), run_id)
+
+        for start in range(0, len(run_ids), 64):
+            batch = run_ids[start : start + 64]
+            yield from zip(batch, pool.map(fetch, batch), strict=True)
+
+
+def fetch_predictions(client: MlflowClient, run_id: str, folder: Path) -> Path | None:
+    """Download the predictions of one run; None where it has none."""
+    return fetch_artifact(client, run_id, names.PREDICTIONS, folder)
+
+
+def _checked(table: pd.DataFrame, run_id: str) -> pd.DataFrame:
+    missing = [name for name in ("example_id", "label", "prediction") if name not in table]
+    if missing:
+        needed = "example_id, label and prediction are needed"
+        msg = f"Run {run_id}: {names.PREDICTIONS} has no column {missing[0]}; {needed}."
+        raise L3DError(msg)
+    return table
+
+
+def fetch_artifact(client: MlflowClient, run_id: str, artifact: str, folder: Path) -> Path | None:
+    """Download one artifact; None where the run has none of that name."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return Path(client.download_artifacts(run_id, artifact, str(folder)))
+    except (MlflowException, FileNotFoundError, OSError) as error:
+        code = getattr(error, "error_code", "")
+        absent = isinstance(error, FileNotFoundError) or code == "RESOURCE_DOES_NOT_EXIST" or "404" in str(error)
+        if absent or "No such" in str(error) or "does not exist" in str(error):
+            return None
+        raise

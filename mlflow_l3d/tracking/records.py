@@ -1,0 +1,237 @@
+"""The record of one cell or trial, as it lies in the spool and as it is written to MLflow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
+
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import public_path, public_uri
+
+_PATH = re.compile(r'File "([^"]+)"')
+
+
+class RunRecord(Protocol):
+    """What one child run is made of; a frozen dataclass of JSON types.
+
+    Attributes
+    ----------
+    key
+        ``l3d.cell_key``: the same key means the same result.
+    name
+        Name of the run.
+    end_time
+        Milliseconds since 1970 (UTC).
+    metrics
+        Numbers; ``duration_seconds`` among them.
+    curves
+        Name -> one value a step.
+    error, traceback
+        One line, and the whole, where it failed.
+    """
+
+    @property
+    def key(self) -> str: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def end_time(self) -> int: ...  # noqa: D102
+    @property
+    def metrics(self) -> Mapping[str, float]: ...  # noqa: D102
+    @property
+    def curves(self) -> Mapping[str, Sequence[float]]: ...  # noqa: D102
+    @property
+    def error(self) -> str | None: ...  # noqa: D102
+    @property
+    def traceback(self) -> str | None: ...  # noqa: D102
+
+    def tags(self) -> dict[str, str]:
+        """Return the tags that say what the run is."""
+        ...
+
+    def params(self) -> dict[str, str]:
+        """Return the parameters that not every sibling has."""
+        ...
+
+    @property
+    def status(self) -> str:
+        """Return how the run ends: ``FINISHED``, ``FAILED`` or ``KILLED``."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON types."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CellRecord:
+    """What is known of one cell beside its predictions; JSON types only.
+
+    Attributes
+    ----------
+    phase, factor, row, column, index, configurations, seeds, key, name
+        As in :class:`mlflow_l3d.plan.cells.Cell`.
+    metrics, curves, error, traceback
+        As in :class:`mlflow_l3d.plan.cells.Outcome`; `metrics` holds ``duration_seconds``, too.
+    end_time
+        Milliseconds since 1970 (UTC).
+    """
+
+    phase: str
+    factor: str | None
+    row: int | None
+    column: int | None
+    index: int | None
+    configurations: Mapping[str, int]
+    seeds: Mapping[str, int]
+    key: str
+    name: str
+    end_time: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    error: str | None = None
+    traceback: str | None = None
+
+    @classmethod
+    def of(cls, cell: Cell, outcome: Outcome, end_time: int) -> CellRecord:
+        """Join a cell and its outcome."""
+        metrics = {
+            **{name: float(value) for name, value in outcome.metrics.items()},
+            "duration_seconds": float(outcome.duration_seconds),
+        }
+        return replace(
+            cls.known(cell, metrics, end_time),
+            curves={name: [float(value) for value in values] for name, values in outcome.curves.items()},
+            error=public_error(outcome.error),
+            traceback=None if outcome.traceback is None else without_private_paths(outcome.traceback),
+        )
+
+    @classmethod
+    def known(cls, cell: Cell, metrics: Mapping[str, float], end_time: int) -> CellRecord:
+        """Make the record of a finished cell from its metrics."""
+        return cls(
+            phase=cell.phase,
+            factor=cell.factor,
+            row=cell.row,
+            column=cell.column,
+            index=cell.index,
+            configurations=dict(cell.configurations),
+            seeds=dict(cell.seeds),
+            key=cell.key,
+            name=cell.name,
+            end_time=end_time,
+            metrics=metrics,
+        )
+
+    def tags(self) -> dict[str, str]:
+        """Return the tags that say which cell it is."""
+        places = {
+            names.FACTOR: self.factor,
+            names.ROW: self.row,
+            names.COLUMN: self.column,
+            names.INDEX: self.index,
+        }
+        return {
+            names.ROLE: "cell",
+            names.PHASE: self.phase,
+            names.CELL_KEY: self.key,
+            **{name: str(value) for name, value in places.items() if value is not None},
+        }
+
+    def params(self) -> dict[str, str]:
+        """Return the configuration and the seed of every factor."""
+        return {
+            **{f"factor.{name}": str(number) for name, number in self.configurations.items()},
+            **{f"seed.{name}": str(seed) for name, seed in self.seeds.items()},
+        }
+
+    @property
+    def status(self) -> str:
+        """Return how the run ends."""
+        return "FAILED" if self.error else "FINISHED"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """What is known of one trial of a search; JSON types only.
+
+    Attributes
+    ----------
+    level
+        ``coarse``, ``fine``, or ``held_out``.
+    number
+        Number of the trial within its level; of the configuration where it is held out.
+    state
+        ``complete``, ``pruned`` or ``failed``.
+    hyperparameters
+        All of them.
+    seeds
+        Factor -> seed of every configuration, separated by commas.
+    key, name, end_time, metrics, curves, error, traceback
+        As in :class:`RunRecord`.
+    """
+
+    level: str
+    number: int
+    state: str
+    hyperparameters: Mapping[str, Any]
+    seeds: Mapping[str, str]
+    key: str
+    name: str
+    end_time: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    error: str | None = None
+    traceback: str | None = None
+
+    def tags(self) -> dict[str, str]:
+        """Return the tags that say which trial it is."""
+        return {
+            names.ROLE: "trial",
+            names.LEVEL: self.level,
+            names.TRIAL: str(self.number),
+            names.TRIAL_STATE: self.state,
+            names.CELL_KEY: self.key,
+        }
+
+    def params(self) -> dict[str, str]:
+        """Return the hyperparameters and the seeds."""
+        return {
+            **{name: str(value) for name, value in self.hyperparameters.items()},
+            **{f"seed.{name}": text for name, text in self.seeds.items()},
+        }
+
+    @property
+    def status(self) -> str:
+        """Return how the run ends; what was pruned did not reach its end."""
+        return {"complete": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}[self.state]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON types."""
+        return asdict(self)
+
+
+def public_error(error: str | None) -> str | None:
+    """Return an error line without private paths, users and passwords."""
+    return None if error is None else public_path(public_uri(error))
+
+
+def without_private_paths(traceback: str) -> str:
+    """Shorten file names to what follows the last ``site-packages``, or else to their last three parts.
+
+    In what else is said, the home folder becomes ``~``, and users and passwords of addresses are left out.
+    """
+
+    def shorten(match: re.Match[str]) -> str:
+        path = match[1].replace("\\", "/")
+        _, marker, tail = path.rpartition("/site-packages/")
+        return f'File "{tail if marker else "/".join(path.split("/")[-3:])}"'
+
+    return public_path(public_uri(_PATH.sub(shorten, traceback)))

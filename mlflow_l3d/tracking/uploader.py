@@ -1,0 +1,173 @@
+"""Uploads beside the training: threads that outlive an outage of the server and never block who gives them work."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from mlflow_l3d.tracking.connection import error_line, is_outage
+
+_logger = logging.getLogger("mlflow_l3d")
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 15.0
+
+
+@dataclass(slots=True)
+class Upload:
+    """One piece of work.
+
+    Attributes
+    ----------
+    work
+        Called with True where an earlier attempt failed half-way; must be safe to call again.
+    name
+        For messages.
+    attempts
+        How often it was tried.
+    """
+
+    work: Callable[[bool], object]
+    name: str
+    attempts: int = field(default=0)
+
+
+class Uploader:
+    """A few threads and a queue.
+
+    While the server is away, one attempt at a time probes it, with pauses that grow from half a second to 15 seconds;
+    nothing is dropped. A piece of work that the server refuses for good is kept in `refused`.
+
+    Parameters
+    ----------
+    threads
+        How many calls are under way at once.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._queue: queue.SimpleQueue[Upload | None] = queue.SimpleQueue()
+        self._state = threading.Condition()
+        self._open = 0
+        self._stopped = False
+        self._pause = 0.0
+        self._outage_since: float | None = None
+        self._probe = threading.Lock()
+        self.refused: list[tuple[str, str]] = []
+        self.last_error = ""
+        self._threads = [
+            threading.Thread(target=self._run, name=f"l3d-upload-{number}", daemon=True) for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, name: str, work: Callable[[bool], object], *, repeated: bool = False) -> None:
+        """Queue one piece of work; returns at once."""
+        with self._state:
+            self._open += 1
+        self._queue.put(Upload(work, name, attempts=int(repeated)))
+
+    @property
+    def pending(self) -> int:
+        """How many pieces of work are not done."""
+        with self._state:
+            return self._open
+
+    @property
+    def outage_seconds(self) -> float:
+        """For how long the server has been away; 0 while it answers."""
+        with self._state:
+            return 0.0 if self._outage_since is None else time.monotonic() - self._outage_since
+
+    def wait(self, *, patience: float, until: int = 0) -> bool:
+        """Wait until at most `until` pieces of work are left.
+
+        Parameters
+        ----------
+        patience
+            Seconds of outage during this wait after which it is given up; while the server answers it never is.
+
+        Returns
+        -------
+        bool
+            Whether the work is done.
+        """
+        started = time.monotonic()
+        with self._state:
+            while self._open > until:
+                self._state.wait(timeout=0.2)
+                since = self._outage_since
+                if since is not None and time.monotonic() - max(since, started) > patience:
+                    return False
+        return True
+
+    def stop(self) -> None:
+        """Stop the threads after what they are doing; work still queued is left undone (the spool holds it)."""
+        with self._state:
+            self._stopped = True
+            self._state.notify_all()
+        for _ in self._threads:
+            self._queue.put(None)
+
+    def _run(self) -> None:
+        while (upload := self._queue.get()) is not None:
+            if self._stopped:
+                return
+            self._until_done(upload)
+
+    def _until_done(self, upload: Upload) -> None:
+        while not self._stopped:
+            probing = self._outage_since is not None
+            if probing:
+                self._probe.acquire()
+            try:
+                if probing and self._outage_since is not None:
+                    with self._state:
+                        self._state.wait_for(lambda: self._stopped, timeout=self._pause)
+                    if self._stopped:
+                        return
+                if self._attempt(upload):
+                    return
+            finally:
+                if probing:
+                    self._probe.release()
+
+    def _attempt(self, upload: Upload) -> bool:
+        """Try once; return whether the piece of work is settled."""
+        try:
+            upload.work(upload.attempts > 0)
+        except Exception as error:  # noqa: BLE001 - whatever a store raises must not end the thread
+            line = error_line(error)
+            if is_outage(error):
+                self._note_outage(upload, line)
+                return False
+            _logger.error("%s was refused by the tracking server: %s", upload.name, line)
+            with self._state:
+                self.refused.append((upload.name, line))
+        else:
+            self._note_answer()
+        with self._state:
+            self._open -= 1
+            self._state.notify_all()
+        return True
+
+    def _note_outage(self, upload: Upload, line: str) -> None:
+        with self._state:
+            upload.attempts += 1
+            self.last_error = line
+            if self._outage_since is None:
+                self._outage_since = time.monotonic()
+                self._pause = _FIRST_PAUSE
+                _logger.warning("The tracking server does not answer; results are kept in the spool. (%s)", line)
+            else:
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def _note_answer(self) -> None:
+        with self._state:
+            if self._outage_since is not None:
+                away = time.monotonic() - self._outage_since
+                _logger.warning("The tracking server is back after %.0f s; uploads go on.", away)
+                self._outage_since = None

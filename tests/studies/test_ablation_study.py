@@ -1,0 +1,325 @@
+"""The ablation of a finished investigation: what fewer runs and examples would have found, without new runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_helpers import Place as Store
+from run_helpers import sqlite_place
+
+from mlflow_l3d import cli
+from mlflow_l3d.analysis.importance.importance import importance, radial_importance
+from mlflow_l3d.analysis.importance.score_tables import Tables
+from mlflow_l3d.analysis.planning.subsets import ABLATION_COLUMNS, NUMBERS, Answers, Place, Setting, ablate_tables, part
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.classification import classification_metrics
+from mlflow_l3d.report.ablation.text import ablation_figure, ablation_table, ablation_text
+from mlflow_l3d.report.style import GRID
+from mlflow_l3d.studies.ablation.run import Ablation, ablate
+
+RUNS = {"metric": "f1_macro", "investigation_runs": 4, "mitigation_runs": 8, "golden_runs": 12}
+
+
+def scores(design: str = "crossed", seed: int = 3) -> Tables:
+    generator = np.random.default_rng(seed)
+    tables = {"one": generator.random((8, 5)), "two": generator.random((8, 5))}
+    return Tables("nested" if design == "nested" else "crossed", tables, generator.random(20))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> Store:
+    return sqlite_place(migrated_store, tmp_path_factory.mktemp("ablation"))
+
+
+@pytest.fixture(scope="module")
+def parent(store: Store) -> Any:
+    return store.investigate(**RUNS, factor="data_order,data_split")
+
+
+def ablated(store: Store, **options: Any) -> Ablation:
+    with store.entered():
+        return ablate(**options)
+
+
+@pytest.mark.parametrize("design", ["crossed", "nested"])
+def test_fewer_of_everything_by_hand(design: Any) -> None:
+    """Rows, columns, golden runs and examples are drawn here once more, in plain loops, and every cell rescored."""
+    whole = scores(design)
+    generator = np.random.default_rng(5)
+    labels = generator.integers(0, 2, 30)
+    answers = {Place("one", row, column): generator.integers(0, 2, 30) for row in range(8) for column in range(5)}
+    answers |= {Place(None, index): generator.integers(0, 2, 30) for index in range(20)}
+    ids = np.arange(30)
+    known = Answers({place: (ids, labels, given) for place, given in answers.items()}, 30)
+    only = Tables(whole.layout, {"one": whole.tables["one"]}, whole.golden)
+    found = ablate_tables(only, [Setting(3, 4, 9)], seed=7, repeats=4, answers=known)
+    assert list(found.columns) == ["setting", *ABLATION_COLUMNS]
+    for repeat, child in enumerate(np.random.SeedSequence(7).spawn(4)):
+        orders = [np.random.default_rng(each) for each in child.spawn(4)]
+        rows, columns = sorted(orders[0].permutation(8)[:3]), sorted(orders[1].permutation(5)[:4])
+        golden = sorted(orders[2].permutation(20)[: 20 * 12 // 40])
+        few = orders[3].permutation(30) < 9
+
+        def score(place: Place, few: np.ndarray = few) -> float:
+            return classification_metrics(labels[few], answers[place][few])["f1_macro"]
+
+        table = [[score(Place("one", int(row), int(column))) for column in columns] for row in rows]
+        record = importance(table, [score(Place(None, int(index))) for index in golden], design=design)
+        lines = found[found["repeat"] == repeat].set_index("factor")
+        assert [lines.loc["one", name] for name in NUMBERS] == pytest.approx(
+            [getattr(record, name) for name in NUMBERS], rel=1e-12, nan_ok=True
+        )
+        assert lines.loc["golden_model", "score_std"] == pytest.approx(record.golden_std, rel=1e-12)
+        assert (lines["golden_runs"] == 6).all()
+        assert lines["share_of_baseline"].tolist() == pytest.approx([12 / 40 * 9 / 30] * 2)
+
+
+def test_a_part_is_the_importance_of_its_rows_and_columns() -> None:
+    whole = scores()
+    seeds = np.random.SeedSequence(1).spawn(4)
+    small, smaller = part(whole, Setting(5, 3), seeds), part(whole, Setting(3, 3), seeds)
+    rows = _rows(whole, small)
+    columns = [at for at in range(5) if whole.tables["one"][rows[0], at] in small.tables["one"]]
+    assert (len(rows), len(columns), len(small.golden)) == (5, 3, math.ceil(20 * 15 / 40))
+    for name, table in whole.tables.items():
+        np.testing.assert_array_equal(small.tables[name], table[np.ix_(rows, columns)])
+    assert set(_rows(whole, smaller)) < set(rows)
+    assert set(smaller.golden) < set(small.golden) < set(whole.golden)
+    frame = ablate_tables(whole, [Setting(5, 3)], seed=9)
+    chosen = part(whole, Setting(5, 3), np.random.SeedSequence(9).spawn(1)[0].spawn(4))
+    for name in whole.tables:
+        record = importance(chosen.tables[name], chosen.golden)
+        line = frame[frame["factor"] == name].iloc[0]
+        assert [line[number] for number in NUMBERS] == [getattr(record, number) for number in NUMBERS]
+    golden = frame[frame["factor"] == "golden_model"].iloc[0]
+    assert golden["score_std"] == pytest.approx(np.std(chosen.golden), rel=1e-12)
+    assert golden["score_mean"] == pytest.approx(np.mean(chosen.golden), rel=1e-12)
+
+
+def _rows(whole: Tables, small: Tables) -> list[int]:
+    return [row for row in range(8) if set(whole.tables["one"][row]) & set(small.tables["one"].ravel())]
+
+
+def test_radial_rows_keep_base_and_swaps_together() -> None:
+    base = np.arange(10.0)
+    whole = Tables("radial", {"one": base[:, None] + 100, "two": (base[:, None] + 200) ** 1.1}, np.empty(0), base)
+    frame = ablate_tables(whole, [Setting(), Setting(rows=6)], seed=2)
+    chosen = part(whole, Setting(rows=6), np.random.SeedSequence(2).spawn(1)[0].spawn(4))
+    assert len(chosen.base) == 6
+    np.testing.assert_array_equal(chosen.tables["one"][:, 0], chosen.base + 100)
+    records = radial_importance(chosen.base, {name: table[:, 0] for name, table in chosen.tables.items()})
+    for name, record in records.items():
+        line = frame[(frame["factor"] == name) & (frame["setting"] == 1)].iloc[0]
+        assert line["importance_corrected"] == record.importance_corrected
+        assert line["share_of_baseline"] == pytest.approx(0.6)
+    assert frame["investigation_runs"].isna().all()
+    table = ablation_table(frame)
+    assert [tuple(column)[:3] for column in table.columns] == [("10", "-", "all"), ("6", "-", "all")]
+    assert list(table.loc["one"].index) == list(table.loc["two"].index)
+    text = ablation_text("radial", pd.concat([frame, frame.assign(repeat=1)]))
+    assert "6 base runs, all examples" in text
+
+
+@pytest.mark.parametrize("radial", [False, True])
+def test_the_figure(radial: bool) -> None:
+    base = np.random.default_rng(0).random((2, 10))
+    whole = Tables("radial", {"one": base[1:].T}, np.empty(0), base[0]) if radial else scores()
+    settings = [Setting(), Setting(rows=3), *([] if radial else [Setting(columns=3)])]
+    figure = ablation_figure(ablate_tables(whole, settings, seed=0, repeats=2))
+    figure.canvas.draw()
+    assert len(figure.axes) == len(whole.tables)
+    axes = figure.axes[0]
+    assert axes.get_xlabel() == ("base runs" if radial else "runs (rows x columns)")
+    [legend] = figure.legends
+    assert any("columns" in text.get_text() for text in legend.get_texts()) is not radial
+    # Rows of two numbers of runs; the largest is all there is.
+    assert sorted(np.asarray(axes.lines[0].get_xdata()).tolist()) == ([3, 10] if radial else [15, 40])
+    assert [text.get_text() for text in axes.get_xticklabels()] == (["10", "3"] if radial else ["40", "24", "15"])
+    assert {str(tick.tick1line.get_color()) for tick in axes.xaxis.get_major_ticks()} == {GRID}
+    assert axes.xaxis.get_minor_ticks() == []
+
+
+def test_pooled_cells_are_those_of_the_part() -> None:
+    whole = Tables("crossed", scores().tables, np.empty(0), pooled=True)
+    chosen = part(whole, Setting(rows=3), np.random.SeedSequence(0).spawn(1)[0].spawn(4))
+    line = ablate_tables(whole, [Setting(rows=3)], seed=0).iloc[0]
+    every = np.concatenate([table.ravel() for table in chosen.tables.values()])
+    assert line["golden_runs"] == 30
+    assert line["score_std"] == pytest.approx(np.std(every), rel=1e-12)
+
+
+def test_everything_gives_what_the_parent_says(store: Store, parent: Any) -> None:
+    found = ablated(store, parent_run_id=parent.run_id, repeats=3)
+    frame, metrics = found.to_frame(), store.client.get_run(parent.run_id).data.metrics
+    full = frame[frame["setting"] == 0]
+    for factor in ("data_order", "data_split"):
+        own = full[full["factor"] == factor].set_index("number")["mean"]
+        for name in NUMBERS:
+            assert own[name] == metrics[f"{name}/{factor}"]
+    assert full["share_of_baseline"].eq(1).all()
+    assert (full["low"] == full["high"]).all()
+    settings = frame.drop_duplicates("setting")
+    shapes = settings[["mitigation_runs", "investigation_runs"]].to_numpy().tolist()
+    sizes = settings["test_examples"].fillna(0).tolist()
+    assert shapes[:4] == [[8, 4], [4, 4], [3, 4], [8, 3]]
+    assert shapes[-1] == [3, 3]
+    assert sum(size > 0 for size in sizes) == 2 * len({size for size in sizes if size})
+    assert found.notes == ()
+
+
+def test_fewer_examples_are_the_metric_of_those_examples(store: Store, parent: Any, tmp_path: Path) -> None:
+    found = ablated(store, parent_run_id=parent.run_id, test_sizes="20,all", rows="all", columns=4, repeats=1)
+    line = found.frame[(found.frame["factor"] == "data_order") & found.frame["test_examples"].eq(20)].iloc[0]
+    table = pd.read_parquet(store.download(parent.run_id, "predictions.parquet", tmp_path))
+    ids = np.sort(table["example_id"].unique())
+    seeds = np.random.SeedSequence(0).spawn(1)[0].spawn(4)
+    rank = dict(zip(ids, np.random.default_rng(seeds[3]).permutation(len(ids)), strict=True))
+    expected = np.full((8, 4), math.nan)
+    for place, cell in table[table["factor"] == "data_order"].groupby(["row", "column"]):
+        row, column = (int(str(number)) for number in np.ravel(place).astype(int))
+        few = cell.assign(rank=cell["example_id"].map(rank)).nsmallest(20, "rank")
+        expected[row, column] = classification_metrics(few["label"], few["prediction"])["f1_macro"]
+    assert line["score_mean"] == pytest.approx(expected.mean(), rel=1e-12)
+    assert line["contributed_std"] == pytest.approx(expected.std(axis=1).mean(), rel=1e-12)
+    assert found.frame["setting"].nunique() == 2
+
+
+def test_the_layout_of_table_3(store: Store, parent: Any) -> None:
+    found = ablated(store, rows=[4, 3], columns="all", test_sizes=30, repeats=2)
+    assert found.run_id == parent.run_id
+    table = found.table()
+    heads = [tuple(column)[:3] for column in table.columns]
+    assert heads == [("8", "4", "all"), ("4", "4", "all"), ("3", "4", "all"), ("8", "4", "30"), ("3", "4", "30")]
+    assert table.columns[1][3] == "50%"
+    assert list(table.index.get_level_values("factor").unique()) == ["golden_model", "data_order", "data_split"]
+    metrics = store.client.get_run(parent.run_id).data.metrics
+    first = table.iloc[:, 0]
+    assert first["data_order", "importance"] == f"{metrics['importance/data_order']:+.2f}"
+    assert first["data_order", "contributed std"] == f"{100 * metrics['contributed_std/data_order']:.3f}"
+    text = found.summary()
+    assert text.isascii()
+    assert max(map(len, text.splitlines())) <= 100
+    assert first["data_split", "mitigated std"] in text
+
+
+def test_without_predictions_of_the_metric(store: Store) -> None:
+    run_id = store.investigate(metric="synthetic_score", design="radial", mitigation_runs=8, golden_runs="auto").run_id
+    found = ablated(store, parent_run_id=run_id, repeats=2)
+    assert found.frame["test_examples"].isna().all()
+    assert sorted(found.frame["mitigation_runs"].unique()) == [3, 4, 8]
+    assert "synthetic_score cannot be computed from predictions" in found.notes[0]
+    metrics = store.client.get_run(run_id).data.metrics
+    own = found.to_frame().query("setting == 0 and factor == 'data_order'").set_index("number")["mean"]
+    assert {name: own[name] for name in NUMBERS} == {name: metrics[name] for name in NUMBERS}
+    with pytest.raises(ParameterError, match="columns=3: must be auto"):
+        ablated(store, parent_run_id=run_id, columns=3)
+    with pytest.raises(ParameterError, match="metric='synthetic_score'"):
+        ablated(store, parent_run_id=run_id, test_sizes=30)
+
+
+def test_a_strangers_parent(tmp_path: Path, migrated_store: Path) -> None:
+    store = sqlite_place(migrated_store, tmp_path)
+    client, generator = store.client, np.random.default_rng(0)
+    table, golden, labels = np.empty((6, 4)), np.empty(8), np.arange(40) % 2
+    run_id = client.create_run("0").info.run_id
+    places = [("investigation", row, column) for row in range(6) for column in range(4)]
+    for phase, row, column in [*places, *(("golden", index, 0) for index in range(8))]:
+        tags = {"l3d.role": "cell", "l3d.phase": phase, "mlflow.parentRunId": run_id}
+        if phase == "golden":
+            tags["l3d.index"] = str(row)
+        else:
+            tags |= {"l3d.factor": "theirs", "l3d.row": str(row), "l3d.column": str(column)}
+        child = client.create_run("0", tags=tags).info.run_id
+        answers = np.where(generator.random(40) < 0.8, labels, 1 - labels)
+        value = classification_metrics(labels, answers)["accuracy"]
+        client.log_metric(child, "accuracy", value)
+        path = tmp_path / "predictions.parquet"
+        pd.DataFrame({"example_id": np.arange(40), "label": labels, "prediction": answers}).to_parquet(path)
+        client.log_artifact(child, str(path))
+        client.set_terminated(child)
+        if phase == "golden":
+            golden[row] = value
+        else:
+            table[row, column] = value
+    found = ablated(store, parent_run_id=run_id, metric="accuracy", repeats=2)
+    record = importance(table, golden)
+    own = found.to_frame().query("setting == 0 and factor == 'theirs'").set_index("number")["mean"]
+    assert {name: own[name] for name in NUMBERS} == {name: getattr(record, name) for name in NUMBERS}
+    assert found.frame["test_examples"].dropna().unique().tolist() == [20, 10]
+    child = store.cells(run_id)[0].info.run_id
+    client.log_metric(child, "accuracy", 0.123)
+    assert "not that of the recorded predictions" in ablated(store, parent_run_id=run_id, metric="accuracy").notes[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rows": "9"}, "rows=9: must be from 2 to 8"),
+        ({"rows": "1"}, "rows=1: must be a whole number of at least 2"),
+        ({"columns": "two"}, "columns=two: must be"),
+        ({"test_sizes": "100000"}, "test_sizes=100000: must be from 1 to"),
+        ({"repeats": 0}, "repeats=0: must be"),
+        ({"root_seed": "-1"}, "root_seed=-1: must be"),
+        ({"metric": "f1_makro"}, "Did you mean 'f1_macro'"),
+        ({"parent_run_id": "0" * 32}, "no such run"),
+    ],
+)
+def test_bad_parameters(store: Store, parent: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ParameterError, match=words) as caught:
+        ablated(store, **{"parent_run_id": parent.run_id, **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_baseline_has_no_ablation(tmp_path: Path, migrated_store: Path) -> None:
+    store = sqlite_place(migrated_store, tmp_path)
+    store.investigate(design="fixed")
+    with pytest.raises(ParameterError, match=r"design fixed.*must be an investigation of design crossed"):
+        ablated(store)
+
+
+def test_the_attached_run(
+    store: Store, parent: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = store.client.get_run(parent.run_id).to_dictionary()
+    run_id = store.client.create_run("0").info.run_id
+    monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
+    with store.entered():
+        assert cli.main(["ablation", "--parent-run-id", parent.run_id, "--repeats", "2"]) == 0
+    assert "golden model" in capsys.readouterr().out
+    run = store.client.get_run(run_id)
+    assert run.info.status == "FINISHED"
+    tags = run.data.tags
+    assert (tags["l3d.role"], tags["l3d.schema"], tags["l3d.investigation"]) == ("ablation", "1", parent.run_id)
+    assert run.data.params["repeats"] == "2"
+    assert [table["path"] for table in json.loads(tags["mlflow.loggedArtifacts"])] == [
+        "ablation.json",
+        "ablation_table.json",
+    ]
+    assert {item.path for item in store.client.list_artifacts(run_id)} == {
+        "ablation.json",
+        "ablation_table.json",
+        "ablation.png",
+    }
+    content = json.loads(store.download(run_id, "ablation.json", tmp_path).read_text())
+    assert {"number", "mean", "low", "high"} <= set(content["columns"])
+    assert store.download(run_id, "ablation.png", tmp_path).read_bytes()[:4] == b"\x89PNG"
+    assert store.client.get_run(parent.run_id).to_dictionary() == before
+
+
+@pytest.mark.parametrize("wrong", [["--rows", "999"], ["--repeats", "x"], ["--parent-run-id", "0" * 32]])
+def test_the_attached_run_of_a_mistake(
+    store: Store, parent: Any, monkeypatch: pytest.MonkeyPatch, wrong: list[str]
+) -> None:
+    run_id = store.client.create_run("0").info.run_id
+    monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
+    with store.entered():
+        assert cli.main(["ablation", "--parent-run-id", parent.run_id, *wrong]) == 2
+    run = store.client.get_run(run_id)
+    assert run.info.status == "FAILED"
+    assert wrong[1] in run.data.tags["l3d.error"]

@@ -1,0 +1,150 @@
+"""The strategies side by side: the layout of the paper's tables, and what lies on the tracking server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from run_helpers import Place, sqlite_place
+
+from mlflow_l3d import cli, compare_strategies
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.strategies.run import Comparison
+
+HYPERPARAMETERS = (
+    "a_label_selection=1e9,a_sample_choice=1e9,a_model_randomness=1e9,"
+    "a_data_split=9,a_data_order=0,a_model_initialisation=1"
+)
+SIZES: dict[str, Any] = {"investigation_runs": 3, "mitigation_runs": 4, "golden_runs": 12}
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Comparison]:
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("comparison"))
+    return place, compare(place)
+
+
+def compare(place: Place, **parameters: Any) -> Comparison:
+    given = {
+        "approach": "synthetic",
+        "metric": "synthetic_score",
+        "executor": "inline",
+        "hyperparameters": HYPERPARAMETERS,
+        "factor": "data_split,data_order",
+        **SIZES,
+        **parameters,
+    }
+    with place.entered():
+        return compare_strategies(**given)
+
+
+def test_the_table_of_the_paper(shared: tuple[Place, Comparison]) -> None:
+    _, found = shared
+    table = found.table()
+    assert list(table.columns) == ["random", "fixed", "interactions"]
+    assert list(table.index) == ["golden_model", "data_split", "data_order"]
+    golden = {name: each.analysis.importances["data_order"].golden for name, each in found.investigations.items()}
+    np.testing.assert_array_equal(golden["random"], golden["crossed"])  # shared by all strategies
+    crossed = found.investigations["crossed"].analysis.importances
+    for factor in ("data_split", "data_order"):
+        assert float(table.loc[factor, "interactions"].split()[0]) == pytest.approx(
+            100 * crossed[factor].contributed_std, abs=5e-4
+        )
+        for strategy in ("random", "fixed"):
+            scores = found.investigations[strategy].analysis.importances[factor].table
+            assert scores.shape == (1, 12)
+            assert float(table.loc[factor, strategy].split()[0]) == pytest.approx(100 * scores.std(), abs=5e-4)
+            marked = table.loc[factor, strategy].endswith("(*)")
+            assert marked == (scores.std() >= 0.5 * golden["crossed"].std())
+    assert float(table.loc["golden_model", "random"]) == pytest.approx(100 * golden["crossed"].std(), abs=5e-4)
+    # Where every factor varies, a factor that has hardly any effect looks important: what the paper warns of.
+    assert table.loc["data_split", "random"].endswith("(*)")
+    assert not table.loc["data_split", "fixed"].endswith("(*)")
+
+
+def test_golden_runs_and_the_first_row_are_trained_once(shared: tuple[Place, Comparison]) -> None:
+    _, found = shared
+    computed = {name: each.computed for name, each in found.investigations.items()}
+    # 2 factors x 12 runs each; 12 golden runs once; row 0 of the crossed tables (3 columns) is that of `fixed`.
+    assert computed == {"random": 36, "fixed": 24, "crossed": 24 - 2 * 3}
+
+
+def test_the_run_of_the_comparison(shared: tuple[Place, Comparison]) -> None:
+    place, found = shared
+    run = place.client.get_run(found.run_id)
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["l3d.role"] == "comparison"
+    ids = [each.run_id for each in found.investigations.values()]
+    assert run.data.tags["l3d.investigations"].split(",") == ids
+    for run_id in ids:
+        assert place.client.get_run(run_id).data.tags["l3d.comparison"] == found.run_id
+        assert "mlflow.parentRunId" not in place.client.get_run(run_id).data.tags
+    logged = json.loads(place.download(found.run_id, "strategies.json", place.cache).read_text())
+    assert logged["columns"] == ["factor", "random", "fixed", "interactions"]
+    assert logged["data"] == found.table().reset_index().to_numpy().tolist()
+    assert {each["path"] for each in json.loads(run.data.tags["mlflow.loggedArtifacts"])} == {
+        "strategies.json",
+        "strategy_results.json",
+    }
+    results = {(each.strategy, each.factor): each.std for each in found.results}
+    assert run.data.metrics["fixed_std/data_order"] == pytest.approx(results["fixed", "data_order"])
+    assert "| data_order |" in run.data.tags["mlflow.note.content"]
+
+
+def test_summary_fits_a_terminal(shared: tuple[Place, Comparison]) -> None:
+    text = shared[1].summary()
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert text.isascii()
+    assert "golden model" in text
+
+
+def test_joint_factors_can_be_compared(place: Place) -> None:
+    found = compare(place, factor="data_split+data_order")
+    assert list(found.table().index) == ["golden_model", "data_split+data_order"]
+    assert place.client.get_run(found.run_id).data.metrics["random_std/data_split-data_order"] > 0
+
+
+@pytest.mark.parametrize(
+    ("parameters", "line"),
+    [
+        ({"design": "nested"}, "parameter='design'"),
+        ({"golden_runs": "pooled"}, "golden_runs=pooled: is not for design=random"),
+        ({"factor": "data_ordr"}, "factor='data_ordr'"),
+    ],
+)
+def test_what_is_not_allowed(place: Place, parameters: dict[str, Any], line: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        compare(place, **parameters)
+    assert str(caught.value).startswith(line)
+    assert place.runs() == []
+
+
+def test_the_run_that_mlflow_made(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [
+        *("--approach", "synthetic", "--metric", "synthetic_score", "--executor", "inline"),
+        *("--investigation-runs", "2", "--mitigation-runs", "2", "--golden-runs", "3"),
+    ]
+    good = place.client.create_run("0")
+    with place.entered():
+        monkeypatch.setenv("MLFLOW_RUN_ID", good.info.run_id)
+        assert cli.main(["strategies", *options]) == 0
+    assert good.info.run_id in capsys.readouterr().out
+    assert place.client.get_run(good.info.run_id).data.tags["l3d.role"] == "comparison"
+    assert place.client.get_run(good.info.run_id).info.status == "FINISHED"
+    assert len(place.parents()) == 3
+    bad = place.client.create_run("0")
+    with place.entered():
+        monkeypatch.setenv("MLFLOW_RUN_ID", bad.info.run_id)
+        assert cli.main(["strategies", *options, "--factor", "nothing"]) == 2
+    assert place.client.get_run(bad.info.run_id).info.status == "FAILED"
+    assert len(place.parents()) == 3

@@ -1,0 +1,107 @@
+"""Scoring without training: data frames, the command line, and deleting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_helpers import CELLS, Place, sqlite_place
+
+from mlflow_l3d import cli
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.investigation.evaluate import delete, evaluate, score_frame
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path)
+
+
+def frame() -> pd.DataFrame:
+    rows = [
+        {"phase": "investigation", "row": row, "column": column, "score": 0.5 + 0.1 * row + 0.03 * column * (row + 1)}
+        for row in range(3)
+        for column in range(4)
+    ]
+    golden = [{"phase": "golden", "row": None, "column": None, "score": score} for score in (0.4, 0.6, 0.9)]
+    return pd.DataFrame(rows + golden)
+
+
+def test_a_frame_of_scores() -> None:
+    cells = frame()
+    table = cells["score"].to_numpy()[:12].reshape(3, 4)
+    expected = (table.std(axis=1).mean() - table.mean(axis=1).std()) / np.std([0.4, 0.6, 0.9])
+    for given in (cells, cells.sample(frac=1, random_state=3)):
+        found = score_frame(given)
+        assert found.metrics()["importance"] == pytest.approx(expected, rel=1e-12)
+        assert list(found.importances) == ["factor"]
+    assert len(cells.columns) == 4
+
+
+def test_a_frame_of_several_factors_with_predictions() -> None:
+    answers = [pd.DataFrame({"example_id": [1, 2], "label": [0, 1], "prediction": [k % 2, 1]}) for k in range(15)]
+    one = frame().assign(factor="one", predictions=answers)
+    one.loc[one["phase"] == "golden", "factor"] = None
+    two = one[one["phase"] != "golden"].assign(factor="two", predictions=None)
+    found = score_frame(pd.concat([one, two], ignore_index=True).rename(columns={"score": "f1"}), metric="f1")
+    assert list(found.importances) == ["one", "two"]
+    # Of four runs of a row two answer 0 and two answer 1 on the first example: 2 of 6 pairs agree; all on the second.
+    assert found.metrics()["consistency/one"] == pytest.approx((2 / 6 + 1) / 2)
+    assert "consistency/two" not in found.metrics()
+
+
+@pytest.mark.parametrize("column", ["phase", "row", "column", "score"])
+def test_a_frame_without_a_column(column: str) -> None:
+    with pytest.raises(ParameterError, match=f"column='{column}'"):
+        score_frame(frame().drop(columns=column))
+
+
+def test_the_latest_investigation(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.investigate()
+    last = place.investigate(root_seed=1)
+    before = place.client.get_run(last.run_id)
+    with place.entered():
+        assert cli.main(["evaluate"]) == 0
+        found = evaluate(log=False)
+    assert last.run_id in capsys.readouterr().out
+    assert found.run_id == last.run_id
+    assert found.analysis.metrics() == pytest.approx(last.analysis.metrics(), rel=1e-12)
+    after = place.client.get_run(last.run_id)
+    assert after.data.metrics == pytest.approx(before.data.metrics, rel=1e-12)
+    assert after.data.params == before.data.params
+
+
+def test_tables_that_somebody_else_logged_stay_listed(place: Place) -> None:
+    run_id = place.investigate().run_id
+    theirs = {"path": "theirs.json", "type": "table"}
+    place.client.set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([theirs]))
+    for _ in range(2):
+        with place.entered():
+            evaluate(run_id)
+        listed = json.loads(place.client.get_run(run_id).data.tags["mlflow.loggedArtifacts"])
+        assert listed == [theirs, *({"path": name, "type": "table"} for name in ("cells.json", "examples.json"))]
+
+
+def test_nothing_to_evaluate(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    with place.entered():
+        assert cli.main(["evaluate"]) == 2
+        assert "there is no investigation in this experiment" in capsys.readouterr().err
+        assert cli.main(["evaluate", "--parent-run-id", "0" * 32]) == 2
+        assert "no such run on the tracking server" in capsys.readouterr().err
+        assert cli.main(["evaluate", "--parent-run", "x"]) == 2
+        assert "--parent-run-id" in capsys.readouterr().err
+
+
+def test_delete_takes_the_children_too(place: Place) -> None:
+    first, second = place.investigate(), place.investigate(root_seed=1)
+    with place.entered():
+        assert delete(first.run_id) == CELLS + 1
+    assert {run.info.run_id for run in place.parents()} == {second.run_id}
+    assert len(place.cells()) == CELLS
+    with place.entered(), pytest.raises(ParameterError, match="no such run"):
+        delete("0" * 32)
+    again = place.investigate()
+    assert (again.computed, again.reused) == (CELLS, 0)

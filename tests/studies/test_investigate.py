@@ -1,0 +1,235 @@
+"""The main job where something goes wrong in the middle, and where something is there already."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from run_helpers import CELLS, Place, assert_whole, sqlite_place
+
+import mlflow_l3d
+from mlflow_l3d.approaches.synthetic import fails
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.investigation.evaluate import evaluate
+from mlflow_l3d.tracking import spool as spool_module
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path)
+
+
+def test_the_functions_of_the_package_stay_functions() -> None:
+    code = (
+        "import mlflow_l3d.studies.investigation.evaluate, mlflow_l3d.studies.investigation.run, mlflow_l3d;"
+        "assert callable(mlflow_l3d.investigate) and callable(mlflow_l3d.evaluate);"
+        "from mlflow_l3d import evaluate, investigate; assert callable(evaluate) and callable(investigate)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert callable(mlflow_l3d.investigate)
+    assert callable(mlflow_l3d.evaluate)
+
+
+def test_cells_that_raise(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    failing: dict[str, Any] = {"hyperparameters": "fail_every=4", "mitigation_runs": 4, "golden_runs": 8}
+    result = place.investigate(**failing)
+    design = list(result.specification.design().cells())
+    wrong = {cell.key for cell in design if fails(cell.key, 4)}
+    assert 0 < len(wrong) < len(design)
+    assert result.computed == len(design)
+    parent = place.client.get_run(result.run_id)
+    assert parent.info.status == "FINISHED"
+    assert parent.data.tags["l3d.state"] == "incomplete"
+    assert parent.data.metrics["cells_failed"] == len(wrong) == result.analysis.cells_failed
+    failed = [run for run in place.cells(result.run_id) if run.info.status == "FAILED"]
+    assert {run.data.tags["l3d.cell_key"] for run in failed} == wrong
+    for run in failed:
+        assert run.data.tags["l3d.error"] == "RuntimeError: this cell fails, as fail_every asks"
+        assert "synthetic_score" not in run.data.metrics
+        text = place.download(run.info.run_id, "traceback.txt", place.cache).read_text()
+        assert text.startswith("Traceback")
+        assert "RuntimeError: this cell fails" in text
+        assert str(Path.home()) not in text
+        assert str(Path.cwd()) not in text
+    assert len([record for record in caplog.records if "this cell fails" in record.message]) == len(wrong)
+
+    again = place.investigate(**failing)
+    assert (again.computed, again.reused) == (len(wrong), len(design) - len(wrong))
+    assert again.analysis.metrics() == result.analysis.metrics()
+    assert place.client.get_run(result.run_id).data.tags["l3d.superseded_by"] == again.run_id
+    with place.entered():
+        assert evaluate(again.run_id, log=False).analysis.metrics() == pytest.approx(again.analysis.metrics())
+
+
+def test_every_cell_raises(place: Place) -> None:
+    with pytest.raises(L3DError, match="Every cell failed; the first said: RuntimeError: this cell fails"):
+        place.investigate(hyperparameters="fail_every=1")
+    [parent] = place.parents()
+    assert parent.info.status == "FAILED"
+    assert "Every cell failed" in parent.data.tags["l3d.error"]
+    assert {run.info.status for run in place.cells()} == {"FAILED"}
+
+
+def test_golden_runs_are_shared_between_factors(place: Place) -> None:
+    first = place.investigate(factor="data_order")
+    second = place.investigate(factor="data_split")
+    assert (second.computed, second.reused) == (6, 4)
+    golden = second.cells[second.cells["phase"] == "golden"]
+    made = [run.info.run_id for run in place.cells(first.run_id) if run.data.tags["l3d.phase"] == "golden"]
+    assert set(golden["run_id"]) == set(made)
+    assert len(place.cells(second.run_id)) == 6
+    listed = pd.read_parquet(place.download(second.run_id, "cells.parquet", place.cache))
+    assert listed["run_id"].tolist() == second.cells["run_id"].tolist()
+    with place.entered():
+        found = evaluate(second.run_id)
+    assert found.analysis.metrics() == pytest.approx(second.analysis.metrics(), rel=1e-12)
+    assert found.analysis.metrics()["golden_std"] == first.analysis.metrics()["golden_std"]
+    both = place.investigate(factor="data_order,data_split")
+    # On shared rows and golden runs: nothing is left to compute.
+    assert (both.computed, both.reused) == (0, 16)
+
+
+@pytest.mark.parametrize("after", [0, 4])
+def test_a_full_disk(place: Place, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    write, count = spool_module.Spool._write, iter(range(100))
+
+    def full(self: Any, *args: Any) -> None:
+        if next(count) < after:
+            return write(self, *args)
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", _no_space)
+            return write(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spool_module.Spool, "_write", full)
+        with pytest.raises(L3DError, match="No space left on device") as caught:
+            place.investigate()
+    assert "\n" not in str(caught.value)
+    [parent] = place.parents()
+    assert parent.info.status == "FAILED"
+    assert "No space left on device" in parent.data.tags["l3d.error"]
+    assert len(place.cells()) == after
+    again = place.investigate()
+    assert (again.computed, again.reused) == (CELLS - after, after)
+    assert_whole(place, again.run_id, CELLS)
+
+
+@pytest.mark.parametrize("name", ["mkdir", "open"])
+def test_a_full_disk_at_the_start(place: Place, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    original = getattr(Path, name)
+
+    def full(self: Path, *args: Any, **kwargs: Any) -> Any:
+        if "spool" in self.parts or "x" in args:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return original(self, *args, **kwargs)
+
+    run = place.client.create_run("0")
+    monkeypatch.setenv("MLFLOW_RUN_ID", run.info.run_id)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, name, full)
+        with pytest.raises(L3DError, match=r"The spool cannot be written \(No space left on device\)"):
+            place.investigate()
+    [parent] = place.runs()
+    assert parent.info.status == "FAILED"
+    again = place.investigate()
+    assert again.computed == CELLS
+
+
+def _no_space(self: Path, _target: Path) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class Stopped(BaseException):
+    """Ends a process as `kill -9` would: nobody is told."""
+
+
+@pytest.fixture
+def half_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Give a place where an investigation fell silent before its last upload and its conclusion."""
+    from mlflow_l3d import investigate as _  # noqa: F401
+    from mlflow_l3d.tracking.ledger import Ledger
+
+    module = sys.modules["mlflow_l3d.studies.investigation.run"]
+    ledgers: list[Ledger] = []
+
+    def stop(_specification: object, ledger: Ledger, _interim_analyses: object) -> None:
+        ledgers.append(ledger)
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "finalize", stop)
+        with pytest.raises(Stopped):
+            place.investigate()
+    ledgers[0]._close()
+    assert len(place.spooled()) == CELLS
+    return place
+
+
+def test_everything_was_computed_but_not_concluded(half_done: Place) -> None:
+    again = half_done.investigate()
+    assert (again.computed, again.reused) == (0, CELLS)
+    assert_whole(half_done, again.run_id, CELLS)
+
+
+def test_runs_that_were_deleted_are_written_again_from_the_spool(half_done: Place) -> None:
+    for run in half_done.runs():
+        half_done.client.delete_run(run.info.run_id)
+    again = half_done.investigate()
+    assert (again.computed, again.reused) == (0, CELLS)
+    assert_whole(half_done, again.run_id, CELLS)
+
+
+def test_a_takeover_that_was_cut_short_is_completed(half_done: Place) -> None:
+    """The parent before last is superseded, and still has children."""
+    [old] = half_done.parents()
+    half_done.client.set_tag(old.info.run_id, "l3d.superseded_by", "0" * 32)
+    again = half_done.investigate()
+    assert half_done.cells(old.info.run_id) == []
+    assert_whole(half_done, again.run_id, CELLS)
+
+
+def test_a_parent_of_another_machine_is_left_alone(half_done: Place, caplog: pytest.LogCaptureFixture) -> None:
+    [old] = half_done.parents()
+    half_done.client.set_tag(old.info.run_id, "l3d.spool", "another")
+    again = half_done.investigate()
+    assert (again.computed, again.reused) == (0, CELLS)
+    left = half_done.client.get_run(old.info.run_id)
+    assert left.info.status == "RUNNING"
+    assert "l3d.superseded_by" not in left.data.tags
+    assert len(half_done.cells(old.info.run_id)) == CELLS
+    assert "on another machine" in caplog.text
+    assert [record for record in caplog.records if record.levelno > logging.WARNING] == []
+
+
+def test_a_broken_cell_of_the_spool_is_computed_again(half_done: Place) -> None:
+    key = sorted(half_done.spooled())[0]
+    for run in half_done.cells():
+        if run.data.tags["l3d.cell_key"] == key:
+            half_done.client.delete_run(run.info.run_id)
+    next(half_done.cache.glob(f"spool/*/{key}/cell.json")).write_text("{")
+    again = half_done.investigate()
+    assert (again.computed, again.reused) == (1, CELLS - 1)
+    assert_whole(half_done, again.run_id, CELLS)
+
+
+def test_a_new_machine_takes_everything_from_the_server(half_done: Place, tmp_path: Path) -> None:
+    elsewhere = Place(half_done.uri, tmp_path / "another cache")
+    [old] = half_done.parents()
+    half_done.client.set_tag(old.info.run_id, "l3d.heartbeat", "1")
+    again = elsewhere.investigate()
+    assert (again.computed, again.reused) == (0, CELLS)
+    assert_whole(elsewhere, again.run_id, CELLS)
+
+
+@pytest.mark.parametrize("given", ["soon", "-1", "nan"])
+def test_patience_must_be_a_number(place: Place, given: str) -> None:
+    impatient = Place(place.uri, place.cache, {"L3D_UPLOAD_PATIENCE": given})
+    with pytest.raises(ParameterError, match="L3D_UPLOAD_PATIENCE"):
+        impatient.investigate()
+    assert place.runs() == []

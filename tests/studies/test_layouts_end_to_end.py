@@ -1,0 +1,221 @@
+"""Every design and strategy through MLflow and back, against the closed form of the synthetic approach."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_helpers import Place, sqlite_place
+
+from mlflow_l3d.analysis.importance.importance import importance, radial_importance
+from mlflow_l3d.approaches.synthetic import score, true_importance
+from mlflow_l3d.plan.cells import Cell
+from mlflow_l3d.studies.investigation.evaluate import evaluate
+from mlflow_l3d.studies.investigation.run import Investigation
+
+THREE = (
+    "a_label_selection=1e9,a_sample_choice=1e9,a_model_randomness=1e9,"
+    "a_data_split=2,a_data_order=0,a_model_initialisation=1"
+)
+"""Three factors that have an effect: data_split weak, data_order strong, model_initialisation between."""
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path)
+
+
+def run(place: Place, **parameters: Any) -> Investigation:
+    return place.investigate(**{"hyperparameters": THREE, "golden_runs": "auto", **parameters})
+
+
+def direct(result: Investigation, cell: Cell) -> float:
+    return score(cell.seeds, result.specification.hyperparameters)
+
+
+def assert_back_again(place: Place, result: Investigation) -> None:
+    """Check that the tracking server alone gives the same numbers, and that the runs keep the contract."""
+    with place.entered():
+        again = evaluate(result.run_id, log=False).analysis
+    assert again.design == result.analysis.design == result.specification.plan.design
+    assert again.metrics() == pytest.approx(result.analysis.metrics(), rel=1e-12)
+    assert [check.code for check in again.checks] == [check.code for check in result.analysis.checks]
+    parent = place.client.get_run(result.run_id)
+    assert parent.data.tags["l3d.design"] == result.specification.plan.design
+    wanted = {name.replace("+", "-"): value for name, value in result.analysis.metrics().items()}
+    assert {name: parent.data.metrics[name] for name in wanted} == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("design", ["crossed", "nested"])
+def test_tables_hold_the_scores_of_their_cells(place: Place, design: str) -> None:
+    result = run(place, design=design, factor="data_order", investigation_runs=4, mitigation_runs=12)
+    cells = list(result.specification.design().cells())
+    table = np.full((12, 4), np.nan)
+    for cell in cells:
+        if cell.phase == "investigation":
+            table[cell.row, cell.column] = direct(result, cell)
+    golden = [direct(result, cell) for cell in cells if cell.phase == "golden"]
+    expected = importance(table, golden, factor="data_order", design="nested" if design == "nested" else "crossed")
+    record = result.analysis.importances["data_order"]
+    np.testing.assert_array_equal(record.table, table)
+    assert record.metrics() == pytest.approx(expected.metrics(), rel=1e-12)
+    truth = true_importance(result.specification.hyperparameters)["data_order"]
+    assert record.importance_ci_low <= truth <= record.importance_ci_high
+    assert_back_again(place, result)
+
+
+def test_radial_gives_all_factors_at_once(place: Place) -> None:
+    result = run(place, design="radial", factor="all", mitigation_runs=40, root_seed=2)
+    cells = list(result.specification.design().cells())
+    assert len(cells) == len(result.cells) == 40 * 4
+    base = [direct(result, cell) for cell in cells if cell.phase == "base"]
+    swaps = {
+        factor: [direct(result, cell) for cell in cells if cell.phase == "swap" and cell.factor == factor]
+        for factor in result.specification.factors
+    }
+    expected = radial_importance(base, swaps)
+    truth = true_importance(result.specification.hyperparameters)
+    for factor, record in result.analysis.importances.items():
+        assert record.metrics() == pytest.approx(expected[factor].metrics(), rel=1e-12)
+        assert record.importance_ci_low <= truth[factor] <= record.importance_ci_high
+    assert max(result.analysis.importances.values(), key=lambda one: one.importance_corrected).factor == "data_order"
+    assert_back_again(place, result)
+    phases = {}
+    for child in place.cells(result.run_id):
+        tags = child.data.tags
+        phases.setdefault(tags["l3d.phase"], []).append(tags)
+    assert {phase: len(found) for phase, found in phases.items()} == {"base": 40, "swap": 120}
+    assert all("l3d.factor" not in tags and "l3d.column" not in tags and "l3d.row" in tags for tags in phases["base"])
+    assert all("l3d.factor" in tags and "l3d.column" not in tags and "l3d.row" in tags for tags in phases["swap"])
+
+
+@pytest.mark.parametrize("design", ["random", "fixed"])
+def test_strategies(place: Place, design: str) -> None:
+    result = run(place, design=design, factor="data_order", investigation_runs=4, mitigation_runs=6)
+    cells = list(result.specification.design().cells())
+    own = [direct(result, cell) for cell in cells if cell.phase == "investigation"]
+    golden = [direct(result, cell) for cell in cells if cell.phase == "golden"]
+    found = result.analysis.strategies["data_order"]
+    assert found.std == pytest.approx(np.std(own), rel=1e-12)
+    assert found.important == (np.std(own) >= 0.5 * np.std(golden))
+    metrics = result.analysis.metrics()
+    assert "importance" not in metrics
+    assert metrics["score_std"] == pytest.approx(np.std(own))
+    assert metrics["golden_share"] == pytest.approx(np.std(own) / np.std(golden))
+    assert_back_again(place, result)
+
+
+def test_joint_factors(place: Place) -> None:
+    result = run(place, factor="data_split+data_order,model_initialisation", investigation_runs=3, mitigation_runs=6)
+    assert list(result.analysis.importances) == ["data_split+data_order", "model_initialisation"]
+    for cell, value in zip(result.specification.design().cells(), [None] * 1000, strict=False):
+        assert value is None
+        if cell.factor == "data_split+data_order":
+            assert cell.configurations["data_split"] == cell.configurations["data_order"] == cell.column
+    assert_back_again(place, result)
+    # MLflow allows no plus in the name of a metric.
+    assert "importance/data_split-data_order" in place.client.get_run(result.run_id).data.metrics
+
+
+def test_mitigation_strategy(place: Place) -> None:
+    result = run(place, factor="data_split", mitigation="one order=data_order:3", mitigation_runs=8)
+    rows = result.cells[result.cells["phase"] == "investigation"]
+    assert rows["factor.data_order"].nunique() == 1
+    assert "L3D006" not in {check.code for check in result.analysis.checks}
+    golden = result.cells[result.cells["phase"] == "golden"]
+    assert golden["factor.data_order"].nunique() == len(golden)
+    assert_back_again(place, result)
+
+
+def test_pooled_golden_runs(place: Place) -> None:
+    result = run(place, golden_runs="pooled", factor="data_order,data_split", mitigation_runs=5)
+    assert set(result.cells["phase"]) == {"investigation"}
+    records = result.analysis.importances
+    pooled = np.concatenate([record.table.reshape(-1) for record in records.values()])
+    for record in records.values():
+        assert record.golden_std == pytest.approx(pooled.std())
+        assert record.golden_pooled
+    assert "L3D008" in {check.code for check in result.analysis.checks}
+    assert_back_again(place, result)
+
+
+def test_missing_cells_by_reml(place: Place) -> None:
+    failing = {"hyperparameters": f"{THREE},fail_every=9", "investigation_runs": 4, "mitigation_runs": 8}
+    result = run(place, factor="data_order", missing="reml", **failing)
+    record = result.analysis.importances["data_order"]
+    assert record.cells_missing > 0
+    assert record.components is not None
+    assert record.components.method == "reml"
+    message = next(check.message for check in result.analysis.checks if check.code == "L3D002")
+    assert "restricted maximum likelihood" in message
+    with place.entered():
+        dropped = evaluate(result.run_id, missing="drop", log=False).analysis.importances["data_order"]
+    assert dropped.components is not None
+    assert dropped.components.method == "anova"
+    assert dropped.importance == record.importance  # the published score comes from complete rows in any case
+    assert_back_again(place, result)
+
+
+def test_stop_by_interval(place: Place) -> None:
+    result = run(
+        place,
+        design="nested",
+        factor="data_order",
+        stop="interval",
+        half_width=0.6,
+        investigation_runs=2,
+        mitigation_runs="auto",
+    )
+    interim_analyses = result.analysis.interim_analyses
+    assert interim_analyses is not None
+    assert interim_analyses["decision"].tolist() == ["continue"] * (len(interim_analyses) - 1) + ["stop"]
+    rows = int(interim_analyses["rows"].iloc[-1])
+    assert rows == 20 * 2 ** (len(interim_analyses) - 1) < 320
+    record = result.analysis.importances["data_order"]
+    assert record.table.shape == (rows, 2)
+    parent = place.client.get_run(result.run_id)
+    assert parent.data.params["mitigation_runs"] == "auto"
+    assert parent.data.params["resolved.mitigation_runs"] == str(rows)
+    assert parent.data.tags["l3d.state"] == "complete"
+    logged = json.loads(place.download(result.run_id, "looks.json", place.cache).read_text())
+    frame = pd.DataFrame(logged["data"], columns=logged["columns"])
+    assert frame["decision"].tolist() == interim_analyses["decision"].tolist()
+    assert_back_again(place, result)
+
+
+def test_stop_by_epsilon(place: Place) -> None:
+    result = run(
+        place, factor="data_order,data_split", stop="epsilon", epsilon=2.0, investigation_runs=3, mitigation_runs="auto"
+    )
+    interim_analyses = result.analysis.interim_analyses
+    assert interim_analyses is not None
+    last = interim_analyses.groupby("factor", sort=False).tail(1)
+    assert set(last["decision"]) == {"stop"}
+    rows = int(last["rows"].max())
+    assert rows == len(result.analysis.importances["data_order"].table) < 320
+    # The rule is about percentage points: two points, not two hundred.
+    assert (last["change"] < 2.0).all()
+    assert (interim_analyses["change"].dropna() > 0.02).any()
+    assert_back_again(place, result)
+
+
+def test_cells_beyond_the_stop_are_kept_and_not_counted(place: Place) -> None:
+    rows = 40
+    parameters = {"design": "nested", "factor": "data_order", "investigation_runs": 2, "half_width": 0.6}
+    stopped = run(place, stop="interval", mitigation_runs="auto", executor="processes", workers=2, **parameters)
+    assert stopped.specification.mitigation_runs in {20, rows}
+    rows = stopped.specification.mitigation_runs
+    own = place.cells(stopped.run_id)
+    beyond = [run for run in own if int(run.data.tags.get("l3d.row", -1)) >= rows]
+    assert len(own) == len(stopped.cells) + len(beyond) + sum(
+        int(run.data.tags.get("l3d.index", -1)) >= stopped.specification.golden_runs for run in own
+    )
+    alone = run(place, mitigation_runs=rows, **parameters)
+    # The same rows without a rule: nothing is computed again, and the numbers are the same.
+    assert alone.computed == 0
+    assert alone.analysis.metrics() == pytest.approx(stopped.analysis.metrics(), rel=1e-12)
+    assert_back_again(place, stopped)

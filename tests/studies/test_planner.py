@@ -1,0 +1,417 @@
+"""The plan before an investigation: what is counted, what it costs, how exact it will be, and where that is written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_helpers import CELLS, SMALL, Place, sqlite_place
+
+import mlflow_l3d
+from mlflow_l3d import cli
+from mlflow_l3d.analysis.importance.estimate import importance_of_logit
+from mlflow_l3d.analysis.planning.precision import expected_half_width, optimal_columns
+from mlflow_l3d.analysis.planning.runs_needed import runs_needed
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.report.planning.text import duration
+from mlflow_l3d.studies.investigation.specification import specify
+from mlflow_l3d.studies.planning import Plan, plan
+from mlflow_l3d.studies.planning.notes import stop_notes
+from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters, share
+from mlflow_l3d.studies.planning.run import PLAN_TABLES, _assemble
+from mlflow_l3d.studies.planning.tables import assumed_variances, cell_table, factor_table
+
+TWO = {"factor": "data_order,label_selection"}
+BIGGER = {"mitigation_runs": 4, "golden_runs": 8}
+"""Twice SMALL, of which it holds every cell: 20 cells, 10 of them in SMALL."""
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path)
+
+
+def planned(place: Place, **parameters: Any) -> Plan:
+    with place.entered():
+        return plan(**{**SMALL, "executor": "inline", **parameters})
+
+
+def durations(place: Place) -> list[float]:
+    return [run.data.metrics["duration_seconds"] for run in place.cells()]
+
+
+def test_the_package_has_it() -> None:
+    assert mlflow_l3d.plan_investigation is plan
+
+
+def test_nothing_is_known_and_nothing_is_trained(place: Place) -> None:
+    made = planned(place, **TWO)
+    assert (made.cells, made.cells_done, made.cells_to_compute) == (16, 0, 16)
+    assert made.counts.fillna("").to_numpy().tolist() == [
+        ["investigation", "data_order", 6, 0, 6],
+        ["investigation", "label_selection", 6, 0, 6],
+        ["golden", "", 4, 0, 4],
+    ]
+    assert math.isnan(made.seconds_per_cell)
+    assert math.isnan(made.hours)
+    assert made.to_frame()["factor"].tolist() == ["data_order", "label_selection"]
+    assert made.to_frame()["total_index"].isna().all()
+    assert made.guidance is not None
+    assert len(made.guidance) == 6
+    assert made.run_id is None
+    assert place.runs() == []
+    text = made.summary()
+    assert "16 cells, 0 of them done on the tracking server, 16 to compute" in text
+    assert "pilot=run" in text
+    assert text.isascii()
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_what_is_done_is_free_and_says_what_a_cell_costs(place: Place) -> None:
+    place.investigate(hyperparameters="duration=0.01")
+    made = planned(place, hyperparameters="duration=0.01", **BIGGER)
+    assert (made.cells, made.cells_done, made.cells_to_compute) == (20, 10, 10)
+    assert made.counts["done"].tolist() == [6, 4]
+    assert made.seconds_per_cell == pytest.approx(np.mean(durations(place)))
+    assert made.seconds_per_cell >= 0.01
+    assert made.hours == pytest.approx(10 * made.seconds_per_cell / 3600)
+    assert "mean of 10 finished cells with the same settings" in made.summary()
+    table = made.designs.set_index("design")
+    assert table["cells"].to_dict() == {"crossed": 20, "nested": 20, "radial": 8}
+    assert table.loc["crossed", "hours"] == pytest.approx(2 * made.hours)
+    four = planned(place, hyperparameters="duration=0.01", executor="processes", workers=4, **BIGGER)
+    assert (made.workers, four.workers) == (1, 4)
+    assert four.hours == pytest.approx(made.hours / 4)
+    none = planned(place, hyperparameters="duration=0.01", pilot="none", **BIGGER)
+    assert (none.cells_done, none.cells_to_compute) == (10, 10)
+    assert math.isnan(none.hours)
+
+
+def test_golden_runs_of_another_factor_are_done(place: Place) -> None:
+    place.investigate(factor="data_order")
+    made = planned(place, factor="label_selection")
+    assert (made.cells_done, made.cells_to_compute) == (4, 6)
+    assert made.counts["done"].tolist() == [0, 4]
+    assert any("label_selection" in note for note in made.notes)
+
+
+def test_first_row_of_a_crossed_table_is_done_in_the_strategy_fixed(place: Place) -> None:
+    place.investigate()
+    made = planned(place, design="fixed")
+    assert (made.cells, made.cells_done, made.cells_to_compute) == (CELLS, 3 + 4, 3)
+    assert made.factors["half_width"].isna().all()
+    assert any("baseline strategy" in note for note in made.notes)
+
+
+def test_a_cell_at_two_places_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    specification = specify(SMALL)
+    cells = list(specification.design().cells())
+    twice = type("Twice", (), {"cells": lambda self: iter([*cells, *cells[:3]])})()
+    monkeypatch.setattr(type(specification), "design", lambda self: twice)
+    counts = cell_table(specification, {cells[0].key})
+    assert counts[["cells", "done", "to_compute"]].sum().tolist() == [CELLS + 3, 2, CELLS - 1]
+
+
+def test_similar_runs_are_said_to_be_similar(place: Place) -> None:
+    earlier = place.investigate(mitigation_runs=4, golden_runs=4)
+    made = planned(place, hyperparameters="noise=0.2")
+    assert made.cells_done == 0
+    assert made.seconds_per_cell == pytest.approx(np.mean(durations(place)))
+    assert "other settings differ" in made.cost_source
+    assert made.pilot_run_id == earlier.run_id
+    assert made.factors["pilot_same"].tolist() == [False]
+    assert any("similar at best" in note for note in made.notes)
+    same = planned(place)
+    assert not any("similar at best" in note for note in same.notes)
+    none = planned(place, hyperparameters="noise=0.2", pilot="none")
+    assert math.isnan(none.seconds_per_cell)
+    assert none.factors["total_index"].isna().all()
+
+
+def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) -> None:
+    earlier = place.investigate(investigation_runs=4, mitigation_runs=4, golden_runs=4, **TWO)
+    for pilot in ("auto", earlier.run_id):
+        made = planned(place, investigation_runs=10, mitigation_runs=30, half_width=0.2, pilot=pilot, **TWO)
+        assert made.guidance is not None  # for the pilot is small
+        assert made.pilot_run_id == earlier.run_id
+        for row in made.factors.to_dict("records"):
+            record = earlier.analysis.importances[row["factor"]]
+            known = record.components
+            assert known is not None
+            assert row["total_index"] == pytest.approx(known.total_index)
+            assert share(record.importance_corrected) == pytest.approx(known.total_index, abs=1e-6)
+            assert row["low"] <= row["high"]
+            assert row["half_width"] == pytest.approx(expected_half_width(known, "crossed", rows=30, columns=10))
+            assert row["nested_optimum"] == optimal_columns(min(known.total_index, 0.99))
+            for design in ("crossed", "nested", "radial"):
+                needed = runs_needed(0.2, known, design)
+                found = [row[f"{name}/{design}"] for name in ("rows", "columns", "cells")]
+                assert [None if pd.isna(each) else each for each in found] == [
+                    needed.rows,
+                    needed.columns,
+                    needed.cells,
+                ]
+        designs = made.designs.set_index("design")
+        for factor, record in earlier.analysis.importances.items():
+            assert record.components is not None
+            width = expected_half_width(record.components, "nested", rows=30, columns=10)
+            assert designs.loc["nested", f"half_width/{factor}"] == pytest.approx(width)
+        assert designs.loc["nested", "cells_needed"] == made.factors["cells/nested"].sum()
+        assert designs.loc["radial", "cells_needed"] == 3 * made.factors["cells/radial"].max()
+        assert sum("data_order, label_selection is small (crossed 4 x 4)" in note for note in made.notes) == 1
+        assert max(map(len, made.summary().splitlines())) <= 100
+
+
+@pytest.mark.parametrize("design", ["crossed", "radial"])
+def test_a_pilot_that_is_run_is_part_of_the_plan(place: Place, design: str) -> None:
+    size: dict[str, Any] = {"investigation_runs": 4, "mitigation_runs": 12 if design == "radial" else 4}
+    size |= {"design": design, "golden_runs": "auto"}
+    made = planned(place, pilot="run", **size)
+    assert made.cells_done == 18  # nine and nine: golden runs, or the swaps
+    assert [run.info.run_id for run in place.parents()] == [made.pilot_run_id]
+    assert made.seconds_per_cell == pytest.approx(np.mean(durations(place)))
+    assert np.isfinite(made.factors["total_index"]).all()
+    whole = place.investigate(**size)
+    assert (whole.reused, whole.computed) == (made.cells_done, made.cells_to_compute)
+    after = planned(place, **size)
+    assert after.cells_to_compute == 0
+    assert after.pilot_run_id == whole.run_id
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"factor": "all", "golden_runs": "pooled"},
+        {"design": "nested", "stop": "interval", "mitigation_runs": "auto", "golden_runs": "auto"},
+        {"design": "radial", "mitigation_runs": 40, "golden_runs": "auto"},
+        {"design": "random"},
+        {"design": "fixed"},
+        {"design": "crossed", "factor": "data_order+label_selection", "joint": "product", "investigation_runs": 9},
+        {"mitigation": "label_selection:0+1+2", "mitigation_runs": 5},
+        {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 2},
+    ],
+)
+def test_every_cell_of_a_pilot_is_a_cell_of_the_plan(parameters: dict[str, Any]) -> None:
+    whole = specify({**SMALL, **parameters})
+    small = specify({**SMALL, **parameters, **pilot_parameters(whole)})
+    keys = {cell.key for cell in whole.design().cells()}
+    pilot = {cell.key for cell in small.design().cells()}
+    assert pilot <= keys
+    assert len(pilot) <= len(keys)
+    assert small.plan.stop == "none"
+
+
+@pytest.mark.parametrize("logit", np.linspace(-8, 8, 17))
+def test_share_is_the_inverse_of_importance(logit: float) -> None:
+    assert share(importance_of_logit(float(logit))) == pytest.approx(1 / (1 + math.exp(-logit)), abs=1e-9)
+
+
+@pytest.mark.parametrize(("total_index", "rows"), [(0.1, 3), (0.5, 3), (0.9, 3)])
+def test_guidance_agrees_with_a_pilot_of_these_variances(total_index: float, rows: int) -> None:
+    specification = specify({**SMALL, "mitigation_runs": rows})
+    known = assumed_variances(total_index, 0.5)
+    assert known.total_index == pytest.approx(total_index)
+    assert known.main == pytest.approx(known.interaction)
+    table = factor_table(specification, {"data_order": FactorPilot(known, math.nan, math.nan, "x", same=True)})
+    assert table.loc[0, "half_width"] == pytest.approx(expected_half_width(known, "crossed", rows=rows, columns=3))
+    assert table["pilot_error"].isna().all()
+
+
+@pytest.mark.parametrize(("columns", "rough"), [(3, True), (40, False)])
+def test_a_small_pilot_is_called_small(columns: int, rough: bool) -> None:
+    known = replace(assumed_variances(0.5, 1.0), rows=20, columns=columns)
+    pilot = Pilot(factors={"data_order": FactorPilot(known, 0.2, 0.8, "x", same=True)})
+    made = _assemble(specify(SMALL), set(), pilot, pilot_run_id=None, why="", project_run=None)
+    error = 1 / math.sqrt(2 * (columns - 1))
+    assert made.factors.loc[0, "pilot_error"] == pytest.approx(error)
+    assert (made.guidance is not None) is rough
+    assert [f"{error:.0%}" in note for note in made.notes] == [True] * rough
+    assert "[0.20, 0.80]" in made.summary()
+
+
+def test_equal_scores_are_no_pilot() -> None:
+    from mlflow_l3d.analysis.importance.variances import variance_components
+
+    nothing = variance_components("crossed", "anova", rows=3, columns=3, contributed=0.0, mitigated=0.0, main=0.0)
+    table = factor_table(specify(SMALL), {"data_order": FactorPilot(nothing, math.nan, math.nan, "x", same=True)})
+    unknown = ["total_index", "half_width", "cells/crossed", "cells/nested", "cells/radial", "nested_optimum"]
+    assert table[unknown].isna().all(axis=None)
+
+
+@pytest.mark.parametrize("second", [0.4, 1.0])
+def test_a_factor_that_explains_everything(second: float) -> None:
+    """It needs more base runs than a plan may have; the cells for the other factor are given all the same."""
+    shares = {"data_order": 1.0, "label_selection": second}
+    assumed = {name: FactorPilot(assumed_variances(s, 1.0), 0, 1, "x", same=True) for name, s in shares.items()}
+    given = specify({**SMALL, **TWO, "half_width": 0.1, "executor": "inline"})
+    made = _assemble(given, set(), Pilot(seconds=3.6, factors=assumed), pilot_run_id=None, why="", project_run=None)
+    radial = made.designs.set_index("design").loc["radial"]
+    never = [name for name, share_ in shares.items() if share_ == 1]
+    assert radial["never"] == ", ".join(never)
+    others = [runs_needed(0.1, assumed[name].components, "radial").rows for name in shares if name not in never]
+    [line] = [line for line in made.summary().splitlines() if line.startswith("  radial")]
+    if others:
+        assert others[0] is not None
+        assert radial["cells_needed"] == 2 * others[0]
+        assert radial["hours_needed"] == pytest.approx(2 * others[0] / 1000)
+        assert f" {2 * others[0]}* " in line
+    else:
+        assert math.isnan(radial["cells_needed"])
+        assert " never " in line
+    named = ", ".join(f"{name} (S_T 1.00)" for name in never)
+    [note] = [note for note in made.notes if note.startswith("No ")]
+    assert f"radial table of up to 10,000 base runs is expected to be narrow enough for {named}: S_T is so near" in note
+    assert note.endswith("Use design=crossed or a larger half_width.")
+    crossed = made.designs.set_index("design").loc["crossed"]
+    assert crossed["never"] == ""
+    assert crossed["cells_needed"] == made.factors["cells/crossed"].sum()
+    assert json.loads(json.dumps(made.document(), allow_nan=False))["designs"][2]["never"] == radial["never"]
+
+
+def test_a_half_width_that_no_table_reaches() -> None:
+    known = {"data_order": FactorPilot(assumed_variances(0.3, 1.0), 0, 1, "x", same=True)}
+    made = _assemble(
+        specify({**SMALL, "half_width": 0.001}),
+        set(),
+        Pilot(factors=known),
+        pilot_run_id=None,
+        why="",
+        project_run=None,
+    )
+    [note] = [note for note in made.notes if note.startswith("No ")]
+    assert all(design in note for design in ("crossed", "nested", "radial"))
+    assert note.endswith("data_order (S_T 0.30): half_width=0.001 asks for more. Use a larger half_width.")
+
+
+def test_the_legend_says_what_the_total_index_is(place: Place) -> None:
+    words = " ".join(planned(place).summary().split())
+    assert "S_T (assumed): share of the variance that the factor has a part in, alone or in interactions" in words
+
+
+@pytest.mark.parametrize(("half_width", "words"), [(0.5, "after about 20 rows"), (0.02, "is not expected to stop")])
+def test_stopping_rule(half_width: float, words: str) -> None:
+    given = {"design": "nested", "stop": "interval", "half_width": half_width, "investigation_runs": 4}
+    specification = specify({**SMALL, **given, "mitigation_runs": "auto", "golden_runs": "pooled"})
+    known = FactorPilot(assumed_variances(0.5, 1.0), math.nan, math.nan, "x", same=True)
+    [note] = stop_notes(specification, Pilot(factors={"data_order": known}))
+    assert words in note
+    assert stop_notes(specification, Pilot()) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"factor": "data_ordr"}, {"mitigation_runs": 1}, {"metric": "f2"}, {"executor": "inlin"}, {"half_width": 2}],
+)
+def test_errors_are_those_of_main(place: Place, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError) as ours:
+        planned(place, **wrong)
+    with pytest.raises(ParameterError) as theirs:
+        place.investigate(**wrong)
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_a_pilot_that_is_not_there(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ParameterError, match=r"^pilot=atuo: no such run on the tracking server\. Use auto, none, run"):
+        planned(place, pilot="atuo")
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    with place.entered():
+        assert cli.main(["plan", *options, "--pilot=atuo"]) == 2
+        [line] = capsys.readouterr().err.strip().splitlines()
+        assert line.startswith("mlflow-l3d: error: pilot=atuo: no such run")
+        assert cli.main(["plan", *options]) == 0
+    assert "10 to compute" in capsys.readouterr().out
+
+
+def test_a_run_without_cells_is_no_pilot(place: Place) -> None:
+    run = place.client.create_run("0")
+    with pytest.raises(ParameterError, match=f"^pilot={run.info.run_id}: has no child runs"):
+        planned(place, pilot=run.info.run_id)
+
+
+def project_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> str:
+    run_id = place.client.create_run("0", run_name="useful-ant-12").info.run_id
+    monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
+    return str(run_id)
+
+
+def test_the_run_of_a_plan(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.investigate(investigation_runs=3, mitigation_runs=3, golden_runs=4)
+    run_id = project_run(place, monkeypatch)
+    made = planned(place, **BIGGER)
+    assert made.run_id == run_id
+    run = place.client.get_run(run_id)
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name.startswith("plan: synthetic")
+    assert {name: run.data.tags[f"l3d.{name}"] for name in ("role", "schema", "factor", "design")} == {
+        "role": "plan",
+        "schema": "1",
+        "factor": "data_order",
+        "design": "crossed",
+    }
+    assert run.data.metrics == pytest.approx(made.metrics())
+    assert {"plan_cells", "plan_hours", "expected_half_width/data_order"} <= set(run.data.metrics)
+    artifacts = {entry.path for entry in place.client.list_artifacts(run_id)}
+    assert artifacts == {"plan.json", "plan.md", *PLAN_TABLES}
+    logged = json.loads(run.data.tags["mlflow.loggedArtifacts"])
+    assert logged == [{"path": name, "type": "table"} for name in PLAN_TABLES]
+    folder = place.cache.parent
+    table = json.loads(place.download(run_id, "plan_factors.json", folder).read_text())
+    assert table["columns"] == list(made.factors.columns)
+    document = json.loads(place.download(run_id, "plan.json", folder).read_text())
+    assert document["cells_to_compute"] == made.cells_to_compute == 20 - 9 - 4
+    assert document["factors"][0]["total_index"] == pytest.approx(made.factors.loc[0, "total_index"])
+    assert made.summary() in place.download(run_id, "plan.md", folder).read_text()
+    assert len(place.parents()) == 1  # a plan is not an investigation
+
+
+def test_a_pilot_does_not_take_the_run_of_the_plan(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = project_run(place, monkeypatch)
+    made = planned(place, pilot="run")
+    [pilot] = place.parents()
+    assert pilot.info.run_id == made.pilot_run_id != run_id
+    assert place.client.get_run(run_id).info.status == "FINISHED"
+
+
+def test_a_failed_plan_fails_its_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = project_run(place, monkeypatch)
+    with pytest.raises(ParameterError, match=r"^pilot=nothing:"):
+        planned(place, pilot="nothing")
+    run = place.client.get_run(run_id)
+    assert run.info.status == "FAILED"
+    assert run.data.tags["l3d.error"].startswith("pilot=nothing:")
+
+
+def test_joint_factors_have_metric_names_that_mlflow_takes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {"factor": "data_order+label_selection", "mitigation_runs": 3}
+    planned(place, pilot="run", **given)
+    run_id = project_run(place, monkeypatch)
+    known = planned(place, **given).metrics()
+    assert "expected_half_width/label_selection-data_order" in known
+    assert place.client.get_run(run_id).data.metrics == pytest.approx(known)
+    assert not any("+" in name for name in known)
+
+
+def test_a_server_that_is_away(place: Place) -> None:
+    away = Place("http://127.0.0.1:9", place.cache)
+    made = planned(away)
+    assert (made.cells, made.cells_to_compute) == (CELLS, CELLS)
+    assert "Past runs could not be read" in made.summary()
+    calls: list[Callable[[], object]] = [lambda: planned(away, pilot="0" * 32), lambda: planned(away, pilot="run")]
+    for call in calls:
+        with pytest.raises(L3DError, match="MLFLOW_TRACKING_URI"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"), [(math.nan, "n/a"), (0.01, "36 s"), (0.5, "30 min"), (30, "30.0 h"), (240, "10 days")]
+)
+def test_duration(hours: float, words: str) -> None:
+    assert duration(hours) == words

@@ -1,0 +1,163 @@
+"""Addresses that lead nowhere, or to a server that refuses: one line each, quickly, and no password in it."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import mlflow
+import pytest
+import requests
+from mlflow.exceptions import MlflowException, RestException
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.tracking.connection import connect, error_line, is_outage, own_settings, public_path, public_uri
+
+
+def refusal(uri: str) -> str:
+    mlflow.set_tracking_uri(uri)
+    started = time.monotonic()
+    with own_settings(), pytest.raises(ParameterError) as caught:
+        connect()
+    assert time.monotonic() - started < 10
+    text = str(caught.value)
+    assert "\n" not in text
+    assert text.startswith("MLFLOW_TRACKING_URI")
+    return text
+
+
+@pytest.fixture
+def answering(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Give the address of a server that answers everything with one status."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(request.param)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"no")
+
+        do_GET = do_POST
+
+        def log_message(self, *args: object) -> None:
+            """Say nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answering", "says"),
+    [(401, "refuses the login"), (403, "denies this user access"), (500, "no tracking server answers there")],
+    indirect=["answering"],
+)
+def test_a_server_that_refuses(answering: str, says: str) -> None:
+    text = refusal(f"http://ann:s3cret@{answering}")
+    assert says in text
+    assert answering in text
+    assert "s3cret" not in text
+    assert "ann" not in text
+
+
+def test_nobody_at_the_address() -> None:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    text = refusal(f"http://ann:{'s3cret' * 60}@127.0.0.1:{port}")
+    assert "no tracking server answers there" in text
+    assert "s3cret" not in text
+
+
+def test_an_old_folder_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mlruns" / "0").mkdir(parents=True)
+    (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("experiment_id: '0'\nname: Default\n")
+    assert "sqlite:///mlflow.db" in refusal(str(tmp_path / "mlruns"))
+    mlflow.set_tracking_uri(None)
+    with own_settings(), pytest.raises(ParameterError, match=r"sqlite:///mlflow\.db"):
+        connect()
+
+
+@pytest.mark.parametrize("tail", ["", "/"])
+def test_a_folder_is_no_sqlite_file(tmp_path: Path, tail: str) -> None:
+    assert "is a folder" in refusal(f"sqlite:///{tmp_path}{tail}")
+
+
+def test_the_folder_of_an_sqlite_file_is_made(tmp_path: Path, migrated_store: Path) -> None:
+    (tmp_path / "new").symlink_to(migrated_store.parent)
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}")
+    connect()
+
+
+@pytest.mark.parametrize("uri", ["nonsense://x", "postgresql+nodriver://ann:s3cret@h/db"])
+def test_an_address_that_mlflow_does_not_know(uri: str) -> None:
+    assert "s3cret" not in refusal(uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("http://ann:secret@host:5000/x", "http://host:5000/x"),
+        ("http://ann:se@cret@host/x", "http://host/x"),
+        ("https://host/x", "https://host/x"),
+        ("see http://host/x and write to a@b", "see http://host/x and write to a@b"),
+        ("git+https://token@host/r and http://u@h", "git+https://host/r and http://h"),
+        ("sqlite:////some/x.db", "sqlite:////some/x.db"),
+    ],
+)
+def test_users_are_left_out_of_addresses(uri: str, shown: str) -> None:
+    assert public_uri(uri) == shown
+
+
+def test_the_home_folder_is_left_out() -> None:
+    home = Path.home()
+    assert public_path(f"no {home}/data.csv") == "no ~/data.csv"
+    assert public_path(f"{home}extra/data.csv") == f"{home}extra/data.csv"
+    assert error_line(OSError(f"a\n  b {home}")) == "a b ~"
+
+
+def response(status: int) -> requests.Response:
+    answer = requests.Response()
+    answer.status_code = status
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectionError(), True),
+        (requests.ReadTimeout(), True),
+        (MlflowException("API request to http://h failed with exception refused"), True),
+        (MlflowException("API request failed with error code 503 != 200"), True),
+        (MlflowException("API request failed with error code 413 != 200"), False),
+        (RestException({"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "no run"}), False),
+        (RestException({"error_code": "TEMPORARILY_UNAVAILABLE", "message": "database is locked"}), True),
+        (requests.HTTPError(response=response(503)), True),
+        (requests.HTTPError(response=response(403)), False),
+        (L3DError("the disk is full"), False),
+        (ValueError("a mistake of ours"), False),
+    ],
+)
+def test_what_may_succeed_later(error: Exception, expected: bool) -> None:
+    assert is_outage(error) is expected
+
+
+def test_mlflow_prints_no_address_for_each_of_a_thousand_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT
+
+    monkeypatch.delenv(MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.name, raising=False)
+    with own_settings():
+        assert MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.get() is True
+    assert MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.name not in os.environ

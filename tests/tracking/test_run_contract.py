@@ -1,0 +1,272 @@
+"""The runs that an investigation leaves: names, tags, tables, and numbers that anybody can recompute from them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_helpers import CELLS, SMALL, Place, assert_whole, sqlite_place
+
+from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.plan.factors import GOLDEN_BASE, MITIGATION_BASE, configuration_seed
+from mlflow_l3d.studies.investigation.run import Investigation
+
+FACTORS = ("data_order", "data_split")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path_factory.mktemp("contract"))
+
+
+@pytest.fixture(scope="module")
+def one(place: Place) -> Investigation:
+    return place.investigate(mitigation_runs=3, golden_runs=5, hyperparameters="noise=0.2")
+
+
+@pytest.fixture(scope="module")
+def two(place: Place) -> Investigation:
+    return place.investigate(factor=",".join(FACTORS), root_seed=7)
+
+
+def test_the_parent(place: Place, one: Investigation) -> None:
+    run = place.client.get_run(one.run_id)
+    tags, params, metrics = run.data.tags, run.data.params, run.data.metrics
+    assert run.info.status == "FINISHED"
+    assert "mlflow.parentRunId" not in tags
+    wanted = {"role": "investigation", "schema": "1", "factor": "data_order", "design": "crossed", "state": "complete"}
+    assert {name: tags[f"l3d.{name}"] for name in wanted} == wanted
+    assert set(MAIN) <= set(params)
+    assert params["investigation_runs"] == "3"
+    assert params["root_seed"] == "0"
+    assert params["resolved.task"] == "synthetic"
+    assert json.loads(params["resolved.hyperparameters"])["noise"] == 0.2
+    plain = {
+        *("importance", "contributed_std", "mitigated_std", "golden_std", "importance_corrected"),
+        *("importance_ci_low", "importance_ci_high", "score_mean", "score_std", "consistency", "correct_consistency"),
+        *("variance_main", "variance_interaction", "variance_mitigated", "variance_contributed", "variance_total"),
+        *("importance_p_holm", "score_iqr", "fleiss_kappa", "unparsed_share"),
+        *("accuracy_std", "accuracy_std_population"),
+        *("prediction_importance", "prediction_share", "prediction_share_ci_low", "prediction_share_ci_high"),
+    }
+    golden = ("consistency", "correct_consistency", "fleiss_kappa", "unparsed_share")
+    assert set(metrics) == {
+        *plain,
+        *(f"{name}/data_order" for name in plain),
+        *(f"{name}/golden" for name in golden),
+        *("robust_share", "fragile_share", "never_right_share", "cells_failed"),
+    }
+    for name in plain:
+        assert metrics[name] == metrics[f"{name}/data_order"]
+    assert metrics == one.analysis.metrics()
+
+
+def test_a_parent_of_several_factors_has_no_plain_names(place: Place, two: Investigation) -> None:
+    metrics = place.client.get_run(two.run_id).data.metrics
+    assert "importance" not in metrics
+    assert {f"importance/{factor}" for factor in FACTORS} <= set(metrics)
+
+
+def test_the_metrics_converge_over_rows(place: Place, one: Investigation) -> None:
+    for name in ("importance", "contributed_std", "consistency", "golden_std/data_order"):
+        history = place.client.get_metric_history(one.run_id, name)
+        steps = {point.step for point in history}
+        assert steps <= {1, 2, 3}
+        assert {2, 3} <= steps
+    for number, rows in ((2, 2), (3, 3)):
+        cells = one.cells[one.cells["phase"].eq("investigation") & one.cells["row"].lt(rows)]
+        table = cells["synthetic_score"].to_numpy(dtype=float).reshape(rows, 3)
+        points = {
+            point.value
+            for point in place.client.get_metric_history(one.run_id, "contributed_std")
+            if point.step == number
+        }
+        assert points == {float(table.std(axis=1).mean())}
+
+
+def test_the_children(place: Place, one: Investigation) -> None:
+    children = place.cells(one.run_id)
+    assert len(children) == 14
+    seen = set()
+    for run in children:
+        tags, params = run.data.tags, run.data.params
+        assert run.info.status == "FINISHED"
+        assert run.info.end_time >= run.info.start_time
+        assert (tags["l3d.role"], tags["l3d.schema"]) == ("cell", "1")
+        assert re.fullmatch(r"[0-9a-f]{32}", tags["l3d.cell_key"])
+        if tags["l3d.phase"] == "golden":
+            assert not {"l3d.factor", "l3d.row", "l3d.column"} & set(tags)
+            index = int(tags["l3d.index"])
+            expected = dict.fromkeys(one.specification.all_factors, GOLDEN_BASE + index)
+            seen.add(("golden", index))
+        else:
+            assert tags["l3d.phase"] == "investigation"
+            assert tags["l3d.factor"] == "data_order"
+            assert "l3d.index" not in tags
+            row, column = int(tags["l3d.row"]), int(tags["l3d.column"])
+            expected = dict.fromkeys(one.specification.all_factors, MITIGATION_BASE + row) | {"data_order": column}
+            seen.add((row, column))
+        for factor, number in expected.items():
+            assert params[f"factor.{factor}"] == str(number)
+            assert params[f"seed.{factor}"] == str(configuration_seed(0, factor, number))
+        assert (params["task"], params["approach"], params["model"]) == ("synthetic", "synthetic", "none")
+        assert params["noise"] == "0.2"
+        assert set(run.data.metrics) == {
+            "f1_macro",
+            "accuracy",
+            "matthews_corrcoef",
+            "precision_macro",
+            "recall_macro",
+            "duration_seconds",
+            "synthetic_score",
+        }
+    assert seen == {(row, column) for row in range(3) for column in range(3)} | {("golden", i) for i in range(5)}
+
+
+def test_one_level_of_nesting(place: Place, one: Investigation, two: Investigation) -> None:
+    parents = {run.info.run_id for run in place.parents()}
+    assert parents == {one.run_id, two.run_id}
+    assert {run.data.tags["mlflow.parentRunId"] for run in place.cells()} == parents
+    assert len(place.runs()) == len(parents) + len(place.cells())
+
+
+def test_the_predictions_of_a_child(place: Place, one: Investigation, tmp_path: Path) -> None:
+    for run in place.cells(one.run_id)[:4]:
+        frame = pd.read_parquet(place.download(run.info.run_id, "predictions.parquet", tmp_path))
+        assert list(frame) == ["example_id", "label", "prediction", "score_0", "score_1"]
+        assert frame["example_id"].is_unique
+        assert np.mean(frame["label"] == frame["prediction"]) == run.data.metrics["accuracy"]
+
+
+def test_the_artifacts_of_the_parent(place: Place, one: Investigation, two: Investigation, tmp_path: Path) -> None:
+    found = {item.path for item in place.client.list_artifacts(two.run_id)}
+    assert found == {
+        *("investigation.json", "cells.parquet", "predictions.parquet", "cells.json", "importance.json"),
+        *("report.html", "golden.png", "importance.png", "examples.json"),
+        *(f"heatmap-{factor}.png" for factor in FACTORS),
+    }
+    assert "convergence-data_order.png" in {item.path for item in place.client.list_artifacts(one.run_id)}
+    document = json.loads(place.download(two.run_id, "investigation.json", tmp_path).read_text())
+    assert document["factors"] == list(FACTORS)
+    assert document["design"]["root_seed"] == 7
+    table = pd.read_parquet(place.download(two.run_id, "predictions.parquet", tmp_path))
+    assert table.groupby("cell_key", observed=True).ngroups == 16
+    whole = pd.read_parquet(place.download(two.run_id, "cells.parquet", tmp_path))
+    shown = place.client.get_run(two.run_id).info.experiment_id
+    with place.entered():
+        import mlflow
+
+        listed = mlflow.load_table("cells.json", run_ids=[two.run_id])
+    assert shown == "0"
+    assert len(listed) == len(whole) == 16
+    assert listed["run_id"].tolist() == whole["run_id"].tolist()
+    assert listed["seed.data_order"].tolist() == whole["seed.data_order"].tolist()
+
+
+def test_the_table_of_cells_agrees_with_the_children(place: Place, two: Investigation, tmp_path: Path) -> None:
+    table = pd.read_parquet(place.download(two.run_id, "cells.parquet", tmp_path)).set_index("run_id")
+    children = place.cells(two.run_id)
+    assert set(table.index) == {run.info.run_id for run in children}
+    for run in children:
+        row = table.loc[run.info.run_id]
+        assert row["cell_key"] == run.data.tags["l3d.cell_key"]
+        for name, value in run.data.params.items():
+            if name.startswith(("seed.", "factor.")):
+                assert int(row[name]) == int(value)
+        for name, value in run.data.metrics.items():
+            assert row[name] == value
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_the_numbers_from_the_children_alone(place: Place, two: Investigation, factor: str, tmp_path: Path) -> None:
+    """Recompute everything by the formulas of the papers with nothing of ours."""
+    score = np.full((2, 3), np.nan)
+    votes = np.full((2, 3), None, dtype=object)
+    golden, golden_votes = [], []
+    for run in place.cells(two.run_id):
+        tags = run.data.tags
+        frame = pd.read_parquet(place.download(run.info.run_id, "predictions.parquet", tmp_path))
+        frame = frame.set_index("example_id")
+        if tags["l3d.phase"] == "golden":
+            golden.append(run.data.metrics["synthetic_score"])
+            golden_votes.append(frame)
+        elif tags["l3d.factor"] == factor:
+            at = int(tags["l3d.row"]), int(tags["l3d.column"])
+            score[at], votes[at] = run.data.metrics["synthetic_score"], frame
+    contributed, mitigated = score.std(axis=1).mean(), score.mean(axis=1).std()
+    metrics = place.client.get_run(two.run_id).data.metrics
+    assert metrics[f"contributed_std/{factor}"] == pytest.approx(contributed, rel=1e-12)
+    assert metrics[f"mitigated_std/{factor}"] == pytest.approx(mitigated, rel=1e-12)
+    assert metrics[f"golden_std/{factor}"] == pytest.approx(np.std(golden), rel=1e-12)
+    expected = (contributed - mitigated) / np.std(golden)
+    assert metrics[f"importance/{factor}"] == pytest.approx(expected, rel=1e-12)
+    assert metrics[f"score_mean/{factor}"] == pytest.approx(score.mean(), rel=1e-12)
+    if factor == "data_order":
+        # The same test examples in every run of a row: the share of equal answers in every pair of runs.
+        agree = [
+            np.mean(a["prediction"] == b["prediction"])
+            for row in votes
+            for i, a in enumerate(row)
+            for b in row[i + 1 :]
+        ]
+        assert metrics[f"consistency/{factor}"] == pytest.approx(np.mean(agree), rel=1e-12)
+
+
+def test_nothing_private_is_logged(place: Place, one: Investigation, two: Investigation, tmp_path: Path) -> None:
+    private = [str(place.cache.parent), str(Path.home()) + "/", str(Path.cwd()) + "/"]
+    texts = []
+    for run in place.runs():
+        texts += [*run.data.tags.values(), *run.data.params.values()]
+        folder = Path(unquote(urlparse(run.info.artifact_uri).path))
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert files
+        texts += [path.read_bytes().decode("latin-1") for path in files]
+    assert not [text[:200] for text in texts if any(word in text for word in private)]
+    assert not [text[:200] for text in texts if re.search(r"://[^/\s\"'<>]+@", text)]
+    assert not [text[:200] for text in texts if "example 1 of c" in text]
+
+
+def test_the_same_again_computes_nothing(place: Place, one: Investigation) -> None:
+    again = place.investigate(mitigation_runs=3, golden_runs=5, hyperparameters="noise=0.2")
+    assert (again.computed, again.reused) == (0, 14)
+    assert again.run_id != one.run_id
+    assert again.analysis.metrics() == one.analysis.metrics()
+    assert len(place.cells(one.run_id)) == 14
+    assert place.cells(again.run_id) == []
+    place.client.delete_run(again.run_id)
+
+
+def test_the_same_through_a_real_server_with_a_password(
+    mlflow_server: str, migrated_store: Path, tmp_path: Path, place: Place, two: Investigation
+) -> None:
+    """A server that asks for none takes the password all the same; it must not be found anywhere."""
+    address = mlflow_server.replace("://", "://ann:s3cret@")
+    remote = Place(address, tmp_path / "cache", {"MLFLOW_EXPERIMENT_NAME": "contract"})
+    result = remote.investigate(factor=",".join(FACTORS), root_seed=7)
+    assert result.analysis.metrics() == two.analysis.metrics()
+    experiment = result.run_id and remote.client.get_run(result.run_id).info.experiment_id
+    runs = remote.client.search_runs([experiment])
+    assert len(runs) == 1 + 16
+    for run in runs:
+        said = [run.info.artifact_uri, run.info.run_name, *run.data.tags.values(), *run.data.params.values()]
+        assert not [text for text in said if "s3cret" in text or "ann:" in text]
+    files = remote.client.download_artifacts(result.run_id, "", str(tmp_path))
+    for path in [*Path(files).rglob("*"), *remote.cache.rglob("*")]:
+        assert "s3cret" not in path.name
+        assert not path.is_file() or b"s3cret" not in path.read_bytes()
+    cells = pd.read_parquet(Path(files) / "cells.parquet")
+    there = pd.read_parquet(place.download(two.run_id, "cells.parquet", tmp_path))
+    same = [name for name in cells if name not in {"run_id", "duration_seconds"}]
+    pd.testing.assert_frame_equal(cells[same], there[same])
+
+
+def test_a_small_investigation_is_whole(tmp_path: Path, migrated_store: Path) -> None:
+    place = sqlite_place(migrated_store, tmp_path)
+    result = place.investigate(root_seed=3)
+    assert_whole(place, result.run_id, CELLS)
+    assert result.specification.mitigation_runs == SMALL["mitigation_runs"]

@@ -1,0 +1,265 @@
+"""A finished search on a tracking server: found as the latest one or by its run, handed over, and recorded."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_helpers import SMALL, Place, sqlite_place
+
+from mlflow_l3d import cli, compare_strategies
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.search_document import Subject, search_document
+from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.studies.investigation.evaluate import evaluate
+from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.specification import Specification, specify
+from mlflow_l3d.studies.planning import plan
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.searches import find
+
+SPLIT = ("data_split", "label_selection")
+ABSENT = "f" * 32
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def specification() -> Specification:
+    return specify(SMALL)
+
+
+@pytest.fixture(scope="module")
+def subject(specification: Specification) -> Subject:
+    return specification.subject
+
+
+def search(place: Place, of: Specification, noise: float, **changes: Any) -> str:
+    """Log what a finished search leaves; `changes` are tags, or parts of its document, or how the run ends."""
+    ends = changes.pop("ends", "FINISHED")
+    experiment = changes.pop("experiment", "0")
+    tags = {
+        names.ROLE: "search",
+        names.STATE: "complete",
+        names.SEARCH_SUBJECT: of.subject.key,
+        **changes.pop("tags", {}),
+    }
+    client = place.client
+    run_id = str(client.create_run(experiment, tags=tags).info.run_id)
+    document = search_document(
+        of.subject,
+        {**of.hyperparameters, "noise": noise},
+        score=0.8,
+        metric="f1_macro",
+        search_run_id=run_id,
+        searched_on=[dict.fromkeys(of.all_factors, 1)],
+    )
+    document |= changes
+    client.log_text(run_id, json.dumps(document), names.HYPERPARAMETERS)
+    if ends != "RUNNING":
+        client.set_terminated(run_id, ends)
+    return run_id
+
+
+def refused(place: Place, text: str, subject: Subject) -> str:
+    with place.entered(), pytest.raises(L3DError) as caught:
+        find(text, subject)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_latest_is_the_one_that_ended_last_in_any_experiment(
+    place: Place, specification: Specification, subject: Subject
+) -> None:
+    other = place.client.create_experiment("other")
+    search(place, specification, 0.1)
+    late = search(place, specification, 0.2, experiment=other, ends="RUNNING")
+    early = search(place, specification, 0.3)
+    with place.entered():
+        assert find("latest", subject).run_id == early
+        place.client.set_terminated(late, "FINISHED")
+        assert find("latest", subject).run_id == late
+        assert find("latest", subject).document["hyperparameters"]["noise"] == 0.2
+        assert find(early, subject).document["search_run_id"] == early
+        place.client.delete_run(late)
+        assert find("latest", subject).run_id == early
+
+
+def test_the_latest_of_another_subject_does_not_count(
+    place: Place, specification: Specification, subject: Subject
+) -> None:
+    search(place, specification, 0.1, tags={names.SEARCH_SUBJECT: replace(subject, task_fingerprint="x").key})
+    search(place, specification, 0.1, tags={names.STATE: "incomplete"})
+    search(place, specification, 0.1, tags={names.STATE: "running"}, ends="RUNNING")
+    search(place, specification, 0.1, tags={names.ROLE: "trial"})
+    assert refused(place, "latest", subject) == (
+        "hyperparameters=latest: there is no finished search of synthetic on synthetic on this tracking server. "
+        "Run mlflow run . -e search -P approach=synthetic -P task=synthetic first."
+    )
+    assert "of synthetic with model mini on" in refused(place, "latest", replace(subject, model="mini"))
+
+
+def test_a_run_that_is_no_finished_search(place: Place, specification: Specification, subject: Subject) -> None:
+    client = place.client
+    assert refused(place, ABSENT, subject) == (
+        f"hyperparameters={ABSENT}: is no run on this tracking server. Look at MLFLOW_TRACKING_URI."
+    )
+    plain = client.create_run("0").info.run_id
+    assert "must be the run of a search, and is a run of something else. Run mlflow run" in refused(
+        place, plain, subject
+    )
+    investigation = client.create_run("0", tags={names.ROLE: "investigation"}).info.run_id
+    assert "and is a run with the role investigation." in refused(place, investigation, subject)
+    trial = client.create_run("0", tags={names.ROLE: "trial", names.PARENT_RUN_ID: plain}).info.run_id
+    assert refused(place, trial, subject).endswith(f"and is a run with the role trial. Its search is {plain}.")
+    running = search(place, specification, 0.1, tags={names.STATE: "running"}, ends="RUNNING")
+    assert refused(place, running, subject) == (
+        f"hyperparameters={running}: is a search that did not finish (running). The same command that began it "
+        "continues it."
+    )
+    tags = {names.STATE: "incomplete", names.SUPERSEDED_BY: plain}
+    ended = search(place, specification, 0.1, tags=tags, ends="KILLED")
+    assert f"(incomplete). Run {plain} continued it." in refused(place, ended, subject)
+    client.delete_run(ended)
+    assert f"is a run that was deleted. Run: mlflow runs restore -r {ended}" in refused(place, ended, subject)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (None, "has no artifact hyperparameters.json"),
+        ("[1]", "has no JSON object in its artifact"),
+        ("{", "its artifact hyperparameters.json cannot be read"),
+        ("\udcff", "its artifact hyperparameters.json cannot be read"),
+    ],
+)
+def test_a_search_that_left_nothing_of_use(
+    place: Place, subject: Subject, tmp_path: Path, content: str | None, line: str
+) -> None:
+    tags = {names.ROLE: "search", names.STATE: "complete", names.SEARCH_SUBJECT: subject.key}
+    run_id = place.client.create_run("0", tags=tags).info.run_id
+    if content is not None:
+        file = tmp_path / names.HYPERPARAMETERS
+        file.write_bytes(content.encode("utf-8", "surrogateescape"))
+        place.client.log_artifact(run_id, str(file))
+    place.client.set_terminated(run_id, "FINISHED")
+    assert refused(place, run_id, subject).startswith(f"hyperparameters={run_id}: {line}")
+    assert refused(place, "latest", subject).startswith(f"hyperparameters=latest (run {run_id}): {line}")
+
+
+def test_a_server_that_is_away(tmp_path: Path, subject: Subject) -> None:
+    place = Place("http://127.0.0.1:9", tmp_path / "cache", {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"})
+    assert refused(place, "latest", subject).startswith("MLFLOW_TRACKING_URI=http://127.0.0.1:9: no tracking server")
+
+
+def test_an_investigation_links_its_search(
+    place: Place, specification: Specification, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_id = search(place, specification, 0.25, approach_version="0")
+    with caplog.at_level(logging.WARNING, "mlflow_l3d"):
+        found = place.investigate(hyperparameters="latest")
+    note = "Hyperparameters were searched with version 0 of synthetic, and are used with version 1."
+    assert note in caplog.messages
+    assert found.specification.hyperparameters["noise"] == 0.25
+    parent = place.client.get_run(found.run_id)
+    assert parent.data.tags["l3d.search"] == run_id
+    assert parent.data.params["hyperparameters"] == "latest"
+    assert json.loads(parent.data.params["resolved.hyperparameters"])["noise"] == 0.25
+    assert {run.data.params["noise"] for run in place.cells(found.run_id)} == {"0.25"}
+    document = json.loads(place.download(found.run_id, "investigation.json", tmp_path).read_text())
+    assert document["hyperparameters"]["noise"] == 0.25
+    assert document["hyperparameters_from"]["source"] == "search"
+    assert document["hyperparameters_from"]["search_run_id"] == run_id
+    assert document["notes"] == [note]
+    assert note in place.download(found.run_id, "report.html", tmp_path).read_text()
+    assert "L3D011" not in codes(found)
+    typed = place.investigate(hyperparameters="noise=0.25")
+    assert typed.computed == 0  # the same cells, wherever their hyperparameters come from
+    assert "l3d.search" not in place.client.get_run(typed.run_id).data.tags
+
+
+def codes(found: Investigation) -> set[str]:
+    return {check.code for check in found.analysis.checks}
+
+
+def test_cells_on_the_split_that_was_searched_are_named_also_by_evaluate(
+    place: Place, specification: Specification
+) -> None:
+    column = {name: configuration_seed(0, name, 1_000_001) for name in SPLIT}
+    search(place, specification, 0.25, searched_on=[{**column, "data_order": 77}])
+    found = place.investigate(hyperparameters="latest", mitigation_runs=3)
+    (check,) = (check for check in found.analysis.checks if check.code == "L3D011")
+    assert check.message.startswith("3 of 13 cells have the very split")  # one row of 3 columns, no golden run
+    with place.entered():
+        again = evaluate(found.run_id).analysis
+    assert check in again.checks
+    place.client.delete_tag(found.run_id, names.SEARCH)
+    with place.entered():
+        assert check not in evaluate(found.run_id).analysis.checks
+
+
+def test_the_other_entry_points_take_a_search_too(
+    place: Place, specification: Specification, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_id = search(place, specification, 0.25, approach_version="0")
+    note = "Hyperparameters were searched with version 0 of synthetic, and are used with version 1."
+    with place.entered():
+        made = plan(**SMALL, hyperparameters=run_id, pilot="none")
+        assert made.specification.hyperparameters["noise"] == 0.25
+        assert note in made.notes
+        given = {name: value for name, value in SMALL.items() if name != "design"}
+        with caplog.at_level(logging.WARNING, "mlflow_l3d"):
+            compared = compare_strategies(**given, executor="inline", hyperparameters=f"{run_id},noise=0.5")
+    assert caplog.messages.count(note) == 1
+    assert {each.specification.hyperparameters["noise"] for each in compared.investigations.values()} == {0.5}
+    for each in compared.investigations.values():
+        assert place.client.get_run(each.run_id).data.tags["l3d.search"] == run_id
+
+
+def test_through_the_command_line(
+    place: Place, specification: Specification, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    options += ["--executor=inline", "--hyperparameters=latest"]
+    with place.entered():
+        assert cli.main(["investigate", *options]) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err == (
+            "mlflow-l3d: error: hyperparameters=latest: there is no finished search of synthetic on synthetic on this "
+            "tracking server. Run mlflow run . -e search -P approach=synthetic -P task=synthetic first.\n"
+        )
+        assert place.parents() == []
+        run_id = search(place, specification, 0.25)
+        assert cli.main(["investigate", *options]) == 0
+        (parent,) = place.parents()
+    assert parent.data.tags["l3d.search"] == run_id
+    assert parent.data.tags["l3d.state"] == "complete"
+
+
+def test_a_mistake_fails_the_run_that_mlflow_made(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_id = place.client.create_run("0").info.run_id
+    monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
+    with place.entered():
+        assert cli.main(["plan", "--approach=synthetic", f"--hyperparameters={ABSENT}"]) == 2
+    line = capsys.readouterr().err.removeprefix("mlflow-l3d: error: ").strip()
+    run = place.client.get_run(run_id)
+    assert run.info.status == "FAILED"
+    assert (
+        run.data.tags["l3d.error"]
+        == line
+        == str(
+            ParameterError(
+                "hyperparameters", ABSENT, "is no run on this tracking server", "Look at MLFLOW_TRACKING_URI."
+            )
+        )
+    )

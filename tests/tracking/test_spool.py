@@ -1,0 +1,102 @@
+"""A cell lies in the spool whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.tracking.records import CellRecord, without_private_paths
+from mlflow_l3d.tracking.spool import Spool
+
+
+def outcome(key: str, **more: object) -> Outcome:
+    return Outcome(
+        key=key,
+        example_ids=np.array([7, 3]),
+        labels=np.array([0, 1]),
+        predictions=np.array([1, -1]),
+        scores=np.array([[0.25, 0.75], [0.5, 0.5]], dtype=np.float32),
+        metrics={"accuracy": 0.1 + 0.2},
+        duration_seconds=0.5,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def record(key: str, result: Outcome) -> CellRecord:
+    cell = Cell("investigation", "data_order", 1, 2, None, {"data_order": 2}, {"data_order": 2**53 - 1}, key)
+    return CellRecord.of(cell, result, end_time=1_000)
+
+
+def test_what_goes_in_comes_out(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    spool.add(record("k", outcome("k")), outcome("k"))
+    again = Spool(tmp_path / "spool")
+    assert list(again) == ["k"]
+    assert again.record("k") == record("k", outcome("k"))
+    assert again.record("k").metrics == {"accuracy": 0.1 + 0.2, "duration_seconds": 0.5}
+    table = pq.read_table(again.predictions("k"), partitioning=None)
+    assert table.column_names == ["example_id", "label", "prediction", "score_0", "score_1"]
+    assert table["prediction"].to_pylist() == [1, -1]
+
+
+def test_the_run_id_is_kept_and_forgotten(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    spool.add(record("k", outcome("k")), outcome("k"))
+    assert spool.run_id("k") is None
+    spool.set_run_id("k", "r1")
+    assert Spool(tmp_path).run_id("k") == "r1"
+    spool.set_run_id("k", None)
+    assert spool.run_id("k") is None
+
+
+def test_a_half_written_cell_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / ".k.tmp").mkdir()
+    (tmp_path / ".k.tmp" / "cell.json").write_text("{}")
+    spool = Spool(tmp_path)
+    assert list(spool) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"phase": "golden"}'])
+def test_a_record_that_cannot_be_read_does_not_count(tmp_path: Path, content: str) -> None:
+    spool = Spool(tmp_path)
+    spool.add(record("k", outcome("k")), outcome("k"))
+    (tmp_path / "k" / "cell.json").write_text(content)
+    assert not spool.has("k")
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(tmp_path)
+    spool.add(record("first", outcome("first")), outcome("first"))
+
+    def full(self: Path, *_args: object, **_kwargs: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(L3DError, match=r"No space left on device\): free disk space, or set L3D_CACHE") as caught:
+        spool.add(record("second", outcome("second")), outcome("second"))
+    assert str(tmp_path) not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first"]
+
+
+def test_an_error_keeps_no_private_path() -> None:
+    home = str(Path.home())
+    text = f'File "{home}/venv/lib/python3.11/site-packages/torch/nn.py", line 3\nFileNotFoundError: {home}/data.csv'
+    assert without_private_paths(text) == 'File "torch/nn.py", line 3\nFileNotFoundError: ~/data.csv'
+    result = Outcome("k", error=f"OSError: no {home}/data.csv", traceback=f'  File "{home}/a/b/c/d.py", line 1')
+    kept = record("k", result)
+    assert kept.error == "OSError: no ~/data.csv"
+    assert kept.traceback == '  File "b/c/d.py", line 1'
+
+
+def test_a_spool_that_was_emptied_has_no_cells(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    spool.clear()
+    assert list(spool) == []
+    assert not spool.has("k")

@@ -1,0 +1,179 @@
+"""Uploads outlive an outage, in any order, and never hold up who gives them work."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
+
+from mlflow_l3d.tracking import uploader as module
+from mlflow_l3d.tracking.uploader import Uploader
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(module, "_LONGEST_PAUSE", 0.05)
+
+
+@pytest.fixture
+def uploader() -> Iterator[Uploader]:
+    made = Uploader(4)
+    yield made
+    made.stop()
+
+
+class Server:
+    """Takes work, or is away."""
+
+    def __init__(self) -> None:
+        self.away = threading.Event()
+        self.held: list[int] = []
+        self.repeated: dict[int, list[bool]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, number: int) -> Callable[[bool], None]:
+        def work(repeated: bool) -> None:
+            with self._lock:
+                self.repeated.setdefault(number, []).append(repeated)
+            if self.away.is_set():
+                raise ConnectionError("refused")
+            with self._lock:
+                self.held.append(number)
+
+        return work
+
+
+def test_everything_arrives_once(uploader: Uploader) -> None:
+    server = Server()
+    for number in range(200):
+        uploader.submit(str(number), server.take(number))
+    assert uploader.wait(patience=1)
+    assert sorted(server.held) == list(range(200))
+    assert uploader.pending == 0
+    assert uploader.outage_seconds == 0.0
+
+
+def test_an_outage_drops_nothing_and_says_that_a_try_went_before(uploader: Uploader) -> None:
+    server = Server()
+    server.away.set()
+    for number in range(50):
+        uploader.submit(str(number), server.take(number))
+    time.sleep(0.1)
+    assert server.held == []
+    assert uploader.outage_seconds > 0
+    server.away.clear()
+    assert uploader.wait(patience=5)
+    assert sorted(server.held) == list(range(50))
+    assert uploader.outage_seconds == 0.0
+    for flags in server.repeated.values():
+        assert flags == [False] + [True] * (len(flags) - 1)
+
+
+def test_one_thread_at_a_time_probes_a_server_that_is_away(uploader: Uploader) -> None:
+    under_way, most = 0, [0]
+    lock, first = threading.Lock(), threading.Event()
+
+    def work(_repeated: bool) -> None:
+        nonlocal under_way
+        if not first.is_set():
+            first.set()
+            raise ConnectionError
+        with lock:
+            under_way += 1
+            most[0] = max(most[0], under_way)
+        time.sleep(0.01)
+        with lock:
+            under_way -= 1
+        raise ConnectionError
+
+    uploader.submit("first", work)
+    time.sleep(0.005)
+    for number in range(10):
+        uploader.submit(str(number), work)
+    time.sleep(0.3)
+    assert most[0] == 1
+
+
+def test_flaky_work_is_repeated_until_done(uploader: Uploader) -> None:
+    draws, lock = random.Random(1), threading.Lock()
+    done: list[int] = []
+
+    def flaky(number: int) -> Callable[[bool], None]:
+        def work(_repeated: bool) -> None:
+            with lock:
+                if draws.random() < 0.3:
+                    raise TimeoutError
+                done.append(number)
+
+        return work
+
+    for number in range(60):
+        uploader.submit(str(number), flaky(number))
+    assert uploader.wait(patience=20)
+    assert sorted(done) == list(range(60))
+
+
+def test_what_is_refused_is_kept_and_the_rest_goes_on(uploader: Uploader) -> None:
+    server = Server()
+
+    def refused(_repeated: bool) -> None:
+        raise MlflowException("too long\nby far, see http://me:secret@host/", error_code=INVALID_PARAMETER_VALUE)
+
+    uploader.submit("cell bad", refused)
+    for number in range(10):
+        uploader.submit(str(number), server.take(number))
+    assert uploader.wait(patience=1)
+    assert sorted(server.held) == list(range(10))
+    [(name, line)] = uploader.refused
+    assert name == "cell bad"
+    assert "\n" not in line
+    assert "secret" not in line
+
+
+def test_wait_gives_up_during_an_outage_and_the_work_is_still_there(uploader: Uploader) -> None:
+    server = Server()
+    server.away.set()
+    uploader.submit("one", server.take(1))
+    started = time.monotonic()
+    assert not uploader.wait(patience=0.3)
+    assert 0.3 <= time.monotonic() - started < 2
+    assert uploader.pending == 1
+    server.away.clear()
+    assert uploader.wait(patience=5)
+    assert server.held == [1]
+
+
+def test_patience_counts_from_the_beginning_of_the_wait(uploader: Uploader) -> None:
+    server = Server()
+    server.away.set()
+    uploader.submit("one", server.take(1))
+    time.sleep(0.4)
+    threading.Timer(0.15, server.away.clear).start()
+    assert uploader.wait(patience=0.3)
+
+
+def test_submit_and_stop_do_not_wait_for_a_server_that_is_away() -> None:
+    uploader, server = Uploader(2), Server()
+    server.away.set()
+    started = time.monotonic()
+    for number in range(1000):
+        uploader.submit(str(number), server.take(number))
+    uploader.stop()
+    assert time.monotonic() - started < 1
+    for thread in uploader._threads:
+        thread.join(2)
+        assert not thread.is_alive()
+    assert server.held == []
+
+
+def test_work_that_was_tried_by_an_earlier_process_is_marked(uploader: Uploader) -> None:
+    server = Server()
+    uploader.submit("one", server.take(1), repeated=True)
+    assert uploader.wait(patience=1)
+    assert server.repeated == {1: [True]}
