@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,11 @@ from mlflow_l3d.tasks.base import IntArray
 
 if TYPE_CHECKING:
     import torch
+
+
+ALIGNED: Final = 16
+"""Rows begin at multiples of so many numbers: libraries sum in an order that depends on where a matrix begins in memory,
+so that a cell would not have the same numbers at every place of a stack."""
 
 
 class Rows:
@@ -36,8 +41,10 @@ class Rows:
         found = np.flatnonzero(used)
         self._place = np.cumsum(used) - 1
         kind = torch.float64 if features.dtype == np.float64 else torch.float32
-        matrix = torch.ones(len(found), features.shape[1] + 1, dtype=kind)
-        matrix.numpy()[:, :-1] = features[found]
+        self._width = features.shape[1] + 1
+        matrix = torch.zeros(len(found), -(-self._width // ALIGNED) * ALIGNED, dtype=kind)
+        matrix.numpy()[:, : self._width - 1] = features[found]
+        matrix[:, self._width - 1] = 1
         self._matrix = matrix.to(device)
 
     @property
@@ -52,7 +59,7 @@ class Rows:
         return torch.from_numpy(self._place[positions]).to(self._matrix.device)
 
     def empty(self, count: int) -> torch.Tensor:
-        """Return memory for `count` rows, its content undefined."""
+        """Return memory for `count` rows, their ends included; its content is undefined."""
         return self._matrix.new_empty(count, self._matrix.shape[1])
 
     def at(self, places: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -63,4 +70,4 @@ class Rows:
         import torch
 
         found = torch.index_select(self._matrix, 0, places.reshape(-1), out=out)
-        return found.view(*places.shape, self._matrix.shape[1])
+        return found.view(*places.shape, self._matrix.shape[1])[..., : self._width]
