@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from mlflow_l3d.analysis.stability.results import Consistency
 
 from mlflow_l3d.analysis.stability.con import consistency_matrixwise
 from mlflow_l3d.analysis.stability.consistency import VoteCounter
 from mlflow_l3d.analysis.stability.prediction_importance import prediction_importance
+from mlflow_l3d.analysis.stability.results import Consistency
 
 
 def consistency(value, group="data_order"):

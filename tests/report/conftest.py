@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 import pytest
-from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.stability.results import Consistency
 
+from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.stability.results import Consistency
 
 NAN = math.nan
 

@@ -4,8 +4,8 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from mlflow_l3d.analysis.importance.results import Check
 
+from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.report.investigation.html import render
 
 VOID = {"meta", "br", "wbr", "link", "img", "hr", "input"}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mlflow_l3d.analysis.importance.results import Check
 
+from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.report.investigation.terminal import WIDTH, summary
 from mlflow_l3d.report.investigation.words import answers, by_importance, interval, points, shorten, signed, verdict
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 ALIGNED: Final = 16
-"""Rows begin at multiples of so many numbers: libraries sum in an order that depends on where a matrix begins in memory,
-so that a cell would not have the same numbers at every place of a stack."""
+"""Rows begin at multiples of so many numbers. The order in which libraries sum depends on where a matrix begins in
+memory, so that elsewhere a cell would not have the same numbers at every place of a stack."""
 
 
 class Rows:
