@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.intervals import LEVEL
+from mlflow_l3d.analysis.importance.estimate import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray
 
 

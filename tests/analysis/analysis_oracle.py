@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 
+import numpy as np
 from scipy import stats
+
+from mlflow_l3d.analysis.stability.examples import ExampleVotes, ranked_votes
+from mlflow_l3d.analysis.stability.prediction_matrix import UNPARSED, PredictionMatrix
 
 
 def published(table, golden):
@@ -71,3 +75,11 @@ def interval(table):
         share = 1 / (1 + math.exp(-end))
         ends.append(math.sqrt(share) - math.sqrt(1 - share))
     return tuple(ends)
+
+
+def example_votes_of_frame(frame, *, min_runs=2) -> ExampleVotes:
+    """Examples of runs that may have different test sets, counted run by run."""
+    matrix = PredictionMatrix.from_frame(frame, "run")
+    width = int(max(matrix.predictions.max(initial=0), matrix.labels.max(initial=0))) + 2
+    counts = [[int((column == guess).sum()) for guess in range(UNPARSED, width - 1)] for column in matrix.predictions.T]
+    return ranked_votes(matrix.example_ids, matrix.labels, np.array(counts), min_runs)

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.planning.ablation import ABLATION_COLUMNS, ablation
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.analysis.importance.score_tables import Tables
+from mlflow_l3d.analysis.planning.subsets import ABLATION_COLUMNS, Answers, Place, Setting, ablate_tables
 
 ROWS, COLUMNS, GOLDEN, EXAMPLES = 6, 4, 24, 10
 
@@ -30,9 +30,28 @@ def investigation(seed=0):
     return table, np.array(scores[ROWS * COLUMNS :]), pd.concat(parts, ignore_index=True)
 
 
+def ablation(
+    table, golden, predictions=None, *, rows=None, columns=None, test_sizes=(None,), design="crossed", **options
+):
+    """One factor `x`, from plain arrays and a frame of predictions."""
+    table, golden, answers = np.asarray(table, dtype=float), np.asarray(golden, dtype=float), None
+    if predictions is not None:
+        ids, numbers = np.unique(predictions["example_id"], return_inverse=True)
+        cells = {}
+        for cell, part in predictions.assign(number=numbers).groupby("cell"):
+            inside = cell < table.size
+            place = Place("x", *divmod(cell, table.shape[1])) if inside else Place(None, cell - table.size)
+            cells[place] = tuple(part[name].to_numpy() for name in ("number", "label", "prediction"))
+        answers = Answers(cells, len(ids))
+    shape = (rows or [table.shape[0]], columns or [table.shape[1]])
+    settings = [Setting(m, n, size) for size in test_sizes for m in shape[0] for n in shape[1]]
+    found = ablate_tables(Tables(design, {"x": table}, golden), settings, answers=answers, **options)
+    return found[list(ABLATION_COLUMNS)]
+
+
 def test_everything_is_the_investigation_itself():
     table, golden, predictions = investigation()
-    found = ablation(table, golden, predictions, test_sizes=[None, EXAMPLES], seed=0, factor="x", metric="accuracy")
+    found = ablation(table, golden, predictions, test_sizes=[None, EXAMPLES], seed=0, metric="accuracy")
     assert tuple(found.columns) == ABLATION_COLUMNS
     whole = importance(table, golden)
     for _, line in found[found["factor"] == "x"].iterrows():
@@ -49,7 +68,7 @@ def test_everything_is_the_investigation_itself():
 def test_rows_and_columns_by_hand():
     """Scores tell their coordinates, so what was chosen can be read from the means."""
     table = np.arange(6.0)[:, None] * 10 + np.arange(4.0)
-    found = ablation(table, np.arange(24.0), rows=[2, 6], columns=[2, 4], seed=3, factor="x")
+    found = ablation(table, np.arange(24.0), rows=[2, 6], columns=[2, 4], seed=3)
     lines = found[found["factor"] == "x"].set_index(["mitigation_runs", "investigation_runs"])
     assert lines["golden_runs"].to_dict() == {(2, 2): 4, (2, 4): 8, (6, 2): 12, (6, 4): 24}
     assert lines["share_of_baseline"].to_dict() == pytest.approx({(2, 2): 1 / 6, (2, 4): 1 / 3, (6, 2): 0.5, (6, 4): 1})
@@ -62,7 +81,7 @@ def test_rows_and_columns_by_hand():
 
 def test_smaller_test_sets_are_the_same_examples_in_every_cell():
     table, golden, predictions = investigation(1)
-    found = ablation(table, golden, predictions, test_sizes=[4], seed=5, factor="x", metric="accuracy")
+    found = ablation(table, golden, predictions, test_sizes=[4], seed=5, metric="accuracy")
     right = (predictions["label"] == predictions["prediction"]).to_numpy().reshape(-1, EXAMPLES)
     seen = found.loc[found["factor"] == "x", ["score_mean", "contributed_std", "mitigated_std"]].to_numpy()[0]
     fitting = 0
@@ -95,7 +114,7 @@ def test_seeds_and_repeats():
 def test_cells_with_test_sets_of_their_own():
     table, golden, predictions = investigation(4)
     own = predictions.assign(example_id=predictions["cell"].astype(str) + predictions["example_id"])
-    found = ablation(table, golden, own, test_sizes=[5], seed=0, factor="x", metric="f1_macro")
+    found = ablation(table, golden, own, test_sizes=[5], seed=0, metric="f1_macro")
     assert np.isfinite(found.loc[found["factor"] == "x", "importance"]).all()
 
 
@@ -103,45 +122,15 @@ def test_missing_cells_and_small_tables_give_nan():
     table, golden, predictions = investigation(5)
     table[2, 1] = np.nan
     without = predictions[predictions["cell"] != 2 * COLUMNS + 1]
-    found = ablation(table, golden, without, test_sizes=[None, 5], seed=0, factor="x", metric="accuracy")
+    found = ablation(table, golden, without, test_sizes=[None, 5], seed=0, metric="accuracy")
     assert np.isfinite(found.loc[found["factor"] == "x", "importance"]).all()
-    constant = ablation(np.full((4, 3), 0.5), np.full(4, 0.5), rows=[2, 4], seed=0, factor="x")
+    constant = ablation(np.full((4, 3), 0.5), np.full(4, 0.5), rows=[2, 4], seed=0)
     assert constant["importance"].isna().all()
-    single = ablation([[0.1, 0.2, 0.4]], [], seed=0, factor="x")
+    single = ablation([[0.1, 0.2, 0.4]], [], seed=0)
     assert single["importance"].isna().all()
 
 
 def test_nested_design():
     table, golden, _ = investigation(6)
-    found = ablation(table, golden, seed=0, factor="x", design="nested").iloc[1]
+    found = ablation(table, golden, seed=0, design="nested").iloc[1]
     assert found["importance_corrected"] == importance(table, golden, design="nested").importance_corrected
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"rows": [1]}, "rows=1"),
-        ({"rows": [7]}, "rows=7"),
-        ({"columns": [5]}, "columns=5"),
-        ({"test_sizes": [0]}, "test_sizes=0"),
-        ({"test_sizes": [11]}, "test_sizes=11"),
-        ({"test_sizes": [5], "metric": "f1"}, "metric"),
-        ({"repeats": 0}, "repeats=0"),
-    ],
-)
-def test_wrong_options(options, match):
-    with pytest.raises(ParameterError, match=match):
-        ablation(*investigation(), seed=0, **options)
-
-
-def test_wrong_predictions():
-    table, golden, predictions = investigation()
-    options = {"test_sizes": [5], "seed": 0}
-    with pytest.raises(ParameterError, match="are needed"):
-        ablation(table, golden, **options)
-    with pytest.raises(ParameterError, match="column label"):
-        ablation(table, golden, predictions.drop(columns="label"), **options)
-    with pytest.raises(ParameterError, match="cell=48"):
-        ablation(table, golden, predictions.replace({"cell": {0: 48}}), **options)
-    with pytest.raises(ParameterError, match="each example once"):
-        ablation(table, golden, pd.concat([predictions, predictions[:1]]), **options)

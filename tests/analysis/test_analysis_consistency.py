@@ -17,7 +17,6 @@ from statsmodels.stats.inter_rater import fleiss_kappa as kappa_of_statsmodels
 from mlflow_l3d.analysis.importance.noise import population_std
 from mlflow_l3d.analysis.stability.con import consistency_matrixwise
 from mlflow_l3d.analysis.stability.consistency import VoteCounter
-from mlflow_l3d.analysis.stability.overlap import consistency_on_common
 from mlflow_l3d.analysis.stability.votes import vote_consistency
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import classification_metrics
@@ -296,19 +295,6 @@ def test_runs_of_different_test_sets_by_brute_force(data):
     elif record.pairs_of_predictions:
         accuracies = [np.mean([guess == label for label, guess in run.values()]) for run in runs]
         assert record.accuracy_std == pytest.approx(np.std(accuracies, ddof=1))
-
-
-def test_pooled_consistency_is_that_on_common_examples():
-    rng = np.random.default_rng(7)
-    counter, frames = VoteCounter(), []
-    for run in range(6):
-        ids = rng.permutation(40)[:25]
-        guess = rng.integers(-1, 2, 25)
-        counter.add("all", ids, ids % 2, guess)
-        frames.append(pd.DataFrame({"run": run, "example_id": ids, "label": ids % 2, "prediction": guess}))
-    wanted, found = consistency_on_common(pd.concat(frames)), counter.result("golden")
-    assert found.consistency == pytest.approx(wanted.consistency_pooled)
-    assert found.correct_consistency == pytest.approx(wanted.correct_consistency_pooled)
 
 
 def test_mean_over_groups_of_kappa_and_of_variances():

@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import t
 
 from mlflow_l3d.analysis.importance.components import crossed_components, effects, mean_squares_without_one_row
-from mlflow_l3d.analysis.importance.intervals import boundary_interval, crossed_interval, importance_of_logit
+from mlflow_l3d.analysis.importance.estimate import importance_of_logit
+from mlflow_l3d.analysis.importance.intervals import boundary_interval, crossed_estimate
 
 TRUTHS = [
     (0.5, 0.5, 0.0),
@@ -57,7 +58,7 @@ def coverage(interval, generator, shape, truth, tables):
 
 
 def crossed(table):
-    return crossed_interval(effects(table), crossed_components(table))
+    return crossed_estimate(table).interval()
 
 
 @pytest.mark.slow

@@ -12,12 +12,16 @@ from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.analysis.importance.nested import nested_components
 from mlflow_l3d.analysis.importance.radial import (
     radial_estimate,
-    radial_estimates,
     radial_sets,
     radial_variances_without_each,
 )
 
 FACTORS = ("data_order", "label_selection", "data_split")
+
+
+def radial_estimates(base, swaps):
+    sets = radial_sets(base, swaps)
+    return {name: radial_estimate(sets, place) for place, name in enumerate(swaps, start=1)}
 
 
 def ishigami(x):

@@ -6,12 +6,11 @@ import builtins
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from mlflow_l3d.analysis.importance.intervals import crossed_estimate
-from mlflow_l3d.analysis.importance.reml import components_of, reml_components
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.analysis.importance.reml import reml_components
+from mlflow_l3d.errors import L3DError
 
 
 def simulated(seed, rows, columns, truth=(0.5, 0.3, 0.2)):
@@ -36,16 +35,6 @@ def test_equal_to_the_analysis_of_variance_on_a_complete_table(seed, scale):
     assert found.importance == pytest.approx(expected.importance, abs=2e-3)
 
 
-def test_frame_and_table_are_the_same():
-    table = simulated(3, 7, 5)
-    table[2, 3] = table[5, 0] = np.nan
-    row, column = np.indices(table.shape)
-    frame = pd.DataFrame({"row": row.ravel() + 100, "column": column.ravel(), "score": table.ravel()})
-    assert reml_components(frame.sample(frac=1, random_state=0)).total == pytest.approx(
-        reml_components(table).total, rel=1e-3
-    )
-
-
 def test_unbiased_with_a_fifth_of_the_cells_missing():
     found = []
     for seed in range(40):
@@ -58,17 +47,13 @@ def test_unbiased_with_a_fifth_of_the_cells_missing():
     assert (np.abs(values.mean(axis=0) - (0.5, 0.3, 0.2)) <= 4 * error).all()
 
 
-def test_says_which_method_was_used():
+def test_rows_that_lack_cells_are_used():
     table = simulated(4, 9, 5)
-    assert components_of(table, missing="reml").method == "anova"
     table[0, 1] = np.nan
-    dropped, kept = components_of(table), components_of(table, missing="reml")
-    assert (dropped.method, dropped.rows) == ("anova", 8)
-    assert dropped == crossed_estimate(table[1:]).components
+    kept = reml_components(table)
     assert (kept.method, kept.rows) == ("reml", 9)
     table[:, 2] = np.nan
-    assert components_of(table) is None
-    assert components_of(table, missing="reml").columns == 4
+    assert reml_components(table).columns == 4
 
 
 def test_component_below_zero_becomes_zero():
@@ -105,13 +90,6 @@ def test_one_line_where_statsmodels_is_missing(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(L3DError, match="pip install statsmodels"):
         reml_components(simulated(5, 4, 4))
-
-
-def test_bad_input():
-    with pytest.raises(ParameterError, match="column score"):
-        reml_components(pd.DataFrame({"row": [0], "column": [0]}))
-    with pytest.raises(ParameterError, match="missing"):
-        components_of(np.eye(3), missing="ignore")
 
 
 def test_where_reml_finds_nothing_complete_rows_are_taken_and_the_check_says_so(

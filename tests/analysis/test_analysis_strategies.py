@@ -17,7 +17,6 @@ from mlflow_l3d.analysis.importance.strategies import (
     golden_strategy,
     interactions_strategy,
     random_strategy,
-    strategy_checks,
     strategy_frame,
     strategy_table,
 )
@@ -87,7 +86,7 @@ def test_layout_of_the_table():
     assert strategy_frame([]).empty
 
 
-def test_what_cannot_be_judged_has_a_check():
+def test_what_cannot_be_judged_has_no_verdict():
     results = [
         random_strategy([0.1, 0.2], 0.0, factor="data_order"),
         fixed_strategy([0.1, 0.2], math.nan, factor="data_order"),
@@ -95,6 +94,4 @@ def test_what_cannot_be_judged_has_a_check():
         interactions_strategy(importance(np.full((3, 3), 0.5), [0.1, 0.2], factor="data_split")),
     ]
     assert [result.important for result in results] == [None] * 4
-    assert [check.code for check in strategy_checks(results)] == ["L3D004", "L3D003", "L3D002", "L3D002"]
     assert strategy_table(results).loc["data_split", "fixed"] == "nan"
-    assert strategy_checks([golden_strategy([0.1, 0.2])]) == ()

@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from analysis_oracle import example_votes_of_frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mlflow_l3d.analysis.stability.examples import entropy, example_votes, example_votes_of_frame
+from mlflow_l3d.analysis.stability.examples import entropy, example_votes
 from mlflow_l3d.errors import ParameterError
 
 PREDICTIONS = [

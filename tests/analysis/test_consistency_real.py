@@ -10,7 +10,6 @@ from sklearn.linear_model import RidgeClassifier
 
 from mlflow_l3d.analysis.stability.con import consistency_matrixwise
 from mlflow_l3d.analysis.stability.examples import example_votes
-from mlflow_l3d.analysis.stability.overlap import consistency_on_common
 
 RUNS = 12
 
@@ -43,17 +42,3 @@ def test_more_labelled_examples_make_single_predictions_more_stable(runs):
     kinds = [example_votes(predictions, labels) for predictions in (few, many)]
     assert kinds[1].robust_share > kinds[0].robust_share
     assert kinds[1].fragile_share < kinds[0].fragile_share
-
-
-def test_agreement_on_different_test_sets_stays_near_that_on_one(runs):
-    _, many, labels = runs
-    rng = np.random.default_rng(1)
-    rows = [
-        {"run": run, "example_id": int(example), "label": labels[example], "prediction": many[run, example]}
-        for run in range(RUNS)
-        for example in rng.choice(400, size=200, replace=False)
-    ]
-    found = consistency_on_common(pd.DataFrame(rows))
-    assert 60 < found.common_min <= found.common_median < 140
-    assert found.consistency == pytest.approx(consistency_matrixwise(many, labels).consistency, abs=0.03)
-    assert found.consistency == pytest.approx(found.consistency_pooled, abs=0.02)

@@ -11,7 +11,7 @@ import pytest
 from mlflow_l3d.analysis.aggregate import analyse
 from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.importance import importance, importance_path, radial_importance
-from mlflow_l3d.analysis.importance.reml import components_of
+from mlflow_l3d.analysis.importance.reml import reml_components
 from mlflow_l3d.analysis.importance.score_tables import Tables, importances_of
 from mlflow_l3d.analysis.importance.variances import DESIGNS
 
@@ -173,10 +173,9 @@ def test_radial_importance_and_checks(case):
     proven(record, all_checks({"data_order": record}, record.golden, classes=2), codes, nans)
 
 
-@pytest.mark.parametrize("missing", ["drop", "reml"])
 @pytest.mark.parametrize("case", CASES)
-def test_components_of_anything(case, missing):
-    components = components_of(CASES[case][0], missing=missing)
+def test_components_of_anything(case):
+    components = reml_components(CASES[case][0])
     if components is None:
         return
     values = (components.mitigated, components.contributed, components.total)

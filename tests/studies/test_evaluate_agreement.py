@@ -20,7 +20,6 @@ from run_helpers import Place, one_line, sqlite_place
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.agreement.choice import scoring_of
-from mlflow_l3d.analysis.stability.agreement.pairwise import pairwise_consistency
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.investigation.terminal import summary
 from mlflow_l3d.studies.investigation.evaluate import evaluate, score_frame
@@ -114,10 +113,15 @@ def direct(
 
 def by_hand(agreement: str, answers: Sequence[Sequence[Any]], truths: Sequence[Any] | None) -> tuple[float, float]:
     """Return CON and CCON of runs that are compared with each other."""
-    runs = [dict(zip(IDS, own, strict=True)) for own in answers]
-    known = None if truths is None else dict(zip(IDS, truths, strict=True))
-    found = pairwise_consistency(runs, known, scoring_of(agreement))
-    return found.consistency, found.correct_consistency
+    function = scoring_of(agreement)
+    assert function is not None
+    known: Sequence[Any] = [None] * len(answers[0]) if truths is None else truths
+    compared = [
+        (function(first, second), math.nan if truths is None else function(first, second, true))
+        for one, other in itertools.combinations(answers, 2)
+        for first, second, true in zip(one, other, known, strict=True)
+    ]
+    return means(compared)
 
 
 def means(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:

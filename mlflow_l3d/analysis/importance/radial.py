@@ -115,12 +115,6 @@ def radial_variances_without_each(sets: FloatArray, place: int) -> tuple[FloatAr
     return left, _variance_without_each(sets[used]) - left
 
 
-def radial_estimates(base: npt.ArrayLike, swaps: Mapping[str, npt.ArrayLike]) -> dict[str, Estimate | None]:
-    """Return the estimate of every factor; see :func:`radial_estimate`."""
-    sets = radial_sets(base, swaps)
-    return {name: radial_estimate(sets, place) for place, name in enumerate(swaps, start=1)}
-
-
 def _half_squares(sets: FloatArray, place: int) -> FloatArray:
     """Return half the squared difference of base and swap, 0 where one is missing, shape (n,)."""
     halves: FloatArray = np.nan_to_num(np.square(sets[:, 0] - sets[:, place]) / 2, nan=0.0)

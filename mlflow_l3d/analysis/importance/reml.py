@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import Estimate, LogitJackknife, jackknife_variance
-from mlflow_l3d.analysis.importance.intervals import crossed_estimate
 from mlflow_l3d.analysis.importance.tables import as_table
 from mlflow_l3d.analysis.importance.variances import VarianceComponents, variance_components
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import L3DError
 
 MISSING: Final = ("drop", "reml")
 """What to do with rows that lack cells."""
@@ -24,40 +23,13 @@ MOST_FITS: Final = 130
 """Rows and columns together up to which :func:`reml_estimate` gives an interval."""
 
 
-def components_of(table: npt.ArrayLike, *, missing: Literal["drop", "reml"] = "drop") -> VarianceComponents | None:
-    """Return the variance components of a crossed table, whether or not cells are missing.
-
-    Parameters
-    ----------
-    table
-        Shape (M, N), nan where a score is missing.
-    missing
-        ``drop`` leaves rows that lack a cell out (`method` of the result: ``anova``). ``reml`` uses every cell; a
-        table without missing cells is analysed by ``anova`` all the same, which gives the same where no component is
-        below zero.
-
-    Returns
-    -------
-    VarianceComponents or None
-        `method` and `rows` say what was done; None where too few cells are left.
-    """
-    if missing not in MISSING:
-        raise unknown_name("missing", missing, MISSING)
-    scores = as_table(table)
-    complete = np.isfinite(scores).all(axis=1)
-    if complete.all() or missing == "drop":
-        estimate = crossed_estimate(scores[complete])
-        return None if estimate is None else estimate.components
-    return reml_components(scores)
-
-
-def reml_components(scores: npt.ArrayLike | pd.DataFrame) -> VarianceComponents | None:
+def reml_components(scores: npt.ArrayLike) -> VarianceComponents | None:
     """Return the variance components by restricted maximum likelihood (crossed random effects of rows and columns).
 
     Parameters
     ----------
     scores
-        Shape (M, N), nan where a score is missing; or a frame with the columns ``row``, ``column``, ``score``.
+        Shape (M, N), nan where a score is missing.
 
     Returns
     -------
@@ -70,10 +42,10 @@ def reml_components(scores: npt.ArrayLike | pd.DataFrame) -> VarianceComponents 
     ------
     L3DError
         If statsmodels is not installed, or its fit does not converge.
-    ParameterError
-        If a frame lacks a column.
     """
-    frame = _long(scores)
+    table: FloatArray = as_table(scores)
+    row, column = np.nonzero(np.isfinite(table))
+    frame = pd.DataFrame({"row": row, "column": column, "score": table[row, column]})
     counts = frame["row"].value_counts()
     if len(counts) < 2 or frame["column"].nunique() < 2 or len(frame) < 4 or counts.max() < 2:
         return None
@@ -138,20 +110,6 @@ def _logit(components: VarianceComponents | None) -> float:
     if components is None or not (components.contributed > 0 and components.mitigated > 0):
         return math.nan
     return math.log(components.contributed / components.mitigated)
-
-
-def _long(scores: npt.ArrayLike | pd.DataFrame) -> pd.DataFrame:
-    if isinstance(scores, pd.DataFrame):
-        for name in ("row", "column", "score"):
-            if name not in scores:
-                given = ", ".join(map(str, scores.columns))
-                raise ParameterError("scores", given, f"must have a column {name}", "Needed are row, column, score.")
-        frame: pd.DataFrame = scores[["row", "column", "score"]].astype({"score": "float64"})
-        known: pd.DataFrame = frame.loc[np.isfinite(frame["score"])].reset_index(drop=True)
-        return known
-    table: FloatArray = as_table(scores)
-    row, column = np.nonzero(np.isfinite(table))
-    return pd.DataFrame({"row": row, "column": column, "score": table[row, column]})
 
 
 def _fit(frame: pd.DataFrame) -> tuple[float, float, float]:

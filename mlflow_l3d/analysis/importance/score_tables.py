@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -20,8 +20,6 @@ from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
 
 Missing = Literal["drop", "reml"]
-GOLDEN_OF_ITS_OWN: Final = ("radial",)
-"""Designs whose runs serve as golden runs."""
 
 
 @dataclass(frozen=True, slots=True)

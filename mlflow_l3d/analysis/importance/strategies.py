@@ -10,7 +10,7 @@ from typing import Final, Literal
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import population_std
 
 Strategy = Literal["random", "fixed", "interactions", "golden"]
@@ -148,22 +148,3 @@ def strategy_table(results: Iterable[StrategyResult], *, scale: float = 100.0, d
         texts[result.factor].update(dict.fromkeys(columns, text))
     table = pd.DataFrame.from_dict(texts, orient="index", columns=list(STRATEGIES))
     return table.rename_axis(index="factor")
-
-
-def strategy_checks(results: Iterable[StrategyResult]) -> tuple[Check, ...]:
-    """Return a check for every result that cannot be judged: L3D003 without golden runs, L3D004 with equal ones."""
-    found = []
-    for result in results:
-        if result.strategy == "golden" or result.important is not None:
-            continue
-        where = f"The {result.strategy} strategy says nothing about {result.factor}"
-        if result.golden_std == 0:
-            message = f"{where}: all golden runs score the same. Look at the predictions of one run."
-            found.append(Check("L3D004", "warning", "Constant golden scores", message, result.factor))
-        elif math.isnan(result.golden_std):
-            message = f"{where}: fewer than 2 golden runs have a score. Run the golden runs (golden_runs)."
-            found.append(Check("L3D003", "warning", "No golden runs to compare with", message, result.factor))
-        else:
-            message = f"{where}: fewer than 2 of its runs have a score. Run the same command again."
-            found.append(Check("L3D002", "warning", "Cells missing", message, result.factor))
-    return tuple(found)

@@ -1,8 +1,4 @@
-"""Parts of a finished investigation: fewer rows, columns and test examples (Pecher et al. 2024, Appendix C).
-
-For all factors of an investigation of any design; :mod:`mlflow_l3d.analysis.planning.ablation` is the way in with plain
-arrays.
-"""
+"""Parts of a finished investigation: fewer rows, columns and test examples (Pecher et al. 2024, Appendix C)."""
 
 from __future__ import annotations
 

@@ -84,16 +84,6 @@ def seed_power(
     return SeedPower(seeds, tasks, power, level, high, _rejections(noise, high, level)[1])
 
 
-def power_of(
-    one_better: float, *, seeds: int, tasks: int, level: float = LEVEL, rng: np.random.Generator | None = None
-) -> float:
-    """Return the probability to find one seed that is `one_better` standard deviations better on every task.
-
-    See :func:`seed_power`. At 0 it is the rate of false findings.
-    """
-    return _rejections(_noise(seeds, tasks, rng), one_better, level)[0]
-
-
 def _noise(seeds: int, tasks: int, rng: np.random.Generator | None) -> FloatArray:
     if min(seeds, tasks) < 2:
         raise ParameterError("seeds and tasks", f"{seeds} and {tasks}", "must both be at least two")

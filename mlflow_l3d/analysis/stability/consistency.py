@@ -121,7 +121,7 @@ class VoteCounter:
         return {group: one.per_run() for group, one in self._groups.items()}
 
     def example_votes(self, group: Hashable, *, min_runs: int = 2) -> ExampleVotes:
-        """Rank the examples of an open group, as `example_votes_of_frame` does.
+        """Rank the examples of an open group.
 
         Parameters
         ----------

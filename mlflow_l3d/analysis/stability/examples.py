@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -81,27 +80,6 @@ def example_votes(
     """
     matrix = PredictionMatrix.from_arrays(predictions, labels, example_ids)
     return ranked_votes(matrix.example_ids, matrix.labels, _table(matrix), 1)
-
-
-def example_votes_of_frame(frame: pd.DataFrame, run: str | Sequence[str] = "run", *, min_runs: int = 2) -> ExampleVotes:
-    """Rank the examples of runs that may have different test sets.
-
-    Parameters
-    ----------
-    frame
-        One row a prediction: ``example_id``, ``label``, ``prediction`` and what tells runs apart.
-    run
-        The column, or columns, that tell runs apart.
-    min_runs
-        Examples that fewer runs saw are left out: one run cannot disagree with itself.
-
-    Raises
-    ------
-    ParameterError
-        If a column is missing, a run holds an example twice, or an example has two labels.
-    """
-    matrix = PredictionMatrix.from_frame(frame, run)
-    return ranked_votes(matrix.example_ids, matrix.labels, _table(matrix), min_runs)
 
 
 def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArray, min_runs: int = 1) -> ExampleVotes:

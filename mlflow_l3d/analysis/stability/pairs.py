@@ -73,12 +73,3 @@ def mean_and_std(values: FloatArray) -> tuple[float, float]:
     """
     known = values[~np.isnan(values)]
     return (float(known.mean()), float(known.std())) if len(known) else (math.nan, math.nan)
-
-
-def mean_of_each_run(values: FloatArray) -> FloatArray:
-    """Return shape (S,): the mean over the pairs of a run; nan where it has none."""
-    known = ~np.isnan(values)
-    counts = known.sum(axis=1)
-    means = np.full(len(values), math.nan)
-    np.divide(np.where(known, values, 0.0).sum(axis=1), counts, out=means, where=counts > 0)
-    return means

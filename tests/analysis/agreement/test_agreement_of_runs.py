@@ -17,7 +17,6 @@ from mlflow_l3d.analysis.stability.agreement.base import Scoring
 from mlflow_l3d.analysis.stability.agreement.choice import choose, scoring_of
 from mlflow_l3d.analysis.stability.agreement.names import scoring
 from mlflow_l3d.analysis.stability.agreement.of_runs import AgreementOfRuns
-from mlflow_l3d.analysis.stability.agreement.pairwise import pairwise_consistency
 from mlflow_l3d.analysis.stability.regression_agreement import regression_consistency
 from mlflow_l3d.analysis.stability.stability import Stability
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -204,26 +203,6 @@ def test_base_runs_alone_are_golden_runs_only():
     assert found.prediction_importances() == {}
 
 
-@pytest.mark.parametrize("name", ["rouge1", "chrf", "squad_exact"])
-def test_one_group_gives_what_pairwise_consistency_gives(name):
-    rng = np.random.default_rng(1)
-    words = np.array(["red", "blue", "cat", "sky", "sea"])
-    runs = [{key: " ".join(rng.choice(words, size=3)) for key in range(12)} for _ in range(5)]
-    truth = {key: " ".join(rng.choice(words, size=3)) for key in range(12)}
-    found = AgreementOfRuns("fixed", ("order",), scoring(name))
-    fed(found, list(cells_of("fixed", 1, 5, 0, ("order",))), runs, truth)
-    record, whole = found.consistencies()["order"], pairwise_consistency(runs, truth, scoring(name))
-    assert record.consistency == pytest.approx(whole.consistency)
-    assert record.correct_consistency == pytest.approx(whole.correct_consistency)
-    assert found.agreement_of_runs() == pytest.approx(whole.per_run.tolist())
-    uneven = [{key: answer for key, answer in run.items() if (key + at) % 3} for at, run in enumerate(runs)]
-    again = AgreementOfRuns("fixed", ("order",), scoring(name))
-    fed(again, list(cells_of("fixed", 1, 5, 0, ("order",))), uneven, truth)
-    pooled = pairwise_consistency(uneven, truth, scoring(name))
-    assert again.consistencies()["order"].consistency == pytest.approx(pooled.consistency_pooled)
-    assert again.consistencies()["order"].correct_consistency == pytest.approx(pooled.correct_consistency_pooled)
-
-
 def radial(function, base, swap, truth):
     cells = list(cells_of("radial", len(base), 0, 0, ("order",)))
     runs = [dict(enumerate(run)) for pair in zip(base, swap, strict=True) for run in pair]
@@ -387,6 +366,26 @@ def test_a_row_that_was_left_is_closed():
         found.add(**{**ROW, "row": row}, example_ids=[1], labels=["a"], predictions=["a"])
     with pytest.raises(ValueError, match="closed"):
         found.add(**ROW, example_ids=[1], labels=["a"], predictions=["a"])
+
+
+def test_equal_predictions_are_compared_once():
+    calls = []
+
+    class Counting(Scoring):
+        name = "counting"
+
+        def pair(self, one, other):
+            calls.append((one, other))
+            return float(one == other)
+
+        def with_truth(self, forms, truth):
+            return np.zeros((len(forms), len(forms)))
+
+    found = AgreementOfRuns("fixed", ("order",), Counting())
+    runs = [{0: answer} for answer in "abaab"]
+    fed(found, list(cells_of("fixed", 1, 5, 0, ("order",))), runs, None)
+    assert found.consistencies()["order"].consistency == pytest.approx((3 + 1) / 10)
+    assert len(calls) == 3
 
 
 def test_a_scoring_function_out_of_bounds_is_an_error():

@@ -53,8 +53,7 @@ class AgreementOfRuns:
     -----
     Different predictions of an example are compared once, however many runs make them: with d of them, d (d + 1) / 2
     calls of the scoring function. Where test sets differ, a pair of runs counts by the examples it shares, as for class
-    numbers; this is `consistency_pooled` of
-    :func:`mlflow_l3d.analysis.stability.agreement.pairwise.pairwise_consistency`.
+    numbers.
     """
 
     def __init__(self, design: Layout, factors: Sequence[str], scoring: Scoring | None) -> None:
