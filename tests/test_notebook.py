@@ -1,0 +1,32 @@
+"""The notebook of the documentation runs from its first to its last cell, and says what it said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebooks" / "first-hour.ipynb"
+
+
+def said(notebook: nbformat.NotebookNode) -> list[str]:
+    """Return what each cell shows, without stderr."""
+    outputs = (out for cell in notebook.cells for out in cell.get("outputs", []))
+    return [out.get("text") or out["data"]["text/plain"] for out in outputs if out.get("name", "stdout") == "stdout"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's own libraries
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    shown = nbformat.read(NOTEBOOK, as_version=4)
+    before = said(shown)
+    NotebookClient(shown, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
+    after = said(shown)
+    assert len(after) == len(before)
+    assert after[-1].strip() == "0 trained, 200 found"
+    # Everything but seconds and the id of the run is as it stands in the documentation.
+    first = slice(5, None)
+    assert after[0].splitlines()[first] == before[0].splitlines()[first]
+    assert after[1:3] == before[1:3]
