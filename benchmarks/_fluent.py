@@ -28,7 +28,7 @@ def main() -> None:
     arguments = _work.investigation(settings)
     task, approach = arguments.pop("task"), arguments.pop("approach")
     specification = specify(arguments, approach=approach, task=task)
-    job = Job(approach, specification.task, specification.hyperparameters, "", "cpu", Path("cache"))
+    job = Job(approach, specification.setup.task, specification.setup.hyperparameters, "", "cpu", Path("cache"))
     cells = list(islice(specification.design().cells(), settings["share"], None, settings["shares"]))
     clocks = {name: Clock() for name in ("start and end", "tags", "params", "metrics", "table")}
     training = Clock()
@@ -41,7 +41,7 @@ def main() -> None:
     mlflow.set_experiment(settings["experiment"])
     with (
         mlflow.start_run(run_name="parent") as parent,
-        closing(approach.prepare(specification.task, specification.hyperparameters, **_NOTHING)) as session,
+        closing(approach.prepare(specification.setup.task, specification.setup.hyperparameters, **_NOTHING)) as session,
     ):
         opened = time.perf_counter() - own_start
         _line_up(settings)
@@ -99,10 +99,10 @@ def _params(cell: Any, specification: Any) -> dict[str, object]:
     return {
         **{f"factor.{name}": number for name, number in cell.configurations.items()},
         **{f"seed.{name}": seed for name, seed in cell.seeds.items()},
-        "task": specification.task.name,
-        "approach": specification.approach.name,
+        "task": specification.setup.task.name,
+        "approach": specification.setup.approach.name,
         "model": "none",
-        **specification.hyperparameters,
+        **specification.setup.hyperparameters,
     }
 
 

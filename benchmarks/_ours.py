@@ -94,14 +94,14 @@ def _without_ledger(specification: Specification, count: int, workers: int) -> t
     from mlflow_l3d.paths import cache_folder
 
     job = Job(
-        approach=specification.approach,
-        task=specification.task,
-        hyperparameters=specification.hyperparameters,
-        model=specification.model_reference,
-        device=specification.device,
+        approach=specification.setup.approach,
+        task=specification.setup.task,
+        hyperparameters=specification.setup.hyperparameters,
+        model=specification.setup.model_reference,
+        device=specification.setup.device,
         cache=cache_folder(),
     )
-    executor: Any = registry.load("executor", specification.executor)(job=job, workers=workers)
+    executor: Any = registry.load("executor", specification.setup.executor)(job=job, workers=workers)
     cells = islice(specification.design().cells(), count)
     arrivals = [(time.perf_counter(), outcome.duration_seconds) for outcome in executor.run(cells)]
     # The first ones are left out: workers are not ready at the same time.

@@ -75,7 +75,7 @@ def _cells(count: int) -> tuple[str, Sequence[Any], Any]:
 
     specification = specify({})
     cells = list(islice(specification.design().cells(), count))
-    return resolve(specification.model_reference).path_or_id, cells, specification.task
+    return resolve(specification.setup.model_reference).path_or_id, cells, specification.setup.task
 
 
 def _encode(texts: list[str], tokenizer: Any, encoder: Any) -> Any:

@@ -62,8 +62,8 @@ class Ledger(Recorder[CellRecord]):
 
 def _shared_params(specification: CellWork) -> dict[str, str]:
     return {
-        "task": specification.task.name,
-        "approach": specification.approach.name,
-        "model": specification.model or "none",
-        **{name: str(value) for name, value in specification.hyperparameters.items()},
+        "task": specification.setup.task.name,
+        "approach": specification.setup.approach.name,
+        "model": specification.setup.model or "none",
+        **{name: str(value) for name, value in specification.setup.hyperparameters.items()},
     }

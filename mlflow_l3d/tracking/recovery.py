@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-    from mlflow_l3d.approaches.base import Approach, Value
+    from mlflow_l3d.parameters.setup import Setup
     from mlflow_l3d.plan.cells import Cell
-    from mlflow_l3d.tasks.base import Task
     from mlflow_l3d.tracking.recorder import Opened
     from mlflow_l3d.tracking.spool import Spool
 
@@ -47,23 +46,8 @@ class CellWork(Protocol):
         ...
 
     @property
-    def task(self) -> Task:
-        """The data."""
-        ...
-
-    @property
-    def approach(self) -> Approach:
-        """What is trained."""
-        ...
-
-    @property
-    def model(self) -> str:
-        """The model as people see it."""
-        ...
-
-    @property
-    def hyperparameters(self) -> Mapping[str, Value]:
-        """Complete."""
+    def setup(self) -> Setup:
+        """What is trained, on what and where."""
         ...
 
     def design(self) -> Layout:

@@ -342,11 +342,11 @@ def record(case: Case, folder: Path) -> dict[str, Any]:
             **_of_cells(study.design().cells()),
         }
     specification = specify(given, **objects)
-    _check_versions(specification.numerics)
+    _check_versions(specification.setup.numerics)
     design = specification.design()
     return {
         "context_key": specification.context_key,
-        "investigation_key": specification.investigation_key,
+        "investigation_key": specification.key,
         "factors": ",".join(specification.factors),
         "mitigated": ",".join(specification.mitigated_factors),
         **_of_cells(design.cells()),

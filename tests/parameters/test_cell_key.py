@@ -77,7 +77,7 @@ def original() -> Specification:
 def test_every_cell_has_another_key_after_a_change_of(what: str, original: Specification) -> None:
     changed = CHANGED[what]()
     assert keys(changed).isdisjoint(keys(original))
-    assert changed.investigation_key != original.investigation_key
+    assert changed.key != original.key
 
 
 @pytest.mark.parametrize("what", SAME)
@@ -86,7 +86,7 @@ def test_every_cell_keeps_its_key_after_a_change_of(what: str, original: Specifi
 
 
 def test_version_of_the_splits_is_part_of_the_key(original: Specification, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlflow_l3d.studies.investigation.specification.SPLITS_VERSION", tasks.SPLITS_VERSION + 1)
+    monkeypatch.setattr("mlflow_l3d.studies.specification.SPLITS_VERSION", tasks.SPLITS_VERSION + 1)
     assert keys(fake(task())).isdisjoint(keys(original))
 
 
@@ -98,15 +98,15 @@ def test_keys_are_those_of_the_runs_that_exist(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_fixed_test_set_depends_on_the_root_seed() -> None:
-    seeds = [fake(task(), test_selection="fixed", root_seed=root).task.settings.fixed_seed for root in (0, 1)]
+    seeds = [fake(task(), test_selection="fixed", root_seed=root).setup.task.settings.fixed_seed for root in (0, 1)]
     assert seeds[0] != seeds[1]
-    assert fake(task(), root_seed=1).task.settings.fixed_seed == 0
+    assert fake(task(), root_seed=1).setup.task.settings.fixed_seed == 0
 
 
 def test_task_objects_without_a_fingerprint_are_told_apart() -> None:
     first, second = (replace(generate(examples), fingerprint="") for examples in (400, 402))
     assert keys(fake(first)).isdisjoint(keys(fake(second)))
-    assert fake(first).task.fingerprint == generate(400).fingerprint
+    assert fake(first).setup.task.fingerprint == generate(400).fingerprint
 
 
 def test_larger_designs_and_other_factors_reuse_cells() -> None:
@@ -118,9 +118,9 @@ def test_larger_designs_and_other_factors_reuse_cells() -> None:
 
 
 def test_what_makes_two_parents_one_investigation() -> None:
-    base = small().investigation_key
-    assert small(executor="inline", workers=1).investigation_key == base
-    assert small(golden_runs=12, root_seed="0").investigation_key == base
+    base = small().key
+    assert small(executor="inline", workers=1).key == base
+    assert small(golden_runs=12, root_seed="0").key == base
     changes: list[dict[str, object]] = [
         {"investigation_runs": 4},
         {"mitigation_runs": 5},
@@ -130,7 +130,7 @@ def test_what_makes_two_parents_one_investigation() -> None:
         {"factor": "data_order,data_split"},
         {"root_seed": 1},
     ]
-    assert len({base, *(small(**change).investigation_key for change in changes)}) == 1 + len(changes)
+    assert len({base, *(small(**change).key for change in changes)}) == 1 + len(changes)
 
 
 def test_keys_are_what_they_always_were(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,24 +29,24 @@ def test_every_layout_is_built(design: str) -> None:
 
 
 def test_sizes_that_auto_stands_for() -> None:
-    assert small(mitigation_runs="auto").mitigation_runs == 20
-    assert small(design="radial", mitigation_runs="auto", golden_runs="auto").mitigation_runs == 100
-    assert small(design="nested", stop="interval", mitigation_runs="auto").mitigation_runs == 320
-    assert small(mitigation_runs="auto", investigation_runs=3, golden_runs="auto").golden_runs == 60
+    assert small(mitigation_runs="auto").plan.mitigation_runs == 20
+    assert small(design="radial", mitigation_runs="auto", golden_runs="auto").plan.mitigation_runs == 100
+    assert small(design="nested", stop="interval", mitigation_runs="auto").plan.mitigation_runs == 320
+    assert small(mitigation_runs="auto", investigation_runs=3, golden_runs="auto").plan.golden_runs == 60
 
 
 def test_radial_needs_no_golden_runs_and_no_columns() -> None:
     specification = small(design="radial", factor="all", mitigation_runs=7, golden_runs="auto")
-    assert len(specification.design()) == 7 * (len(specification.all_factors) + 1)
-    assert specification.golden_runs == 0
+    assert len(specification.design()) == 7 * (len(specification.setup.all_factors) + 1)
+    assert specification.plan.golden_runs == 0
     with pytest.raises(ParameterError, match=r"^golden_runs=5: must be auto in the radial design"):
         small(design="radial", golden_runs=5)
     other = small(design="radial", factor="all", mitigation_runs=7, golden_runs="auto", investigation_runs=9)
-    assert other.investigation_key == specification.investigation_key  # N has no effect, so nothing is done twice
+    assert other.key == specification.key  # N has no effect, so nothing is done twice
 
 
 def test_joint_factors_take_the_order_of_the_approach() -> None:
-    names = small().all_factors
+    names = small().setup.all_factors
     specification = small(factor=f"{names[2]}+{names[0]}, {names[1]}")
     assert specification.factors == (f"{names[0]}+{names[2]}", names[1])
     assert specification.mitigated_factors == names[3:]
@@ -56,7 +56,7 @@ def test_joint_factors_take_the_order_of_the_approach() -> None:
 
 
 def test_product_of_joint_factors() -> None:
-    names = small().all_factors
+    names = small().setup.all_factors
     specification = small(factor=f"{names[0]}+{names[1]}", joint="product", investigation_runs=4)
     columns = [cell for cell in specification.design().cells() if cell.row == 0]
     pairs = {(cell.configurations[names[0]], cell.configurations[names[1]]) for cell in columns}
@@ -93,7 +93,7 @@ def test_product_of_joint_factors() -> None:
     ],
 )
 def test_what_does_not_fit(parameters: dict[str, Any], line: str) -> None:
-    names = small().all_factors
+    names = small().setup.all_factors
     known = {"all": "+".join(names)}
     filled = {
         key: value.format(*names, **known) if isinstance(value, str) else value for key, value in parameters.items()
@@ -105,19 +105,19 @@ def test_what_does_not_fit(parameters: dict[str, Any], line: str) -> None:
 
 
 def test_mitigation_strategy_holds_in_rows_and_not_in_golden_runs() -> None:
-    names = small().all_factors
+    names = small().setup.all_factors
     specification = small(factor=names[0], mitigation=f"curated={names[1]}:4+7", mitigation_runs=5)
     cells = list(specification.design().cells())
     rows = {cell.row: cell.configurations[names[1]] - MITIGATION_BASE for cell in cells if cell.phase != "golden"}
     assert rows == {0: 4, 1: 7, 2: 4, 3: 7, 4: 4}
     golden = {cell.configurations[names[1]] for cell in cells if cell.phase == "golden"}
-    assert len(golden) == specification.golden_runs
+    assert len(golden) == specification.plan.golden_runs
     written = specification.document()["design"]["mitigation"]
     assert written == [{"name": "curated", "factor": names[1], "configurations": [4, 7]}]
 
 
 def test_every_part_of_the_layout_makes_another_investigation() -> None:
-    names = small().all_factors
+    names = small().setup.all_factors
     variants: list[dict[str, Any]] = [
         {},
         {"design": "nested"},
@@ -130,10 +130,10 @@ def test_every_part_of_the_layout_makes_another_investigation() -> None:
         {"factor": f"{names[0]}+{names[1]}"},
     ]
     made = [small(**variant) for variant in variants]
-    assert len({one.investigation_key for one in made}) == len(variants)
+    assert len({one.key for one in made}) == len(variants)
     assert len({one.context_key for one in made}) == 1  # so that all of them share what cells they have in common
     # What is done with missing cells changes no cell: the same investigation goes on.
-    assert small(missing="reml").investigation_key == small().investigation_key
+    assert small(missing="reml").key == small().key
 
 
 def test_cut_keeps_the_first_rows_and_their_golden_runs() -> None:

@@ -444,8 +444,11 @@ def test_published_values_of_a_real_data_set(data_folder: Path, monkeypatch: pyt
     monkeypatch.setenv("L3D_DATA", str(data_folder))
     given_ = {"task": "mrpc", "approach": "meta_learning", "hyperparameters": "paper,learner=maml"}
     specification = specify(given_)
-    assert specification.hyperparameters["epochs"] == 16
-    assert specification.resolved()["hyperparameters"] == json.dumps(specification.hyperparameters, sort_keys=True)
+    hyperparameters = specification.setup.hyperparameters
+    assert hyperparameters["epochs"] == 16
+    assert specification.resolved()["hyperparameters"] == json.dumps(
+        specification.setup.hyperparameters, sort_keys=True
+    )
     assert specification.document()["hyperparameters_from"]["source"] == "paper"
     (note,) = specification.document()["notes"]
     assert note.startswith("Hyperparameters are those that were published for mrpc")

@@ -23,8 +23,9 @@ def test_defaults_are_those_of_the_paper() -> None:
     assert defaults == {"investigation_runs": "10", "mitigation_runs": "auto", "golden_runs": "auto", "root_seed": "0"}
     specification = specify({"approach": "synthetic"})
     assert specification.factors == ("data_order",)
-    assert specification.all_factors == FACTORS
-    assert (specification.investigation_runs, specification.mitigation_runs, specification.golden_runs) == (10, 20, 200)
+    assert specification.setup.all_factors == FACTORS
+    plan = specification.plan
+    assert (plan.investigation_runs, plan.mitigation_runs, plan.golden_runs) == (10, 20, 200)
     assert len(specification.design()) == 400
     assert specification.metric == "f1_macro"
     assert dict(specification.given) == {name: p.default for name, p in MAIN.items()} | {"approach": "synthetic"}
@@ -36,8 +37,8 @@ def test_numbers_may_be_numbers_or_text() -> None:
 
 def test_all_is_every_factor_that_has_an_effect() -> None:
     specification = small(factor="all", hyperparameters={"a_sample_choice": NO_EFFECT})
-    assert specification.factors == specification.all_factors == tuple(f for f in FACTORS if f != "sample_choice")
-    assert "a_sample_choice is 1e+06 or more" in specification.fixed_factors["sample_choice"]
+    assert specification.factors == specification.setup.all_factors == tuple(f for f in FACTORS if f != "sample_choice")
+    assert "a_sample_choice is 1e+06 or more" in specification.setup.fixed_factors["sample_choice"]
     assert specification.resolved()["factor"] == ",".join(specification.factors)
     assert all("sample_choice" not in cell.seeds for cell in specification.design().cells())
 
@@ -52,17 +53,17 @@ def test_factor_of_the_task_without_an_effect_is_left_out() -> None:
     """400 examples, 160 of each class in the training part, 40 in the test part: all are taken."""
     specification = fake(generate(400), factor="all", num_labelled=320, test_size=80)
     assert specification.factors == ("data_split", "data_order")
-    assert "lower num_labelled" in specification.fixed_factors["label_selection"]
+    assert "lower num_labelled" in specification.setup.fixed_factors["label_selection"]
 
 
 def test_objects_from_python() -> None:
     approach, task = FakeApproach(), generate(400)
     specification = fake(task, approach, root_seed=0, hyperparameters={"rate": 0.25, "deep": True})
-    assert specification.approach is approach
+    assert specification.setup.approach is approach
     assert specification.given["approach"] == "fake"
-    assert (specification.task.name, specification.task.fingerprint) == (task.name, task.fingerprint)
-    assert specification.task.settings.num_labelled == 20
-    assert specification.hyperparameters == {"rate": 0.25, "steps": 3, "deep": True, "kind": "plain"}
+    assert (specification.setup.task.name, specification.setup.task.fingerprint) == (task.name, task.fingerprint)
+    assert specification.setup.task.settings.num_labelled == 20
+    assert specification.setup.hyperparameters == {"rate": 0.25, "steps": 3, "deep": True, "kind": "plain"}
     assert task.settings.num_labelled is None  # the caller's object is as it was
 
 
@@ -70,11 +71,11 @@ def test_object_and_name_give_the_same_keys() -> None:
     parameters = {name: value for name, value in SMALL.items() if name != "approach"}
     by_object = specify(parameters, approach=Synthetic(), task=generate())
     assert by_object.context_key == small().context_key
-    assert by_object.investigation_key == small().investigation_key
+    assert by_object.key == small().key
 
 
 def test_task_object_has_the_same_remarks_as_a_task_by_name() -> None:
-    notes = fake(generate(400), num_labelled="auto", test_size="auto").task.notes
+    notes = fake(generate(400), num_labelled="auto", test_size="auto").setup.task.notes
     assert [note.partition(":")[0] for note in notes] == ["synthetic", "synthetic"]
     assert "320 training examples labelled instead of 1000" in notes[0]
 
@@ -83,7 +84,7 @@ def test_function_as_an_approach() -> None:
     approach = Callable(lambda *_: [0], name="mine", version="1", factors=["data_order"], default_task="synthetic")
     specification = specify({"factor": "all"}, approach=approach)
     assert specification.factors == ("label_selection", "data_split", "data_order")
-    assert specification.task.name == "synthetic"
+    assert specification.setup.task.name == "synthetic"
 
 
 def test_approach_may_complete_its_hyperparameters() -> None:
@@ -91,7 +92,7 @@ def test_approach_may_complete_its_hyperparameters() -> None:
         def complete(self, hyperparameters: dict[str, object]) -> dict[str, object]:
             return {**hyperparameters, "steps": 99}
 
-    assert fake(approach=Completing()).hyperparameters["steps"] == 99
+    assert fake(approach=Completing()).setup.hyperparameters["steps"] == 99
 
 
 def test_document_repeats_the_investigation(tmp_path: Path) -> None:
@@ -104,7 +105,7 @@ def test_document_repeats_the_investigation(tmp_path: Path) -> None:
     assert str(tmp_path) not in text
     assert "row 1" not in text
     assert document["parameters"]["task"] == "data.csv"
-    assert document["task"]["fingerprint"] == specification.task.fingerprint
+    assert document["task"]["fingerprint"] == specification.setup.task.fingerprint
     assert document["design"] == {
         "name": "crossed",
         "investigation_runs": 3,
@@ -117,7 +118,7 @@ def test_document_repeats_the_investigation(tmp_path: Path) -> None:
         "root_seed": 0,
     }
     again = specify({**document["parameters"], "task": str(file)})
-    assert again.investigation_key == document["investigation_key"]
+    assert again.key == document["investigation_key"]
     assert document["mitigated_factors"] == [name for name in FACTORS if name != "data_order"]
 
 
@@ -144,7 +145,7 @@ def test_nothing_heavy_is_loaded_for_the_synthetic_approach() -> None:
 def test_machine_without_torch_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     approach = FakeApproach(default_model="tiny", revisions={"tiny": "r"})
-    assert fake(approach=approach).device == "cpu"
+    assert fake(approach=approach).setup.device == "cpu"
 
 
 def test_device_that_is_there() -> None:
@@ -152,5 +153,5 @@ def test_device_that_is_there() -> None:
 
     approach = FakeApproach(default_model="tiny", revisions={"tiny": "r"})
     device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    assert fake(approach=approach).device == device
-    assert fake(approach=approach, device="cpu").device == "cpu"
+    assert fake(approach=approach).setup.device == device
+    assert fake(approach=approach, device="cpu").setup.device == "cpu"

@@ -143,7 +143,7 @@ def test_dropout_of_zero_switches_model_randomness_off() -> None:
     parameters |= {"num_labelled": "20", "test_size": "20", "device": "cpu"}
     with pytest.raises(ParameterError, match=r"^factor=model_randomness: has no effect here: dropout is 0"):
         specify({**parameters, "factor": "model_randomness"})
-    assert "model_randomness" not in specify({**parameters, "factor": "all"}).all_factors
+    assert "model_randomness" not in specify({**parameters, "factor": "all"}).setup.all_factors
 
 
 @pytest.mark.parametrize(

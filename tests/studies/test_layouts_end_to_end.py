@@ -34,7 +34,7 @@ def run(place: Place, **parameters: Any) -> Investigation:
 
 
 def direct(result: Investigation, cell: Cell) -> float:
-    return score(cell.seeds, result.specification.hyperparameters)
+    return score(cell.seeds, result.specification.setup.hyperparameters)
 
 
 def assert_back_again(place: Place, result: Investigation) -> None:
@@ -63,7 +63,7 @@ def test_tables_hold_the_scores_of_their_cells(place: Place, design: str) -> Non
     record = result.analysis.importances["data_order"]
     np.testing.assert_array_equal(record.table, table)
     assert record.metrics() == pytest.approx(expected.metrics(), rel=1e-12)
-    truth = true_importance(result.specification.hyperparameters)["data_order"]
+    truth = true_importance(result.specification.setup.hyperparameters)["data_order"]
     assert record.importance_ci_low <= truth <= record.importance_ci_high
     assert_back_again(place, result)
 
@@ -78,7 +78,7 @@ def test_radial_gives_all_factors_at_once(place: Place) -> None:
         for factor in result.specification.factors
     }
     expected = radial_importance(base, swaps)
-    truth = true_importance(result.specification.hyperparameters)
+    truth = true_importance(result.specification.setup.hyperparameters)
     for factor, record in result.analysis.importances.items():
         assert record.metrics() == pytest.approx(expected[factor].metrics(), rel=1e-12)
         assert record.importance_ci_low <= truth[factor] <= record.importance_ci_high
@@ -207,12 +207,12 @@ def test_cells_beyond_the_stop_are_kept_and_not_counted(place: Place) -> None:
     rows = 40
     parameters = {"design": "nested", "factor": "data_order", "investigation_runs": 2, "half_width": 0.6}
     stopped = run(place, stop="interval", mitigation_runs="auto", executor="processes", workers=2, **parameters)
-    assert stopped.specification.mitigation_runs in {20, rows}
-    rows = stopped.specification.mitigation_runs
+    assert stopped.specification.plan.mitigation_runs in {20, rows}
+    rows = stopped.specification.plan.mitigation_runs
     own = place.cells(stopped.run_id)
     beyond = [run for run in own if int(run.data.tags.get("l3d.row", -1)) >= rows]
     assert len(own) == len(stopped.cells) + len(beyond) + sum(
-        int(run.data.tags.get("l3d.index", -1)) >= stopped.specification.golden_runs for run in own
+        int(run.data.tags.get("l3d.index", -1)) >= stopped.specification.plan.golden_runs for run in own
     )
     alone = run(place, mitigation_runs=rows, **parameters)
     # The same rows without a rule: nothing is computed again, and the numbers are the same.

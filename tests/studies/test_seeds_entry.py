@@ -514,7 +514,7 @@ def test_a_task_without_parts_is_split_once(place: Place, tmp_path: Path) -> Non
     ],
 )
 def test_what_auto_means_for_finetuning(given: dict[str, str], wanted: tuple[str, float, int], tmp_path: Path) -> None:
-    found = specify_seeds({"task": str(toy_file(tmp_path)), "device": "cpu", **given}).hyperparameters
+    found = specify_seeds({"task": str(toy_file(tmp_path)), "device": "cpu", **given}).setup.hyperparameters
     assert (found["trainable"], found["learning_rate"], found["epochs"]) == wanted
 
 
@@ -588,5 +588,5 @@ def test_paper_means_what_the_study_published_for_the_model_and_the_task() -> No
     assert published is not None
     assert published["epochs"] == 7
     given = {**published, "epochs": 2}
-    assert {name: found.hyperparameters[name] for name in given} == given
+    assert {name: found.setup.hyperparameters[name] for name in given} == given
     assert found.setup.origin.source == "paper"

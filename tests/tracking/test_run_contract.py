@@ -102,14 +102,16 @@ def test_the_children(place: Place, one: Investigation) -> None:
         if tags["l3d.phase"] == "golden":
             assert not {"l3d.factor", "l3d.row", "l3d.column"} & set(tags)
             index = int(tags["l3d.index"])
-            expected = dict.fromkeys(one.specification.all_factors, GOLDEN_BASE + index)
+            expected = dict.fromkeys(one.specification.setup.all_factors, GOLDEN_BASE + index)
             seen.add(("golden", index))
         else:
             assert tags["l3d.phase"] == "investigation"
             assert tags["l3d.factor"] == "data_order"
             assert "l3d.index" not in tags
             row, column = int(tags["l3d.row"]), int(tags["l3d.column"])
-            expected = dict.fromkeys(one.specification.all_factors, MITIGATION_BASE + row) | {"data_order": column}
+            expected = dict.fromkeys(one.specification.setup.all_factors, MITIGATION_BASE + row) | {
+                "data_order": column
+            }
             seen.add((row, column))
         for factor, number in expected.items():
             assert params[f"factor.{factor}"] == str(number)
@@ -269,4 +271,4 @@ def test_a_small_investigation_is_whole(tmp_path: Path, migrated_store: Path) ->
     place = sqlite_place(migrated_store, tmp_path)
     result = place.investigate(root_seed=3)
     assert_whole(place, result.run_id, CELLS)
-    assert result.specification.mitigation_runs == SMALL["mitigation_runs"]
+    assert result.specification.plan.mitigation_runs == SMALL["mitigation_runs"]

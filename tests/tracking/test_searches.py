@@ -38,7 +38,7 @@ def specification() -> Specification:
 
 @pytest.fixture(scope="module")
 def subject(specification: Specification) -> Subject:
-    return specification.subject
+    return specification.setup.subject
 
 
 def search(place: Place, of: Specification, noise: float, **changes: Any) -> str:
@@ -48,18 +48,18 @@ def search(place: Place, of: Specification, noise: float, **changes: Any) -> str
     tags = {
         names.ROLE: "search",
         names.STATE: "complete",
-        names.SEARCH_SUBJECT: of.subject.key,
+        names.SEARCH_SUBJECT: of.setup.subject.key,
         **changes.pop("tags", {}),
     }
     client = place.client
     run_id = str(client.create_run(experiment, tags=tags).info.run_id)
     document = search_document(
-        of.subject,
-        {**of.hyperparameters, "noise": noise},
+        of.setup.subject,
+        {**of.setup.hyperparameters, "noise": noise},
         score=0.8,
         metric="f1_macro",
         search_run_id=run_id,
-        searched_on=[dict.fromkeys(of.all_factors, 1)],
+        searched_on=[dict.fromkeys(of.setup.all_factors, 1)],
     )
     document |= changes
     client.log_text(run_id, json.dumps(document), names.HYPERPARAMETERS)
@@ -167,7 +167,7 @@ def test_an_investigation_links_its_search(
         found = place.investigate(hyperparameters="latest")
     note = "Hyperparameters were searched with version 0 of synthetic, and are used with version 1."
     assert note in caplog.messages
-    assert found.specification.hyperparameters["noise"] == 0.25
+    assert found.specification.setup.hyperparameters["noise"] == 0.25
     parent = place.client.get_run(found.run_id)
     assert parent.data.tags["l3d.search"] == run_id
     assert parent.data.params["hyperparameters"] == "latest"
@@ -212,13 +212,13 @@ def test_the_other_entry_points_take_a_search_too(
     note = "Hyperparameters were searched with version 0 of synthetic, and are used with version 1."
     with place.entered():
         made = plan(**SMALL, hyperparameters=run_id, pilot="none")
-        assert made.specification.hyperparameters["noise"] == 0.25
+        assert made.specification.setup.hyperparameters["noise"] == 0.25
         assert note in made.notes
         given = {name: value for name, value in SMALL.items() if name != "design"}
         with caplog.at_level(logging.WARNING, "mlflow_l3d"):
             compared = compare_strategies(**given, executor="inline", hyperparameters=f"{run_id},noise=0.5")
     assert caplog.messages.count(note) == 1
-    assert {each.specification.hyperparameters["noise"] for each in compared.investigations.values()} == {0.5}
+    assert {each.specification.setup.hyperparameters["noise"] for each in compared.investigations.values()} == {0.5}
     for each in compared.investigations.values():
         assert place.client.get_run(each.run_id).data.tags["l3d.search"] == run_id
 

@@ -12,7 +12,6 @@ import pandas as pd
 
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
-from mlflow_l3d.studies.investigation.card import run_title
 from mlflow_l3d.studies.investigation.scoring import Planned, Scored, order, score
 from mlflow_l3d.tracking import names
 
@@ -53,9 +52,9 @@ def finalize(
             table_file=folder / names.PREDICTIONS,
         )
         notes = [
-            *specification.task.notes,
-            *specification.origin.notes,
-            *(f"{k} has no effect: {v}" for k, v in specification.fixed_factors.items()),
+            *specification.setup.task.notes,
+            *specification.setup.origin.notes,
+            *(f"{k} has no effect: {v}" for k, v in specification.setup.fixed_factors.items()),
         ]
         write_artifacts(
             folder,
@@ -63,7 +62,7 @@ def finalize(
             frame,
             document=specification.document(),
             settings=_settings(specification),
-            title=run_title(specification),
+            title=specification.title,
             notes=notes,
         )
         for step, metrics in sorted(scored.consistency_steps.items()):
@@ -121,7 +120,7 @@ def planned(specification: Specification) -> Planned:
         missing=specification.missing,
         mitigated=bool(plan.mitigation),
         product=plan.joint == "product",
-        classes=len(specification.task.class_names),
+        classes=len(specification.setup.task.class_names),
         searched_splits=specification.searched_splits(),
     )
 
@@ -135,11 +134,11 @@ def _spooled_predictions(frame: pd.DataFrame, spool: Spool[CellRecord]) -> Itera
 
 
 def _settings(specification: Specification) -> dict[str, str]:
-    task, plan = specification.task, specification.plan
+    task, plan = specification.setup.task, specification.plan
     settings = {
         "task": f"{task.name} ({len(task)} examples, {len(task.class_names)} classes)",
-        "approach": f"{specification.approach.name} (version {specification.approach.version})",
-        "model": specification.model or "none",
+        "approach": f"{specification.setup.approach.name} (version {specification.setup.approach.version})",
+        "model": specification.setup.model or "none",
         "metric": specification.metric,
         "design": plan.words(),
         "mitigated factors": ", ".join(specification.mitigated_factors) or "none",
@@ -148,8 +147,8 @@ def _settings(specification: Specification) -> dict[str, str]:
         ),
         "joint factors": f"columns {plan.joint}" if any("+" in name for name in specification.factors) else "",
         "stopping rule": "" if plan.stop == "none" else plan.stop_words(),
-        "root seed": str(specification.root_seed),
-        "hyperparameters": ", ".join(f"{name}={value}" for name, value in specification.hyperparameters.items()),
-        "device": specification.device,
+        "root seed": str(specification.plan.root_seed),
+        "hyperparameters": ", ".join(f"{name}={value}" for name, value in specification.setup.hyperparameters.items()),
+        "device": specification.setup.device,
     }
     return {name: value for name, value in settings.items() if value}

@@ -19,7 +19,6 @@ from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.execution.calls import Hinted
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.interrupts import deferred_interrupts
-from mlflow_l3d.studies.investigation.card import factor_words, investigation_card, run_title
 from mlflow_l3d.studies.investigation.finalize import finalize
 from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.specification import Specification, specify
@@ -77,7 +76,7 @@ class Investigation:
             f"{self.computed} cells computed, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",
             f"MLflow run {self.run_id}; report.html is among its artifacts",
         ]
-        return summary(self.analysis, title=run_title(self.specification), lines=lines)
+        return summary(self.analysis, title=self.specification.title, lines=lines)
 
 
 def investigate(
@@ -119,7 +118,7 @@ def investigate(
                 task=None if isinstance(task, str) else task,
                 searches=find,
             )
-        for note in specification.origin.notes:
+        for note in specification.setup.origin.notes:
             _logger.warning("%s", note)
         return run(specification, project_run=project_run, progress=progress)
 
@@ -135,11 +134,11 @@ def run(specification: Specification, *, project_run: str | None = None, progres
 
     with carried_out(work, project_run, how_far):
         with deferred_interrupts():
-            ledger = work.ledger = Ledger.open(specification, investigation_card(specification), project_run)
+            ledger = work.ledger = Ledger.open(specification, specification.card(), project_run)
         computed, monitor = _train(specification, ledger, progress=progress)
         ledger.wait()
         if specification.plan.stop != "none":
-            specification = specification.truncate(monitor.stopped or specification.mitigation_runs)
+            specification = specification.truncate(monitor.stopped or specification.plan.mitigation_runs)
             ledger.log_params({f"resolved.{name}": value for name, value in specification.resolved_runs().items()})
         cells, scored = finalize(specification, ledger, monitor.interim_analyses)
     return Investigation(
@@ -186,16 +185,16 @@ def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> t
         left = len(design) - len(done) - computed - len(running)
         return left if specification.plan.stop == "none" else min(left, max(design.step_size(0), len(done) + computed))
 
-    executor_class = registry.load("executor", specification.executor)
+    executor_class = registry.load("executor", specification.setup.executor)
     job = Job(
-        approach=specification.approach,
-        task=specification.task,
-        hyperparameters=specification.hyperparameters,
-        model=specification.model_reference,
-        device=specification.device,
+        approach=specification.setup.approach,
+        task=specification.setup.task,
+        hyperparameters=specification.setup.hyperparameters,
+        model=specification.setup.model_reference,
+        device=specification.setup.device,
         cache=cache_folder(),
     )
-    executor: Executor = executor_class(job=job, workers=specification.workers)
+    executor: Executor = executor_class(job=job, workers=specification.setup.workers)
     first_error = ""
     bar = tqdm(
         total=len(design),
@@ -203,7 +202,7 @@ def _train(specification: Specification, ledger: Ledger, *, progress: bool) -> t
         unit="cell",
         disable=not progress,
         file=sys.stderr,
-        desc=factor_words(specification),
+        desc=specification.factor_words,
         smoothing=0.1,
         mininterval=0.5 if sys.stderr.isatty() else 10.0,
         postfix="preparing",
@@ -238,7 +237,7 @@ def _monitor(specification: Specification) -> Monitor:
         plan.design,
         golden_runs=plan.golden_runs,
         metric=specification.metric,
-        classes=len(specification.task.class_names),
+        classes=len(specification.setup.task.class_names),
         pooled=plan.golden_pooled,
         stopping=None if plan.stop == "none" else Stopping(plan, specification.factors),
     )

@@ -2,180 +2,117 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-
-from mlflow_l3d.approaches.base import Approach, Value, identity_of
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.parameters.search_document import Searches, Subject, splits_of
-from mlflow_l3d.parameters.setup import check_choice, given_texts, set_up, subject_of
-from mlflow_l3d.parameters.sources import Origin
+from mlflow_l3d.parameters.search_document import Searches, splits_of
+from mlflow_l3d.parameters.setup import check_choice, given_texts, set_up
 from mlflow_l3d.parameters.table import MAIN
-from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.designs import Design, factor_members, joint_name
 from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
-from mlflow_l3d.tasks.base import SPLITS_VERSION, Task
+from mlflow_l3d.studies.specification import StudySpecification, context_of
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tracking import names
 
 
-@dataclass(frozen=True)
-class Specification:
+@dataclass(frozen=True, kw_only=True)
+class Specification(StudySpecification):
     """One investigation.
 
     Attributes
     ----------
-    given
-        Every parameter as it was typed, defaults included; what `mlflow run` logs.
     factors
         Investigated factors; joint ones are joined with ``+``.
-    all_factors
-        Factors of the approach that have an effect, investigated or mitigated.
-    fixed_factors
-        Factors of the approach without an effect under these choices, each with the reason.
-    task, approach, hyperparameters, device
-        What is trained, on what.
-    model, model_reference, model_revision
-        The model as people see it, as it was typed (it may be a private path and is not logged), and what identifies
-        its weights.
     plan
         Design, numbers of runs, mitigation strategies and stopping rule.
-    metric
-        The metric whose spread is investigated.
     missing
         What to do with rows that lack cells: ``drop`` or ``reml``.
-    context_key
-        Hash of everything that the cells share: equal keys and equal seeds mean equal results.
-    investigation_key
-        Hash that says whether two parents are the same investigation, so that one can continue the other.
-    origin
-        Where the hyperparameters came from.
     """
 
-    given: Mapping[str, str]
     factors: tuple[str, ...]
-    all_factors: tuple[str, ...]
-    fixed_factors: Mapping[str, str]
-    task: Task
-    approach: Approach
-    hyperparameters: Mapping[str, Value]
-    model: str
-    model_reference: str
-    model_revision: str
-    device: str
     plan: Plan
-    metric: str
     missing: Literal["drop", "reml"]
-    executor: str
-    workers: int | None
-    numerics: Mapping[str, str]
-    context_key: str = ""
-    investigation_key: str = ""
-    origin: Origin = field(default_factory=Origin)
 
     def design(self) -> Design:
         """Return the layout of the cells."""
-        return self.plan.build(self.factors, self.all_factors, self.context_key)
+        return self.plan.build(self.factors, self.setup.all_factors, self.context_key)
 
     def truncate(self, rows: int) -> Specification:
         """Return what was investigated where a stopping rule ended it after `rows` rows."""
         return replace(self, plan=self.plan.truncate(rows))
 
     @property
-    def investigation_runs(self) -> int:
-        """N."""
-        return self.plan.investigation_runs
+    def title(self) -> str:
+        """Name of the parent as people read it."""
+        design = "" if self.plan.design == "crossed" else f" ({self.plan.design})"
+        return f"{self.setup.approach.name} {self.setup.task.name}: {self.factor_words}{design}"
 
     @property
-    def mitigation_runs(self) -> int:
-        """M."""
-        return self.plan.mitigation_runs
-
-    @property
-    def golden_runs(self) -> int:
-        """L."""
-        return self.plan.golden_runs
-
-    @property
-    def root_seed(self) -> int:
-        """Where every seed comes from."""
-        return self.plan.root_seed
-
-    @property
-    def half_width(self) -> float:
-        """Wanted half-width of the interval of the corrected score."""
-        return self.plan.half_width
+    def factor_words(self) -> str:
+        """Names of one or two investigated factors, or how many they are."""
+        return f"{len(self.factors)} factors" if len(self.factors) > 2 else ", ".join(self.factors)
 
     @property
     def mitigated_factors(self) -> tuple[str, ...]:
         """Factors with an effect that no investigated factor is, or joins."""
-        investigated = {member for name in self.factors for member in factor_members(name, self.all_factors)}
-        return tuple(name for name in self.all_factors if name not in investigated)
+        all_factors = self.setup.all_factors
+        investigated = {member for name in self.factors for member in factor_members(name, all_factors)}
+        return tuple(name for name in all_factors if name not in investigated)
 
-    def resolved(self) -> dict[str, str]:
-        """Return the parameters whose final value is not what was typed, as text.
+    def tags(self) -> dict[str, str]:
+        """Return the tags of the parent."""
+        return {names.FACTOR: ",".join(self.factors), names.DESIGN: self.given["design"], **self.searched()}
+
+    def final(self) -> dict[str, str]:
+        """Return parameters that may come out otherwise than they were typed, as text.
 
         Where a stopping rule may end it, the numbers of rows and golden runs are final only then.
         """
-        final = {
-            "factor": ",".join(self.factors),
-            "task": self.task.name,
-            "model": self.model,
-            **(self.resolved_runs() if self.plan.stop == "none" else {}),
-            "device": self.device,
-            "hyperparameters": json.dumps(dict(self.hyperparameters), sort_keys=True),
-        }
-        return {name: value for name, value in final.items() if value and value != self.given[name]}
+        runs = self._runs() if self.plan.stop == "none" else {}
+        return {"factor": ",".join(self.factors), **super().final(), **runs}
 
     def resolved_runs(self) -> dict[str, str]:
-        """Return the numbers of rows and golden runs as text."""
-        golden = "" if self.plan.golden_pooled else str(self.golden_runs)
-        runs = {"mitigation_runs": str(self.mitigation_runs), "golden_runs": golden}
-        return {name: value for name, value in runs.items() if value and value != self.given[name]}
+        """Return the numbers of rows and golden runs as text, those that are not what was typed."""
+        return self.changed(self._runs())
 
-    @property
-    def subject(self) -> Subject:
-        """What is trained on what, by which a search of the same is found."""
-        return subject_of(self.approach, self.model_reference, self.model_revision, self.task)
+    def _runs(self) -> dict[str, str]:
+        golden = "" if self.plan.golden_pooled else str(self.plan.golden_runs)
+        return {"mitigation_runs": str(self.plan.mitigation_runs), "golden_runs": golden}
 
     def searched_splits(self) -> tuple[dict[str, int], ...]:
         """Return the splits that the hyperparameters were searched on, by their seeds, where cells may have them."""
-        return splits_of(self.origin.searched, self.task.fingerprint, self.task.settings, self.all_factors)
+        task = self.setup.task
+        return splits_of(self.setup.origin.searched, task.fingerprint, task.settings, self.setup.all_factors)
 
-    def document(self) -> dict[str, Any]:
-        """Return everything needed to repeat the investigation, as JSON types; free of private paths."""
-        settings = self.task.settings
+    def content(self) -> dict[str, Any]:
+        """Return what the document holds beside parameters and keys."""
+        setup, task = self.setup, self.setup.task
         return {
-            "schema": 1,
-            "parameters": {name: public_name(value) for name, value in self.given.items()},
             "factors": list(self.factors),
             "mitigated_factors": list(self.mitigated_factors),
-            "fixed_factors": dict(self.fixed_factors),
+            "fixed_factors": dict(setup.fixed_factors),
             "task": {
-                "name": self.task.name,
-                "examples": len(self.task),
-                "classes": list(self.task.class_names),
-                "fingerprint": self.task.fingerprint,
-                "num_labelled": settings.num_labelled,
-                "test_size": settings.test_size,
-                "test_selection": settings.test_selection,
-                "notes": list(self.task.notes),
+                "name": task.name,
+                "examples": len(task),
+                "classes": list(task.class_names),
+                "fingerprint": task.fingerprint,
+                "num_labelled": task.settings.num_labelled,
+                "test_size": task.settings.test_size,
+                "test_selection": task.settings.test_selection,
+                "notes": list(task.notes),
             },
-            "approach": {"name": self.approach.name, "version": self.approach.version},
-            "model": {"name": self.model, "revision": self.model_revision},
-            "hyperparameters": dict(self.hyperparameters),
-            "hyperparameters_from": {**self.origin.document(), "searched_splits": list(self.searched_splits())},
-            "notes": list(self.origin.notes),
+            **self.trained(),
+            "hyperparameters_from": {**setup.origin.document(), "searched_splits": list(self.searched_splits())},
+            "notes": list(setup.origin.notes),
             "design": self.plan.document(),
             "metric": self.metric,
             "missing": self.missing,
-            "numerics": dict(self.numerics),
+            "numerics": dict(setup.numerics),
             "versions": _versions(),
-            "context_key": self.context_key,
-            "investigation_key": self.investigation_key,
         }
 
 
@@ -208,27 +145,25 @@ def specify(
     check_choice("missing", given, ["drop", "reml"])
     wanted = _wanted_factors(given["factor"], approach)
     setup = set_up(given, approach, task, root_seed=plan.root_seed, searches=searches)
+    factors = _effective(wanted, approach, setup.fixed_factors)
+    context = context_of(setup)
+    layout = {
+        "context": context,
+        "factors": list(factors),
+        "all_factors": list(setup.all_factors),
+        "metric": given["metric"],
+        **plan.identity(),
+    }
     specification = Specification(
         given=given,
-        factors=_effective(wanted, approach, setup.fixed_factors),
-        all_factors=setup.all_factors,
-        fixed_factors=setup.fixed_factors,
-        task=setup.task,
-        approach=approach,
-        hyperparameters=setup.hyperparameters,
-        model=setup.model,
-        model_reference=setup.model_reference,
-        model_revision=setup.model_revision,
-        device=setup.device,
-        plan=plan,
+        setup=setup,
         metric=given["metric"],
+        context_key=context,
+        key=content_key(layout),
+        factors=factors,
+        plan=plan,
         missing="reml" if given["missing"] == "reml" else "drop",
-        executor=setup.executor,
-        workers=setup.workers,
-        numerics=setup.numerics,
-        origin=setup.origin,
     )
-    specification = _with_keys(specification)
     specification.design()  # raises where cells would repeat
     return specification
 
@@ -247,28 +182,6 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def _with_keys(specification: Specification) -> Specification:
-    context = content_key(
-        {
-            "task": specification.task.fingerprint,
-            "splits": [SPLITS_VERSION, ".".join(np.__version__.split(".")[:2])],
-            "settings": specification.task.settings.identity(),
-            "approach": [specification.approach.name, specification.approach.version],
-            "model": specification.model_revision,
-            "hyperparameters": identity_of(specification.approach, specification.hyperparameters),
-            "numerics": dict(specification.numerics),
-        }
-    )
-    layout = {
-        "context": context,
-        "factors": list(specification.factors),
-        "all_factors": list(specification.all_factors),
-        "metric": specification.metric,
-        **specification.plan.identity(),
-    }
-    return replace(specification, context_key=context, investigation_key=content_key(layout))
 
 
 def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:

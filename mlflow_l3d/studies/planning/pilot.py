@@ -89,7 +89,7 @@ def past_pilot(specification: Specification, past: Past, durations: Iterable[flo
     """
     same = [value for value in durations if math.isfinite(value)]
     similar = past.similar_cells(
-        task=specification.task.name, approach=specification.approach.name, model=specification.model
+        task=specification.setup.task.name, approach=specification.setup.approach.name, model=specification.setup.model
     )
     seconds, source = _mean(same), f"mean of {len(same)} finished cells with the same settings"
     if not same:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.analysis.importance.variances import DESIGNS
-from mlflow_l3d.studies.investigation.card import run_title
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
@@ -91,9 +90,9 @@ class Plan:
                 f"{duration(self.hours)} for the cells to compute"
             )
         return plan_text(
-            f"plan: {run_title(specification)}",
+            f"plan: {specification.title}",
             lines=lines,
-            half_width=specification.half_width,
+            half_width=specification.plan.half_width,
             cells=self.counts,
             factors=self.factors,
             designs=self.designs,
@@ -130,7 +129,7 @@ class Plan:
             "hours": _finite(self.hours),
             "cost_source": self.cost_source,
             "pilot_run_id": self.pilot_run_id,
-            "half_width": self.specification.half_width,
+            "half_width": self.specification.plan.half_width,
             "counts": _records(self.counts),
             "factors": _records(self.factors),
             "designs": _records(self.designs),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.environment import default_workers
 from mlflow_l3d.studies.investigation.artifacts import write_table
-from mlflow_l3d.studies.investigation.card import run_title
 from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.studies.planning.notes import ROUGH, planner_notes
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, no_past, past_pilot, pilot_parameters
@@ -144,9 +143,8 @@ def _assemble(
     why: str,
     project_run: str | None,
 ) -> Plan:
-    workers = (
-        1 if specification.executor == "inline" else specification.workers or default_workers(specification.device)
-    )
+    setup = specification.setup
+    workers = 1 if setup.executor == "inline" else setup.workers or default_workers(setup.device)
     counts = cell_table(specification, done)
     factors = factor_table(specification, known.factors)
     to_compute = int(counts["to_compute"].sum())
@@ -168,7 +166,7 @@ def _assemble(
         factors=factors,
         designs=design_table(specification, known.factors, known.seconds, workers, factors),
         guidance=guidance_table(specification) if unsure else None,
-        notes=(*specification.origin.notes, *planner_notes(specification, known, factors, workers=workers, why=why)),
+        notes=(*setup.origin.notes, *planner_notes(specification, known, factors, workers=workers, why=why)),
         run_id=project_run,
     )
 
@@ -194,7 +192,7 @@ def _record(made: Plan, past: Past, run_id: str, pilot: str) -> None:
             names.CONTEXT_KEY: specification.context_key,
             names.NOTE: page[:5000],
         }
-        title = f"plan: {run_title(specification)}"
+        title = f"plan: {specification.title}"
         given = {**specification.given, "pilot": pilot}
         with auxiliary_run(past.client, run_id, role="plan", title=title, parameters=given) as run:
             run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)

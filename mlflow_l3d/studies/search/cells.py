@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from mlflow_l3d.approaches.base import Approach, Value, identity_of
 from mlflow_l3d.plan.cells import Cell, content_key
 from mlflow_l3d.studies.search.space import setting
-from mlflow_l3d.tasks.base import SPLITS_VERSION, Task
+from mlflow_l3d.studies.specification import identity
+from mlflow_l3d.tasks.base import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +54,9 @@ def search_key(task: Task, approach: Approach, *, model_revision: str, numerics:
     metric
         What is scored.
     """
-    settings = replace(task.settings, evaluated="validation").identity()
-    return content_key(
-        {
-            "search": 1,
-            "task": task.fingerprint,
-            "splits": [SPLITS_VERSION, ".".join(np.__version__.split(".")[:2])],
-            "settings": settings,
-            "approach": [approach.name, approach.version],
-            "model": model_revision,
-            "numerics": dict(numerics),
-            "metric": metric,
-        }
-    )
+    on_validation = replace(task, settings=replace(task.settings, evaluated="validation"))
+    shared = identity(on_validation, approach, model_revision=model_revision, numerics=numerics)
+    return content_key({"search": 1, **shared, "metric": metric})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import TrialRecord, public_error, without_private_paths
 
 if TYPE_CHECKING:
@@ -20,23 +18,6 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.search.found import SearchResult
     from mlflow_l3d.studies.search.ledger import SearchLedger
     from mlflow_l3d.studies.search.specification import SearchSpecification
-
-
-def search_card(specification: SearchSpecification) -> Card:
-    """Return what the parent says of itself."""
-    return Card(
-        role="search",
-        key=specification.key,
-        title=specification.title,
-        tags={
-            names.CONTEXT_KEY: specification.context_key,
-            names.SEARCH_SUBJECT: specification.setup.subject.key,
-        },
-        params={
-            **specification.public(),
-            **{f"resolved.{name}": value for name, value in specification.resolved().items()},
-        },
-    )
 
 
 def shared_params(specification: SearchSpecification) -> dict[str, str]:

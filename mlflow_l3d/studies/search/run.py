@@ -29,7 +29,6 @@ from mlflow_l3d.studies.search.ledger import SearchLedger
 from mlflow_l3d.studies.search.parent import (
     forget_journal,
     journal_folder,
-    search_card,
     search_description,
     search_metrics,
     shared_params,
@@ -69,7 +68,7 @@ class SearchRun:
         with carried_out(work, project_run, lambda _: f"after {self.ended} trials"):
             with deferred_interrupts():
                 ledger = work.ledger = SearchLedger.open(
-                    search_card(specification),
+                    specification.card(),
                     context_key=specification.context_key,
                     shared_params=shared_params(specification),
                     metric=specification.metric,

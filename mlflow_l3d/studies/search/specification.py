@@ -5,38 +5,34 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Literal
 
 from mlflow_l3d.approaches.base import Approach, identity_of
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import Setup, given_texts, set_up
 from mlflow_l3d.parameters.table import SEARCH
-from mlflow_l3d.parameters.values import integer, number_or_auto, public_name
+from mlflow_l3d.parameters.values import integer, number_or_auto
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
 from mlflow_l3d.studies.search.cells import search_key
 from mlflow_l3d.studies.search.samplers import Level, pruner_name, sampler_name
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.storages import public_storage
+from mlflow_l3d.studies.specification import StudySpecification
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tracking import names
 
 MOST_COARSE: Final = 40
 """Trials of level 1 under ``coarse_trials=auto``, where the grid of coarse values is larger."""
 
 
-@dataclass(frozen=True)
-class SearchSpecification:
-    """One hyperparameter search.
+@dataclass(frozen=True, kw_only=True)
+class SearchSpecification(StudySpecification):
+    """One hyperparameter search; the hyperparameters of its setup hold for all trials, and are the first one.
 
     Attributes
     ----------
-    given
-        Every parameter as it was typed, defaults included.
-    setup
-        What is trained, on what and where; its hyperparameters hold for all trials, and are the first one.
-    metric
-        What a trial is scored by.
     space
         Of level 1.
     coarse_trials, fine_trials
@@ -49,15 +45,9 @@ class SearchSpecification:
         Configurations that a trial is trained on, and on which the found setting is compared afterwards.
     root_seed
         Where every seed comes from.
-    context_key
-        Hash of everything that trials share: with equal hyperparameters and seeds they have equal scores.
-    key
-        Hash that says whether two parents are the same search, so that one can continue the other.
     """
 
-    given: Mapping[str, str]
-    setup: Setup
-    metric: str
+    role: ClassVar[Literal["investigation", "search"]] = "search"
     space: SearchSpace
     coarse_trials: int
     fine_trials: int
@@ -67,8 +57,6 @@ class SearchSpecification:
     search_seeds: int
     held_out_runs: int
     root_seed: int
-    context_key: str
-    key: str
 
     @property
     def title(self) -> str:
@@ -98,43 +86,35 @@ class SearchSpecification:
 
     def public(self) -> dict[str, str]:
         """Return every parameter as it may be shown and logged: no private folder, no login of a database."""
-        return {
-            name: public_storage(value) if name == "storage" else public_name(value)
-            for name, value in self.given.items()
-        }
+        return {**super().public(), "storage": public_storage(self.given["storage"])}
 
-    def resolved(self) -> dict[str, str]:
-        """Return the parameters whose final value is not what was typed, as text."""
-        final = {
-            "task": self.setup.task.name,
-            "model": self.setup.model,
-            "device": self.setup.device,
-            "hyperparameters": json.dumps(dict(self.setup.hyperparameters), sort_keys=True),
+    def tags(self) -> dict[str, str]:
+        """Return the tags of the parent."""
+        return {names.SEARCH_SUBJECT: self.setup.subject.key}
+
+    def final(self) -> dict[str, str]:
+        """Return parameters that may come out otherwise than they were typed, as text."""
+        return {
+            **super().final(),
             "space": json.dumps(self.space.document()["ranges"], sort_keys=True),
             "coarse_trials": str(self.coarse_trials),
             "coarse_sampler": self.samplers["coarse"],
             "fine_sampler": self.samplers["fine"],
             "pruner": self.pruner,
         }
-        return {name: value for name, value in final.items() if value and value != self.given[name]}
 
-    def document(self) -> dict[str, Any]:
-        """Return everything needed to repeat the search, as JSON types; free of private paths."""
-        setup = self.setup
+    def content(self) -> dict[str, Any]:
+        """Return what the document holds beside parameters and keys."""
+        task = self.setup.task
         return {
-            "schema": 1,
-            "parameters": self.public(),
             "task": {
-                "name": setup.task.name,
-                "examples": len(setup.task),
-                "classes": list(setup.task.class_names),
-                "fingerprint": setup.task.fingerprint,
-                "notes": list(setup.task.notes),
+                "name": task.name,
+                "examples": len(task),
+                "classes": list(task.class_names),
+                "fingerprint": task.fingerprint,
+                "notes": list(task.notes),
             },
-            "approach": {"name": setup.approach.name, "version": setup.approach.version},
-            "model": {"name": setup.model, "revision": setup.model_revision},
-            "hyperparameters": dict(setup.hyperparameters),
-            "hyperparameters_from": setup.origin.document(),
+            **self.trained(),
             "metric": self.metric,
             "space": self.space.document(),
             "coarse_trials": self.coarse_trials,
@@ -143,9 +123,7 @@ class SearchSpecification:
             "pruner": self.pruner,
             "searched_on": list(self.searched_on),
             "compared_on": list(self.compared_on),
-            "numerics": dict(setup.numerics),
-            "context_key": self.context_key,
-            "search_key": self.key,
+            "numerics": dict(self.setup.numerics),
         }
 
 

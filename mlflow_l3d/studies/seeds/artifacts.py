@@ -45,15 +45,15 @@ def write_study(
     write_scores(folder, study, cells, predictions)
     _write_json(folder / names.INVESTIGATION, specification.document())
     settings = {
-        "task": f"{specification.task.name} ({specification.task.kind.replace('_', ' ')})",
-        "approach": f"{specification.approach.name} (version {specification.approach.version})",
-        "model": specification.model,
+        "task": f"{specification.setup.task.name} ({specification.setup.task.kind.replace('_', ' ')})",
+        "approach": f"{specification.setup.approach.name} (version {specification.setup.approach.version})",
+        "model": specification.setup.model,
         "metric": specification.metric,
         "seeds": ", ".join(map(str, specification.seeds)),
-        "hyperparameters": ", ".join(f"{name}={value}" for name, value in specification.hyperparameters.items()),
+        "hyperparameters": ", ".join(f"{name}={value}" for name, value in specification.setup.hyperparameters.items()),
         "device": specification.setup.device,
     }
-    notes = [*specification.task.notes, *specification.setup.origin.notes]
+    notes = [*specification.setup.task.notes, *specification.setup.origin.notes]
     page = study_page(study, title=specification.title, notes=notes, settings=settings)
     (folder / names.REPORT).write_text(page, encoding="utf-8")
 

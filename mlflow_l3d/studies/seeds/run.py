@@ -18,17 +18,14 @@ from mlflow_l3d import registry
 from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor, Job
-from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.run_guard import UnderWay, carried_out, failing
 from mlflow_l3d.studies.seeds.artifacts import write_study
 from mlflow_l3d.studies.seeds.specification import SeedsSpecification, specify_seeds
 from mlflow_l3d.tasks.glue import benchmark_of
-from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import own_settings, scrub_environment
 from mlflow_l3d.tracking.ledger import Ledger
-from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.searches import find
 
 if TYPE_CHECKING:
@@ -72,7 +69,7 @@ class SeedsRun:
         lines = [
             f"{new} trained, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",
             f"MLflow run {self.run_id}; report.html is among its artifacts",
-            *self.specification.task.notes,
+            *self.specification.setup.task.notes,
         ]
         return study_text(self.study, title=self.specification.title, lines=lines)
 
@@ -132,7 +129,7 @@ def run(specification: SeedsSpecification, *, project_run: str | None = None, pr
         _logger.warning(note)
     with carried_out(work, project_run, how_far):
         with deferred_interrupts():
-            ledger = work.ledger = Ledger.open(specification, _card(specification), project_run)
+            ledger = work.ledger = Ledger.open(specification, specification.card(), project_run)
         computed = _train(specification, ledger, progress=progress)
         ledger.wait()
         study = _finalize(specification, ledger)
@@ -143,24 +140,6 @@ def run(specification: SeedsSpecification, *, project_run: str | None = None, pr
         computed=computed,
         reused=len(ledger.recovered.metrics),
         seconds=time.monotonic() - started,
-    )
-
-
-def _card(specification: SeedsSpecification) -> Card:
-    return Card(
-        role="investigation",
-        key=specification.key,
-        title=specification.title,
-        tags={
-            names.FACTOR: "seed",
-            names.DESIGN: "seeds",
-            names.CONTEXT_KEY: specification.context_key,
-            **({names.SEARCH: run_id} if (run_id := specification.setup.origin.search_run_id) else {}),
-        },
-        params={
-            **{name: public_name(value) for name, value in specification.given.items()},
-            **{f"resolved.{name}": value for name, value in specification.resolved().items()},
-        },
     )
 
 
@@ -209,7 +188,7 @@ def _finalize(specification: SeedsSpecification, ledger: Ledger) -> SeedsStudy:
     with deferred_interrupts():
         run_ids = ledger.run_ids()
     frame, predictions = _recorded(specification, ledger, run_ids)
-    task = specification.task
+    task = specification.setup.task
     finished = frame[frame["status"].eq("FINISHED")]
     study = seeds_study(
         finished.rename(columns={"seed.seed": "seed"}),
@@ -217,7 +196,7 @@ def _finalize(specification: SeedsSpecification, ledger: Ledger) -> SeedsStudy:
         metric=specification.metric,
         kind=task.kind,
         task=task.name,
-        model=specification.model,
+        model=specification.setup.model,
         benchmark=benchmark_of(task.name),
         training_size=len(specification.split.train),
     )

@@ -2,112 +2,69 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from mlflow_l3d.analysis.seeds.predictions import check_seeds
-from mlflow_l3d.approaches.base import Approach, Value, identity_of
+from mlflow_l3d.approaches.base import Approach, Value
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
-from mlflow_l3d.parameters.setup import Setup, given_texts, set_up
+from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.table import SEEDS
-from mlflow_l3d.parameters.values import integer, public_name
+from mlflow_l3d.parameters.values import integer
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.designs.seeds import PAPER_SEEDS, SeedsDesign
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
-from mlflow_l3d.tasks.base import SPLITS_VERSION, Split, Task
+from mlflow_l3d.studies.specification import StudySpecification, context_of
+from mlflow_l3d.tasks.base import Split, Task
 from mlflow_l3d.tasks.glue import benchmark_of
+from mlflow_l3d.tracking import names
 
 MOST_SEEDS: Final = 100_000
 
 
-@dataclass(frozen=True)
-class SeedsSpecification:
+@dataclass(frozen=True, kw_only=True)
+class SeedsSpecification(StudySpecification):
     """One random-seeds study.
 
     Attributes
     ----------
-    given
-        Every parameter as it was typed, defaults included.
-    setup
-        What is trained, on what and where.
     seeds
         The seeds, in their order.
-    metric
-        The metric in the headline.
     split_seeds
         Seeds of the one split, of a task without parts of its own; else none.
-    context_key
-        Hash of everything that the cells share.
-    key
-        Hash that says whether two parents are the same study.
     """
 
-    given: Mapping[str, str]
-    setup: Setup
     seeds: tuple[int, ...]
-    metric: str
     split_seeds: Mapping[str, int]
-    context_key: str
-    key: str
-
-    @property
-    def task(self) -> Task:
-        """The data."""
-        return self.setup.task
-
-    @property
-    def approach(self) -> Approach:
-        """What is trained."""
-        return self.setup.approach
-
-    @property
-    def model(self) -> str:
-        """The model as people see it."""
-        return self.setup.model
-
-    @property
-    def hyperparameters(self) -> Mapping[str, Value]:
-        """Complete."""
-        return self.setup.hyperparameters
 
     @property
     def split(self) -> Split:
         """The split, the same for every seed."""
-        return self.task.split(self.split_seeds)
+        return self.setup.task.split(self.split_seeds)
 
     @property
     def title(self) -> str:
         """Name of the parent as people read it."""
-        return f"{self.approach.name} {self.task.name}: {len(self.seeds)} seeds"
+        return f"{self.setup.approach.name} {self.setup.task.name}: {len(self.seeds)} seeds"
 
     def design(self) -> SeedsDesign:
         """Return the layout of the cells."""
         return SeedsDesign(self.seeds, self.setup.all_factors, self.context_key, self.split_seeds)
 
-    def resolved(self) -> dict[str, str]:
-        """Return the parameters whose final value is not what was typed, as text."""
-        final = {
-            "task": self.task.name,
-            "model": self.model,
-            "seeds": ",".join(map(str, self.seeds)),
-            "metric": self.metric,
-            "device": self.setup.device,
-            "hyperparameters": json.dumps(dict(self.hyperparameters), sort_keys=True),
-        }
-        return {name: value for name, value in final.items() if value and value != self.given[name]}
+    def tags(self) -> dict[str, str]:
+        """Return the tags of the parent."""
+        return {names.FACTOR: "seed", names.DESIGN: "seeds", **self.searched()}
 
-    def document(self) -> dict[str, Any]:
-        """Return everything needed to repeat the study, as JSON types; free of private paths."""
-        task, setup = self.task, self.setup
-        split = self.split
+    def final(self) -> dict[str, str]:
+        """Return parameters that may come out otherwise than they were typed, as text."""
+        return {**super().final(), "seeds": ",".join(map(str, self.seeds)), "metric": self.metric}
+
+    def content(self) -> dict[str, Any]:
+        """Return what the document holds beside parameters and keys."""
+        task, setup, split = self.setup.task, self.setup, self.split
         return {
-            "schema": 1,
-            "parameters": {name: public_name(value) for name, value in self.given.items()},
             "factors": ["seed"],
             "governed_factors": [name for name in setup.all_factors if name not in TASK_FACTORS],
             "seeds": list(self.seeds),
@@ -123,14 +80,9 @@ class SeedsSpecification:
                 "split": {"source": task.settings.source, "seeds": dict(self.split_seeds)},
                 "notes": list(task.notes),
             },
-            "approach": {"name": self.approach.name, "version": self.approach.version},
-            "model": {"name": self.model, "revision": setup.model_revision},
-            "hyperparameters": dict(self.hyperparameters),
-            "hyperparameters_from": setup.origin.document(),
+            **self.trained(),
             "metric": self.metric,
             "numerics": dict(setup.numerics),
-            "context_key": self.context_key,
-            "investigation_key": self.key,
         }
 
 
@@ -178,22 +130,20 @@ def specify_seeds(
         )
         raise ParameterError("seeds", given["seeds"], allowed)
     metric = setup.task.metric if given["metric"] == "auto" else given["metric"]
-    context = content_key(
-        {
-            "task": setup.task.fingerprint,
-            "splits": [SPLITS_VERSION, ".".join(np.__version__.split(".")[:2])],
-            "settings": setup.task.settings.identity(),
-            "approach": [approach.name, approach.version],
-            "model": setup.model_revision,
-            "hyperparameters": identity_of(approach, setup.hyperparameters),
-            "numerics": dict(setup.numerics),
-        }
-    )
+    context = context_of(setup)
     own = setup.task.settings.source == "own"
     split_seeds = {} if own else {name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS}
     drawn = {} if own else {"split": split_seeds}
     key = content_key({"context": context, "seeds": list(seeds), "metric": metric, **drawn})
-    return SeedsSpecification(given, setup, seeds, metric, split_seeds, context, key)
+    return SeedsSpecification(
+        given=given,
+        setup=setup,
+        metric=metric,
+        context_key=context,
+        key=key,
+        seeds=seeds,
+        split_seeds=split_seeds,
+    )
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

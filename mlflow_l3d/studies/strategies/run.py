@@ -25,7 +25,6 @@ from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.parameters.table import STRATEGIES
 from mlflow_l3d.report.investigation.words import signed
 from mlflow_l3d.studies.investigation.artifacts import write_table
-from mlflow_l3d.studies.investigation.card import factor_words
 from mlflow_l3d.studies.investigation.run import Investigation, run
 from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.studies.run_guard import failing
@@ -76,7 +75,7 @@ class Comparison:
         """Return the table and what differs, as text of at most 100 columns."""
         crossed = self.investigations["crossed"]
         analysis = crossed.analysis
-        title = f"strategies: {crossed.specification.approach.name} {crossed.specification.task.name}"
+        title = f"strategies: {crossed.specification.setup.approach.name} {crossed.specification.setup.task.name}"
         head = [title, "=" * len(title), *self._lines(), ""]
         table = self.table().rename(index={"golden_model": "golden model"}).rename_axis(index="")
         legend = [
@@ -138,9 +137,9 @@ def compare_strategies(
             }
             client = connect()
         crossed = specifications["crossed"]
-        for note in crossed.origin.notes:
+        for note in crossed.setup.origin.notes:
             _logger.warning("%s", note)
-        title = f"strategies: {crossed.approach.name} {crossed.task.name}: {factor_words(crossed)}"
+        title = f"strategies: {crossed.setup.approach.name} {crossed.setup.task.name}: {crossed.factor_words}"
         given = {name: crossed.given[name] for name in STRATEGIES}
         with auxiliary_run(client, project_run, role="comparison", title=title, parameters=given) as opened:
             found: dict[str, Investigation] = {}

@@ -1,0 +1,134 @@
+"""What is asked of a study, checked and complete: what those of all studies have in common."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from mlflow_l3d.approaches.base import Approach, identity_of
+from mlflow_l3d.parameters.setup import Setup
+from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.tasks.base import SPLITS_VERSION, Task
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.parent import Card
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySpecification(ABC):
+    """One study.
+
+    Attributes
+    ----------
+    role
+        ``l3d.role`` of its parent.
+    given
+        Every parameter as it was typed, defaults included; what `mlflow run` logs.
+    setup
+        What is trained, on what and where.
+    metric
+        The metric that is looked at.
+    context_key
+        Hash of everything that the cells share: equal keys and equal seeds mean equal results.
+    key
+        Hash that says whether two parents are the same study, so that one can continue the other.
+    """
+
+    role: ClassVar[Literal["investigation", "search"]] = "investigation"
+    given: Mapping[str, str]
+    setup: Setup
+    metric: str
+    context_key: str
+    key: str
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """Name of the parent as people read it."""
+
+    @abstractmethod
+    def tags(self) -> dict[str, str]:
+        """Return the tags of the parent that only this kind of study has."""
+
+    @abstractmethod
+    def content(self) -> dict[str, Any]:
+        """Return what :meth:`document` holds beside parameters and keys."""
+
+    def final(self) -> dict[str, str]:
+        """Return parameters that may come out otherwise than they were typed, as text."""
+        return {
+            "task": self.setup.task.name,
+            "model": self.setup.model,
+            "device": self.setup.device,
+            "hyperparameters": json.dumps(dict(self.setup.hyperparameters), sort_keys=True),
+        }
+
+    def resolved(self) -> dict[str, str]:
+        """Return the parameters whose final value is not what was typed, as text."""
+        return self.changed(self.final())
+
+    def changed(self, final: Mapping[str, str]) -> dict[str, str]:
+        """Return those of some final values that are not what was typed."""
+        return {name: value for name, value in final.items() if value and value != self.given[name]}
+
+    def public(self) -> dict[str, str]:
+        """Return every parameter as it may be shown and logged: no private folder."""
+        return {name: public_name(value) for name, value in self.given.items()}
+
+    def card(self) -> Card:
+        """Return what the parent says of itself."""
+        return Card(
+            role=self.role,
+            key=self.key,
+            title=self.title,
+            tags={**self.tags(), names.CONTEXT_KEY: self.context_key},
+            params={**self.public(), **{f"resolved.{name}": value for name, value in self.resolved().items()}},
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return everything needed to repeat the study, as JSON types; free of private paths."""
+        keys = {"context_key": self.context_key, f"{self.role}_key": self.key}
+        return {"schema": 1, "parameters": self.public(), **self.content(), **keys}
+
+    def trained(self) -> dict[str, Any]:
+        """Return the part of the document that says what is trained."""
+        setup = self.setup
+        return {
+            "approach": {"name": setup.approach.name, "version": setup.approach.version},
+            "model": {"name": setup.model, "revision": setup.model_revision},
+            "hyperparameters": dict(setup.hyperparameters),
+            "hyperparameters_from": setup.origin.document(),
+        }
+
+    def settings(self) -> dict[str, str]:
+        """Return what reports say of the hyperparameters and the device."""
+        values = ", ".join(f"{name}={value}" for name, value in self.setup.hyperparameters.items())
+        return {"hyperparameters": values, "device": self.setup.device}
+
+    def searched(self) -> dict[str, str]:
+        """Return the tag that names the search behind the hyperparameters, where there is one."""
+        run_id = self.setup.origin.search_run_id
+        return {names.SEARCH: run_id} if run_id else {}
+
+
+def context_of(setup: Setup) -> str:
+    """Return the key of everything that the cells of a study share, their seeds left out."""
+    shared = identity(setup.task, setup.approach, model_revision=setup.model_revision, numerics=setup.numerics)
+    return content_key({**shared, "hyperparameters": identity_of(setup.approach, setup.hyperparameters)})
+
+
+def identity(task: Task, approach: Approach, *, model_revision: str, numerics: Mapping[str, str]) -> dict[str, Any]:
+    """Return what decides the result of a cell beside hyperparameters and seeds, as JSON types."""
+    return {
+        "task": task.fingerprint,
+        "splits": [SPLITS_VERSION, ".".join(np.__version__.split(".")[:2])],
+        "settings": task.settings.identity(),
+        "approach": [approach.name, approach.version],
+        "model": model_revision,
+        "numerics": dict(numerics),
+    }
