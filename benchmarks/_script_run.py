@@ -130,9 +130,9 @@ def _train(features: Sequence[Any], labels: Sequence[Any], seed: int) -> Any:
 
 
 def _f1(labels: Any, predictions: Any) -> float:
-    from mlflow_l3d.metrics.classification import classification_metrics
+    from mlflow_l3d.metrics.known import scores_of
 
-    return float(classification_metrics(labels, predictions)["f1_macro"])
+    return float(scores_of(labels, predictions)["f1_macro"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Approaches, tasks and executors by name, ours and a stranger's through the same entry points."""
+"""Approaches, tasks, executors and metrics by name, ours and a stranger's through the same entry points."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ GROUPS: Final = {
     "approach": "mlflow_l3d.approaches",
     "task": "mlflow_l3d.tasks",
     "executor": "mlflow_l3d.executors",
+    "metric": "mlflow_l3d.metrics",
 }
-"""Parameter -> entry-point group."""
+"""Parameter -> entry-point group. Metrics of ours come without one: see :mod:`mlflow_l3d.metrics.known`."""
 
 
 @cache
@@ -36,7 +37,7 @@ def _source_entry_points(group: str) -> tuple[EntryPoint, ...]:
 
 
 def names(parameter: str) -> list[str]:
-    """Return the names that `parameter` (``approach``, ``task``, ``executor``) may have, sorted."""
+    """Return the names that `parameter` (``approach``, ``task``, ``executor``, ``metric``) may have, sorted."""
     return sorted(_found(parameter))
 
 

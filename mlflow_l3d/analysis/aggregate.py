@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -26,9 +25,7 @@ from mlflow_l3d.analysis.importance.variances import Layout
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import FloatArray
-
-CHANCE_METRICS: Final = ("f1_macro", "accuracy")
-"""Metrics of which a score below 1 / classes is worse than guessing, and so a collapse."""
+from mlflow_l3d.metrics.known import named
 
 
 def tables_of(
@@ -130,8 +127,8 @@ def analyse(
         golden_runs=golden_runs,
         pooled=pooled,
     )
-    limit = classes if metric in CHANCE_METRICS else None
-    importances = importances_of(scores, classes=limit, missing=missing, level=level)
+    chance = named(metric).chance_level(classes)
+    importances = importances_of(scores, chance=chance, missing=missing, level=level)
     return Analysis(
         metric=metric,
         importances=importances,
@@ -139,7 +136,7 @@ def analyse(
         checks=all_checks(
             importances,
             scores.golden_scores(),
-            classes=limit,
+            chance=chance,
             mitigated=mitigated,
             product=product,
             reml=missing == "reml",

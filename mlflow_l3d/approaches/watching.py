@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.scores import f1_macro
+from mlflow_l3d.metrics.known import of_kind, score
 from mlflow_l3d.tasks.base import IntArray
 
 if TYPE_CHECKING:
@@ -48,20 +48,5 @@ def validation_scores(labels: IntArray, predictions: npt.NDArray[np.int64], clas
     classes
         C.
     """
-    right = labels == predictions
-    return {
-        "validation_f1_macro": f1_macro(labels, predictions, classes),
-        "validation_accuracy": float(right.mean()),
-        "validation_matthews_corrcoef": _correlation(labels, predictions, classes),
-    }
-
-
-def _correlation(labels: IntArray, predictions: npt.NDArray[np.int64], classes: int) -> float:
-    """Return Matthews' correlation coefficient for C classes (Gorodkin 2004), 0 where one side has one class only."""
-    n = len(labels)
-    truth, guess = (np.bincount(side, minlength=classes) for side in (labels, predictions))
-    truth_spread, guess_spread = (n * n - int(side @ side) for side in (truth, guess))
-    if not truth_spread or not guess_spread:
-        return 0.0
-    hits = int((labels == predictions).sum())
-    return float((hits * n - int(truth @ guess)) / (truth_spread * guess_spread) ** 0.5)
+    of_all = of_kind("classification", secondary=False)
+    return {f"validation_{metric.name}": score(metric, labels, predictions, classes) for metric in of_all}

@@ -15,6 +15,7 @@ from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import failed, one_line
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
+from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
@@ -132,10 +133,9 @@ def seeded(cell: Cell, job: Job) -> Cell:
 def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     """Check what an approach returned for `cell`, and add the metrics that every approach has.
 
-    The metrics of the task's kind (:func:`mlflow_l3d.metrics.classification.classification_metrics`, of a regression
-    :func:`mlflow_l3d.metrics.regression.regression_metrics`) are computed from labels and predictions, where
-    there are any, for all approaches in the same way; metrics of other names stay as the approach gave them. Arrays
-    and numbers come back as plain numpy and Python types.
+    Metrics of the task's kind (:func:`mlflow_l3d.metrics.known.scores_of`) are computed from labels and predictions,
+    where there are any, for all approaches in the same way; metrics of other names stay as the approach gave them.
+    Arrays and numbers come back as plain numpy and Python types.
 
     Raises
     ------
@@ -215,15 +215,8 @@ def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], task: Task
         labels=labels,
         predictions=predictions,
         scores=None if scores is None else scores.astype(np.float32, copy=False),
-        metrics={**metrics, **_metrics(labels, predictions, regression=regression)},
+        metrics={**metrics, **scores_of(labels, predictions, task.kind)},
     )
-
-
-def _metrics(labels: npt.NDArray[Any], predictions: npt.NDArray[Any], *, regression: bool) -> dict[str, float]:
-    from mlflow_l3d.metrics.classification import classification_metrics
-    from mlflow_l3d.metrics.regression import regression_metrics
-
-    return (regression_metrics if regression else classification_metrics)(labels, predictions)
 
 
 def _numbers(name: str, values: Any) -> npt.NDArray[np.float64]:

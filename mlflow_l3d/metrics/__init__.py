@@ -1,1 +1,1 @@
-"""Scores of predictions."""
+"""Scores of predictions: one object a metric, ours and those of other packages."""

@@ -1,67 +1,143 @@
-"""Scores of one set of predictions."""
+"""Scores of predicted classes."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from mlflow_l3d.metrics.base import Metric
 
 UNPARSED: Final = -1
 """The prediction of an answer that names no class."""
 DENSE_CLASSES: Final = 256
 """Class numbers up to this are counted as they are; larger ones are renumbered first."""
 
+Numbers = npt.NDArray[np.int64]
 
-def classification_metrics(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> dict[str, float]:
-    """Return the scores of predicted classes against the true ones.
+
+class _Counts(NamedTuple):
+    """How often each class is right, true and predicted, shape (C,); and how many predictions name no class."""
+
+    right: Numbers
+    support: Numbers
+    predicted: Numbers
+    unparsed: int
+
+    @property
+    def seen(self) -> npt.NDArray[np.bool_]:
+        """Which classes occur among labels or predictions."""
+        return self.support + self.predicted > 0
+
+
+def _count(labels: Numbers, predictions: Numbers, classes: int = 0) -> _Counts:
+    """Count class by class; of `classes` classes where they are more than those that occur."""
+    classes = max(classes, int(max(labels.max(), predictions.max())) + 1)
+    if classes > DENSE_CLASSES:
+        known = np.unique(np.concatenate((labels, predictions[predictions != UNPARSED])))
+        predictions = np.where(predictions == UNPARSED, UNPARSED, np.searchsorted(known, predictions))
+        labels, classes = np.searchsorted(known, labels), len(known)
+    counts = np.bincount(labels * (classes + 1) + predictions + 1, minlength=classes * (classes + 1))
+    table = counts.reshape(classes, classes + 1)
+    answered = table.sum(axis=0)
+    return _Counts(np.diagonal(table, offset=1), table.sum(axis=1), answered[1:], int(answered[0]))
+
+
+def f1_macro(labels: Numbers, predictions: Numbers, classes: int | None = None) -> float:
+    """Return the mean over classes of 2 TP / (2 TP + FP + FN), in [0, 1].
 
     Parameters
     ----------
-    labels
-        Shape (n,): true class numbers, 0 or above.
-    predictions
-        Shape (n,): predicted class numbers; -1 is an answer that names no class.
-
-    Returns
-    -------
-    dict
-        ``f1_macro``, ``precision_macro``, ``recall_macro``, ``accuracy`` and ``matthews_corrcoef``, as fractions (the
-        last in [-1, 1]). They equal scikit-learn's. A prediction of -1 is wrong. It is no class of its own in the macro
-        averages, which are over the classes that occur among labels or predictions; in the correlation it is an answer
-        that is never true. Where the correlation is not defined (one class only), it is 0, and so are the precision of
-        a class that is never predicted and the recall of one that never occurs.
-
-    Raises
-    ------
-    ValueError
-        If the arrays are empty, differ in length, hold anything but whole numbers, or class numbers that are too small.
+    labels, predictions
+        Shape (n,): class numbers, -1 among the predictions for an answer that names no class.
+    classes
+        None takes the mean over the classes that occur among labels or predictions, as scikit-learn does. A number
+        takes it over all so many classes, with 0 for one that does not occur: what approaches stop early by, whose
+        validation part may lack a class. nan where n is 0.
     """
-    truth, guess = class_numbers(labels, "labels", 0), class_numbers(predictions, "predictions", UNPARSED)
-    if len(truth) != len(guess) or not len(truth):
-        msg = f"labels and predictions must be equally many, at least one, got {len(truth)} and {len(guess)}"
-        raise ValueError(msg)
-    truth, guess, classes = _renumbered(truth, guess)
-    counts = np.bincount(truth * (classes + 1) + guess + 1, minlength=classes * (classes + 1))
-    confusion = counts.reshape(classes, classes + 1)
-    support = confusion.sum(axis=1)
-    answered = confusion.sum(axis=0)
-    predicted = answered[1:]
-    right = np.diagonal(confusion, offset=1)
-    present = support + predicted
-    seen = present > 0
-    total, hits = len(truth), int(right.sum())
-    return {
-        "f1_macro": float((2 * right[seen] / present[seen]).mean()),
-        "precision_macro": float((right / np.maximum(predicted, 1))[seen].mean()),
-        "recall_macro": float((right / np.maximum(support, 1))[seen].mean()),
-        "accuracy": hits / total,
-        "matthews_corrcoef": _correlation(total, hits, support, predicted, int(answered[0])),
-    }
+    if not len(labels):
+        return math.nan
+    counts = _count(labels, predictions, classes or 0)
+    each = 2 * counts.right / np.maximum(counts.support + counts.predicted, 1)
+    if classes is None:
+        return float(each[counts.seen].mean())
+    return float(np.concatenate((each, np.zeros(max(0, classes - len(each))))).mean())
 
 
-def class_numbers(values: npt.ArrayLike, what: str, lowest: int) -> npt.NDArray[np.int64]:
+def _precision_macro(labels: Numbers, predictions: Numbers) -> float:
+    counts = _count(labels, predictions)
+    return float((counts.right / np.maximum(counts.predicted, 1))[counts.seen].mean())
+
+
+def _recall_macro(labels: Numbers, predictions: Numbers) -> float:
+    counts = _count(labels, predictions)
+    return float((counts.right / np.maximum(counts.support, 1))[counts.seen].mean())
+
+
+def _accuracy(labels: Numbers, predictions: Numbers) -> float:
+    return float((labels == predictions).mean())
+
+
+def _matthews_corrcoef(labels: Numbers, predictions: Numbers) -> float:
+    """Matthews' correlation coefficient for any number of classes (Gorodkin 2004), 0 where undefined."""
+    counts, total = _count(labels, predictions), len(labels)
+    truth_spread = total**2 - int(counts.support @ counts.support)
+    guess_spread = total**2 - int(counts.predicted @ counts.predicted) - counts.unparsed**2
+    if truth_spread == 0 or guess_spread == 0:
+        return 0.0
+    shared = int(counts.right.sum()) * total - int(counts.support @ counts.predicted)
+    return shared / math.sqrt(truth_spread * guess_spread)
+
+
+def _even(classes: int) -> float:
+    return 1 / classes
+
+
+_FRACTION: Final = (0.0, 1.0)
+
+F1_MACRO: Final = Metric(
+    "f1_macro",
+    f1_macro,
+    range=_FRACTION,
+    chance=_even,
+    words="mean over the classes of the harmonic mean of precision and recall",
+    while_training=f1_macro,
+)
+METRICS: Final = (
+    Metric("accuracy", _accuracy, range=_FRACTION, chance=_even, words="share of right predictions"),
+    Metric(
+        "precision_macro",
+        _precision_macro,
+        range=_FRACTION,
+        words="mean over the classes of the share of right ones among what is predicted so",
+        secondary=True,
+    ),
+    Metric(
+        "recall_macro",
+        _recall_macro,
+        range=_FRACTION,
+        words="mean over the classes of the share of right ones among what is so",
+        secondary=True,
+    ),
+    F1_MACRO,
+    Metric(
+        "matthews_corrcoef",
+        _matthews_corrcoef,
+        range=(-1.0, 1.0),
+        words="Matthews' correlation of labels and predictions, 0 where one side has one class only",
+    ),
+)
+"""Ours of classes; they equal scikit-learn's.
+
+A prediction of -1 is wrong. It is no class of its own in the macro averages, which are over the classes that occur
+among labels or predictions; in the correlation it is an answer that is never true. The precision of a class that is
+never predicted is 0, and so is the recall of one that never occurs.
+"""
+
+
+def class_numbers(values: npt.ArrayLike, what: str, lowest: int) -> Numbers:
     """Return class numbers as int64.
 
     Parameters
@@ -83,31 +159,8 @@ def class_numbers(values: npt.ArrayLike, what: str, lowest: int) -> npt.NDArray[
     if given.ndim != 1 or not (whole or not given.size):
         msg = f"{what} must be one axis of whole class numbers, got shape {given.shape} of {given.dtype}"
         raise ValueError(msg)
-    numbers: npt.NDArray[np.int64] = given.astype(np.int64, copy=False)
+    numbers: Numbers = given.astype(np.int64, copy=False)
     if numbers.size and int(numbers.min()) < lowest:
         msg = f"{what} must be {lowest} or above, got {int(numbers.min())}"
         raise ValueError(msg)
     return numbers
-
-
-def _renumbered(
-    truth: npt.NDArray[np.int64], guess: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
-    """Return labels and predictions with the number of classes to count, at most one more than there are values."""
-    classes = int(max(truth.max(), guess.max())) + 1
-    if classes <= DENSE_CLASSES:
-        return truth, guess, classes
-    known = np.unique(np.concatenate((truth, guess[guess != UNPARSED])))
-    place = np.where(guess == UNPARSED, UNPARSED, np.searchsorted(known, guess))
-    return np.searchsorted(known, truth), place, len(known)
-
-
-def _correlation(
-    total: int, hits: int, support: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], unparsed: int
-) -> float:
-    """Return Matthews' correlation coefficient for any number of classes (Gorodkin 2004), 0 where undefined."""
-    truth_spread = total**2 - int(support @ support)
-    guess_spread = total**2 - int(predicted @ predicted) - unparsed**2
-    if truth_spread == 0 or guess_spread == 0:
-        return 0.0
-    return (hits * total - int(support @ predicted)) / math.sqrt(truth_spread * guess_spread)

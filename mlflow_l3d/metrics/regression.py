@@ -1,51 +1,110 @@
-"""Scores of one set of predicted numbers."""
+"""Scores of predicted numbers."""
 
 from __future__ import annotations
 
+import math
+from typing import Any, Final
+
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from mlflow_l3d.analysis.stability.regression_agreement import numbers, pearson_consistency
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.base import OF_NUMBERS, Metric
+
+Floats = npt.NDArray[np.float64]
 
 
-def regression_metrics(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> dict[str, float]:
-    """Return the scores of predicted numbers against the true ones.
+def pearson(labels: npt.NDArray[Any], predictions: npt.NDArray[Any]) -> float:
+    """Return Pearson's correlation of two arrays of shape (n,); 0 where one of them is constant, as Matthews'.
+
+    A constant prediction says nothing, and a number can be compared with other epochs' where nan cannot.
+    """
+    total = unit_length(np.stack((labels, predictions)).astype(np.float64)).sum(axis=0)
+    value = float(total @ total - 2) / 2
+    return 0.0 if math.isnan(value) else float(np.clip(value, -1.0, 1.0))
+
+
+def _spearman(labels: Floats, predictions: Floats) -> float:
+    from scipy.stats import rankdata
+
+    return pearson(rankdata(labels), rankdata(predictions))
+
+
+def _mse(labels: Floats, predictions: Floats) -> float:
+    return float(np.square(labels - predictions).mean())
+
+
+def _mae(labels: Floats, predictions: Floats) -> float:
+    return float(np.abs(labels - predictions).mean())
+
+
+PEARSON: Final = Metric(
+    "pearson",
+    pearson,
+    kinds=OF_NUMBERS,
+    range=(-1.0, 1.0),
+    words="Pearson's correlation of labels and predictions, 0 where one side is one number only",
+)
+METRICS: Final = (
+    PEARSON,
+    Metric("spearman", _spearman, kinds=OF_NUMBERS, range=(-1.0, 1.0), words="the same of their ranks"),
+    Metric(
+        "mse",
+        _mse,
+        kinds=OF_NUMBERS,
+        greater_is_better=False,
+        range=(0.0, math.inf),
+        percent=False,
+        words="mean squared error, in the squared unit of the labels",
+    ),
+    Metric(
+        "mae",
+        _mae,
+        kinds=OF_NUMBERS,
+        greater_is_better=False,
+        range=(0.0, math.inf),
+        percent=False,
+        words="mean absolute error, in the unit of the labels",
+    ),
+)
+"""Ours of numbers; they equal scipy's and scikit-learn's."""
+
+
+def numbers(values: npt.ArrayLike, what: str, axes: int) -> Floats:
+    """Return numbers as a copy in float64.
 
     Parameters
     ----------
-    labels, predictions
-        Shape (n,): finite numbers.
-
-    Returns
-    -------
-    dict
-        ``pearson`` and ``spearman`` in [-1, 1], 0 where one side is one number only (as Matthews' correlation of one
-        class); ``mse`` and ``mae`` in the (squared) unit of the labels. They equal scipy's and scikit-learn's.
+    values
+        Any shape of `axes` axes.
+    what
+        What they are, for the message.
+    axes
+        How many axes they must have.
 
     Raises
     ------
     ValueError
-        If the arrays are empty, differ in length, or a number is not finite.
+        If the axes are others, or something is not a finite number.
     """
-    truth, guess = numbers(labels, "labels", 1), numbers(predictions, "predictions", 1)
-    if truth.shape != guess.shape or not truth.size:
-        msg = f"labels and predictions must be equally many, at least one, got {len(truth)} and {len(guess)}"
+    given: npt.NDArray[Any] = np.asarray(values)
+    if given.ndim != axes or given.dtype.kind not in "iufb":
+        msg = f"{what} must have {axes} axes of numbers, got shape {given.shape} of {given.dtype}"
         raise ValueError(msg)
-    return {
-        "pearson": _correlation(truth, guess),
-        "spearman": _correlation(_ranks(truth), _ranks(guess)),
-        "mse": float(np.square(truth - guess).mean()),
-        "mae": float(np.abs(truth - guess).mean()),
-    }
+    copied: Floats = given.astype(np.float64)
+    if not np.isfinite(copied).all():
+        msg = f"{what} must be finite, {int((~np.isfinite(copied)).sum())} are not"
+        raise ValueError(msg)
+    return copied
 
 
-def _ranks(values: FloatArray) -> FloatArray:
-    ranks: FloatArray = np.asarray(pd.Series(values).rank().to_numpy(), dtype=np.float64)
-    return ranks
-
-
-def _correlation(one: FloatArray, other: FloatArray) -> float:
-    value = pearson_consistency(np.stack((one, other)))
-    return 0.0 if np.isnan(value) else float(np.clip(value, -1.0, 1.0))
+def unit_length(values: Floats) -> Floats:
+    """Return each run centred and of unit length, shape (S, n); nan where it is one number only."""
+    if not values.size:
+        return np.full(values.shape, math.nan)
+    # Scaled first, so that squares of huge or tiny numbers neither overflow nor vanish.
+    centred = values - values.mean(axis=1, keepdims=True)
+    centred /= np.where((largest := np.abs(centred).max(axis=1, keepdims=True)) > 0, largest, 1.0)
+    varied = np.ptp(values, axis=1) > 0
+    units = np.full(values.shape, math.nan)
+    units[varied] = centred[varied] / np.linalg.norm(centred[varied], axis=1, keepdims=True)
+    return units

@@ -9,6 +9,7 @@ from functools import cache
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.metrics.known import named, of_kind, registered
 from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, ValuesFor, choose
 from mlflow_l3d.parameters.table import Parameter
@@ -16,13 +17,6 @@ from mlflow_l3d.parameters.values import as_text, number_or_auto, public_name
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.tasks.base import SplitSettings, Task
 from mlflow_l3d.tasks.predefined_split import NoParts
-
-METRICS = ("f1_macro", "accuracy", "matthews_corrcoef")
-"""Metrics that every approach with predictions has."""
-REGRESSION_METRICS = ("pearson", "spearman", "mse", "mae")
-"""Metrics of regressions."""
-MORE_METRICS = ("precision_macro", "recall_macro", *REGRESSION_METRICS)
-"""Metrics that a study of seeds knows beside them."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +88,9 @@ def given_texts(
     check_choice("executor", given, registry.names("executor"))
     if "test_selection" in given:
         check_choice("test_selection", given, ["label_selection", "fixed"])
-    more = ["auto", *MORE_METRICS] if known["metric"].default == "auto" else []
-    check_choice("metric", given, [*METRICS, *approach.metrics, *more])
+    own_choice = known["metric"].default == "auto"
+    of_all = ["auto", *registered()] if own_choice else [m.name for m in of_kind("classification", secondary=False)]
+    check_choice("metric", given, [*of_all, *approach.metrics])
     return given, approach
 
 
@@ -196,9 +191,10 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
     """
     kinds: tuple[str, ...] = getattr(approach, "task_kinds", ("classification",))
     under = approach.task_kinds_under(hyperparameters) if hasattr(approach, "task_kinds_under") else kinds
-    if task.kind == "regression" and metric in {*METRICS, *MORE_METRICS} - {*REGRESSION_METRICS, *approach.metrics}:
+    kinds_of_metric = named(metric).kinds if metric in set(registered()) - {*approach.metrics} else (task.kind,)
+    if task.kind == "regression" and task.kind not in kinds_of_metric:
         allowed = f"is a metric of classes, and {task.name} is a regression task"
-        fix = f"Use the entry point seeds, which has {', '.join(REGRESSION_METRICS)}."
+        fix = f"Use the entry point seeds, which has {', '.join(each.name for each in of_kind(task.kind))}."
         raise ParameterError("metric", metric, allowed, fix)
     what = task.kind.replace("_", " ")
     if task.kind not in under:
@@ -206,7 +202,7 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
         limit = " under these hyperparameters" if task.kind in kinds else ""
         fix = "Use another approach." if not limit else f"Other hyperparameters of {approach.name} take it."
         raise ParameterError("task", task.name, f"is a {what} task, and {approach.name} takes {taken} only{limit}", fix)
-    if task.kind != "regression" and metric in {*REGRESSION_METRICS} - {*approach.metrics}:
+    if task.kind not in kinds_of_metric:
         allowed = f"is a metric of regressions, and {task.name} is a {what} task"
         raise ParameterError("metric", metric, allowed, "Use accuracy, f1_macro or matthews_corrcoef.")
 

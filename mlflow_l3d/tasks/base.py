@@ -16,12 +16,6 @@ KINDS: Final[tuple[TaskKind, ...]] = ("classification", "regression", "multiple_
 """What a label can be: the class of a text, a score, or the number of the right one of several texts."""
 PARTS: Final = ("train", "validation", "test")
 """Names of the published parts; their positions here are their numbers in `Task.parts`."""
-CHOSEN_METRICS: Final[dict[TaskKind, str]] = {
-    "classification": "accuracy",
-    "regression": "pearson",
-    "multiple_choice": "accuracy",
-}
-"""Kind -> the metric that a task of it is judged by where its authors chose no other."""
 
 SPLITS_VERSION: Final = 1
 """Part of every cell's key; changed whenever the same seeds would draw another split."""

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.tasks.base import CHOSEN_METRICS, KINDS, PARTS, IntArray, Task, TaskKind
+from mlflow_l3d.metrics.known import of_kind
+from mlflow_l3d.tasks.base import KINDS, PARTS, IntArray, Task, TaskKind
 
 
 def fingerprint(
@@ -95,7 +96,7 @@ def make_task(
         kind=kind,
         choices=tuple(tuple(column) for column in choices),
         parts=parts,
-        metric=metric or CHOSEN_METRICS.get(kind, ""),
+        metric=metric or next((each.name for each in of_kind(kind)), ""),
     )
     check(task)
     return replace(task, fingerprint=content(task))

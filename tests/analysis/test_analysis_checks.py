@@ -25,16 +25,14 @@ def golden(seed=1, runs=200, std=0.02):
     return 0.8 + std * np.random.default_rng(seed).standard_normal(runs)
 
 
-def fired(scores, golden_scores, classes=None):
-    return {
-        check.code: check for check in factor_checks(importance(scores, golden_scores, factor="f", classes=classes))
-    }
+def fired(scores, golden_scores, chance=None):
+    return {check.code: check for check in factor_checks(importance(scores, golden_scores, factor="f", chance=chance))}
 
 
 def test_a_sound_investigation_is_silent():
-    record = importance(table(mitigated=0.05, main=0, interaction=0.95), golden(), factor="f", classes=2)
+    record = importance(table(mitigated=0.05, main=0, interaction=0.95), golden(), factor="f", chance=0.5)
     assert record.importance_ci_low > 0
-    assert all_checks({"f": record}, golden(), classes=2) == ()
+    assert all_checks({"f": record}, golden(), chance=0.5) == ()
 
 
 @pytest.mark.parametrize(
@@ -113,14 +111,14 @@ def test_l3d004_constant_scores():
 def test_l3d005_collapsed_runs():
     scores = table()
     scores[0, 0] = 0.2
-    found = fired(scores, golden(), classes=2)["L3D005"]
+    found = fired(scores, golden(), chance=0.5)["L3D005"]
     assert found.severity == "info"
     assert "1 of 200 cells (0.50 %)" in found.message
     scores[:10, 0] = 0.2
-    assert fired(scores, golden(), classes=2)["L3D005"].severity == "warning"
+    assert fired(scores, golden(), chance=0.5)["L3D005"].severity == "warning"
     assert "L3D005" not in fired(scores, golden())
-    assert [check.code for check in golden_checks(np.array([0.2, 0.8, 0.9]), classes=2)] == ["L3D005"]
-    assert list(golden_checks(np.array([0.4, 0.8, 0.9]), classes=3)) == []
+    assert [check.code for check in golden_checks(np.array([0.2, 0.8, 0.9]), chance=0.5)] == ["L3D005"]
+    assert list(golden_checks(np.array([0.4, 0.8, 0.9]), chance=1 / 3)) == []
 
 
 def test_l3d006_speaks_where_golden_runs_vary_less_than_the_table():

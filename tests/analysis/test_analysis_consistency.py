@@ -19,7 +19,7 @@ from mlflow_l3d.analysis.stability.con import consistency_matrixwise
 from mlflow_l3d.analysis.stability.consistency import VoteCounter
 from mlflow_l3d.analysis.stability.votes import vote_consistency
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.classification import classification_metrics
+from mlflow_l3d.metrics.known import scores_of
 
 
 def brute_force(runs):
@@ -118,7 +118,7 @@ def test_equal_accuracy_hides_disagreement():
     labels = np.zeros(5, dtype=int)
     first, second = np.array([0, 0, 0, 1, 1]), np.array([1, 1, 0, 0, 0])
     for run in (first, second):
-        assert classification_metrics(labels, run)["accuracy"] == 0.6
+        assert scores_of(labels, run)["accuracy"] == 0.6
     counter = VoteCounter(2)
     counter.add(0, np.arange(5), labels, first)
     counter.add(0, np.arange(5), labels, second)

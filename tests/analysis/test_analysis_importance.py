@@ -128,7 +128,7 @@ DEGENERATE = {
 @pytest.mark.parametrize("case", DEGENERATE)
 def test_degenerate_input_gives_nan(case):
     table, golden = DEGENERATE[case]
-    found = importance(table, golden, classes=2)
+    found = importance(table, golden, chance=0.5)
     assert math.isnan(found.importance)
     assert not any(math.isinf(getattr(found, name)) for name in (*NUMBERS, "score_mean", "score_std"))
     assert len(importance_path(table, golden)) == max(len(np.asarray(table)) - 1, 0)
@@ -166,18 +166,17 @@ def test_rows_without_effect():
 
 
 def test_collapsed_share():
-    assert importance([[0.3, 0.9], [np.nan, 0.4]], [0.5, 0.6], classes=2).collapsed_share == pytest.approx(2 / 3)
+    assert importance([[0.3, 0.9], [np.nan, 0.4]], [0.5, 0.6], chance=0.5).collapsed_share == pytest.approx(2 / 3)
     assert math.isnan(importance([[0.3, 0.9]], [0.5]).collapsed_share)
-    assert importance([[0.5, 0.9]], [0.5], classes=2).collapsed_share == 0.0
+    assert importance([[0.5, 0.9]], [0.5], chance=0.5).collapsed_share == 0.0
 
 
 @pytest.mark.parametrize(
-    ("table", "golden", "classes", "match"),
-    [([0.1, 0.2], [0.1], None, "two axes"), ([[0.1]], [[0.1]], None, "one axis"), ([[0.1]], [0.1], 0, "classes")],
+    ("table", "golden", "match"), [([0.1, 0.2], [0.1], "two axes"), ([[0.1]], [[0.1]], "one axis")]
 )
-def test_wrong_shapes(table, golden, classes, match):
+def test_wrong_shapes(table, golden, match):
     with pytest.raises(ValueError, match=match):
-        importance(table, golden, classes=classes)
+        importance(table, golden)
 
 
 def test_input_is_left_as_it_was():

@@ -109,7 +109,7 @@ def test_without_each_row_is_the_smaller_design():
 
 def test_record_says_what_the_numbers_are():
     sets = additive_runs(np.random.default_rng(4), 40, (0.3, 0.5, 0.2), 0.0) / 100 + 0.8
-    found = radial_importance(sets[:, 0], dict(zip(FACTORS, sets.T[1:], strict=True)), classes=2)
+    found = radial_importance(sets[:, 0], dict(zip(FACTORS, sets.T[1:], strict=True)), chance=0.5)
     assert list(found) == list(FACTORS)
     for place, record in enumerate(found.values(), start=1):
         pairs = nested_components(sets[:, [0, place]])

@@ -115,8 +115,8 @@ def proven(record, checks, codes, nans):
 @pytest.mark.parametrize("case", CASES)
 def test_importance_and_checks(case, design):
     table, golden, codes, nans = CASES[case]
-    record = importance(table, golden, factor="data_order", classes=2, design=design)
-    proven(record, all_checks({"data_order": record}, golden, classes=2), codes, nans)
+    record = importance(table, golden, factor="data_order", chance=0.5, design=design)
+    proven(record, all_checks({"data_order": record}, golden, chance=0.5), codes, nans)
     assert len(importance_path(table, golden, design=design)) == max(len(table) - 1, 0)
 
 
@@ -169,8 +169,8 @@ RADIAL = {
 @pytest.mark.parametrize("case", RADIAL)
 def test_radial_importance_and_checks(case):
     base, swap, codes, nans = RADIAL[case]
-    record = radial_importance(base, {"data_order": swap}, classes=2)["data_order"]
-    proven(record, all_checks({"data_order": record}, record.golden, classes=2), codes, nans)
+    record = radial_importance(base, {"data_order": swap}, chance=0.5)["data_order"]
+    proven(record, all_checks({"data_order": record}, record.golden, chance=0.5), codes, nans)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -207,7 +207,7 @@ DUPLICATES = {
 @pytest.mark.parametrize("case", DUPLICATES)
 def test_duplicated_seeds_do_not_crash(case, design):
     table = DUPLICATES[case]
-    record = importance(table, GOLDEN, factor="data_order", classes=2, design=design)
+    record = importance(table, GOLDEN, factor="data_order", chance=0.5, design=design)
     assert -1 <= record.importance_ci_low <= record.importance_corrected <= record.importance_ci_high <= 1
     assert not any(math.isinf(getattr(record, name)) for name in NUMBERS)
-    all_checks({"data_order": record}, GOLDEN, classes=2)
+    all_checks({"data_order": record}, GOLDEN, chance=0.5)

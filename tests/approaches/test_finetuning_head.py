@@ -4,9 +4,9 @@ import torch
 from finetuning_helpers import cell, content, handmade_task, prepare, run
 
 from mlflow_l3d.approaches.finetuning import Finetuning, head, heads
-from mlflow_l3d.approaches.scores import f1_macro
 from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.tasks.base import Split, Task
 from mlflow_l3d.tasks.packaged import rotten_tomatoes
 

@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.importance.importance import importance, radial_importa
 from mlflow_l3d.analysis.importance.score_tables import Tables
 from mlflow_l3d.analysis.planning.subsets import ABLATION_COLUMNS, NUMBERS, Answers, Place, Setting, ablate_tables, part
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.classification import classification_metrics
+from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.report.ablation.text import ablation_figure, ablation_table, ablation_text
 from mlflow_l3d.report.style import GRID
 from mlflow_l3d.studies.ablation.run import Ablation, ablate
@@ -67,7 +67,7 @@ def test_fewer_of_everything_by_hand(design: Any) -> None:
         few = orders[3].permutation(30) < 9
 
         def score(place: Place, few: np.ndarray = few) -> float:
-            return classification_metrics(labels[few], answers[place][few])["f1_macro"]
+            return scores_of(labels[few], answers[place][few])["f1_macro"]
 
         table = [[score(Place("one", int(row), int(column))) for column in columns] for row in rows]
         record = importance(table, [score(Place(None, int(index))) for index in golden], design=design)
@@ -184,7 +184,7 @@ def test_fewer_examples_are_the_metric_of_those_examples(store: Store, parent: A
     for place, cell in table[table["factor"] == "data_order"].groupby(["row", "column"]):
         row, column = (int(str(number)) for number in np.ravel(place).astype(int))
         few = cell.assign(rank=cell["example_id"].map(rank)).nsmallest(20, "rank")
-        expected[row, column] = classification_metrics(few["label"], few["prediction"])["f1_macro"]
+        expected[row, column] = scores_of(few["label"], few["prediction"])["f1_macro"]
     assert line["score_mean"] == pytest.approx(expected.mean(), rel=1e-12)
     assert line["contributed_std"] == pytest.approx(expected.std(axis=1).mean(), rel=1e-12)
     assert found.frame["setting"].nunique() == 2
@@ -237,7 +237,7 @@ def test_a_strangers_parent(tmp_path: Path, migrated_store: Path) -> None:
             tags |= {"l3d.factor": "theirs", "l3d.row": str(row), "l3d.column": str(column)}
         child = client.create_run("0", tags=tags).info.run_id
         answers = np.where(generator.random(40) < 0.8, labels, 1 - labels)
-        value = classification_metrics(labels, answers)["accuracy"]
+        value = scores_of(labels, answers)["accuracy"]
         client.log_metric(child, "accuracy", value)
         path = tmp_path / "predictions.parquet"
         pd.DataFrame({"example_id": np.arange(40), "label": labels, "prediction": answers}).to_parquet(path)

@@ -29,7 +29,7 @@ def all_checks(
     importances: Mapping[str, Importance],
     golden: FloatArray,
     *,
-    classes: int | None = None,
+    chance: float | None = None,
     mitigated: bool = False,
     product: bool = False,
     reml: bool = False,
@@ -43,8 +43,8 @@ def all_checks(
         Factor -> importance.
     golden
         Shape (L,): golden scores that the factors share, nan where missing. A radial design has none of its own.
-    classes
-        Number of classes, for collapsed golden runs; None where it is not known.
+    chance
+        Score of guessing, for collapsed golden runs; None where the metric has none.
     mitigated
         Whether a mitigation strategy holds in the tables: golden runs then vary more, and L3D006 has nothing to say.
     product
@@ -59,7 +59,7 @@ def all_checks(
     if any(record.golden_pooled for record in records):
         found.append(_pooled(golden))
     elif not records or any(record.design != "radial" for record in records):
-        found.extend(golden_checks(golden, classes=classes))
+        found.extend(golden_checks(golden, chance=chance))
     for record in records:
         if record.design in ("random", "fixed"):
             found.extend(_baseline_checks(record))
@@ -70,7 +70,7 @@ def all_checks(
     return tuple(sorted(found, key=lambda check: (check.severity != "warning", check.code)))
 
 
-def golden_checks(golden: FloatArray, *, classes: int | None = None) -> Iterator[Check]:
+def golden_checks(golden: FloatArray, *, chance: float | None = None) -> Iterator[Check]:
     """Yield the checks of the golden runs alone: L3D003, L3D004, L3D005."""
     known = golden[np.isfinite(golden)]
     lost = len(golden) - len(known)
@@ -98,8 +98,8 @@ def golden_checks(golden: FloatArray, *, classes: int | None = None) -> Iterator
             f"All {len(known)} golden runs score {points(known[0])}: importance is undefined. Either the model learns "
             "nothing and predicts one class, or no factor has an effect; look at the predictions of one run.",
         )
-    if classes is not None and len(known):
-        yield from _collapsed(known, classes, "golden runs", None)
+    if chance is not None and len(known):
+        yield from _collapsed(known, chance, "golden runs", None)
 
 
 def factor_checks(record: Importance, *, closure: bool = True, reml: bool = False) -> Iterator[Check]:
@@ -252,8 +252,8 @@ def _missing_cells(record: Importance, *, reml: bool) -> Iterator[Check]:
     yield Check("L3D002", "warning", "Cells missing", message, record.factor)
 
 
-def _collapsed(scores: FloatArray, classes: int, what: str, factor: str | None) -> Iterator[Check]:
-    share = float((scores < 1 / classes).mean())
+def _collapsed(scores: FloatArray, chance: float, what: str, factor: str | None) -> Iterator[Check]:
+    share = float((scores < chance).mean())
     if share > 0:
         yield _collapse(share, len(scores), what, factor)
 

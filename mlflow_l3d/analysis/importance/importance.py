@@ -51,7 +51,7 @@ def importance(
     golden: npt.ArrayLike,
     *,
     factor: str = "",
-    classes: int | None = None,
+    chance: float | None = None,
     design: Design = "crossed",
     level: float = LEVEL,
 ) -> Importance:
@@ -65,8 +65,8 @@ def importance(
         Shape (L,): scores of the golden runs, likewise.
     factor
         Name of the investigated factor.
-    classes
-        Number of classes, if a score below ``1 / classes`` is a collapse.
+    chance
+        Score of guessing, if a lower one is a collapse.
     design
         ``crossed``: the columns are the same configurations under every row. ``nested``: every row has columns of its
         own. (``radial`` tables come from :func:`radial_importance`.)
@@ -84,7 +84,7 @@ def importance(
     Raises
     ------
     ValueError
-        If `table` has not two axes, `golden` not one, or `classes` is below 1.
+        If `table` has not two axes, or `golden` not one.
     ParameterError
         If `design` or `level` is not allowed.
 
@@ -102,14 +102,14 @@ def importance(
     scores, golden_scores = as_table(table), as_golden(golden)
     complete = scores[np.isfinite(scores).sum(axis=1) == max(scores.shape[1], 1)]
     numbers, estimate = _numbers(complete, golden_scores[np.isfinite(golden_scores)], design, level)
-    return _record(factor, numbers, estimate, scores, golden_scores, len(complete), classes, design, level)
+    return _record(factor, numbers, estimate, scores, golden_scores, len(complete), chance, design, level)
 
 
 def radial_importance(
     base: npt.ArrayLike,
     swaps: Mapping[str, npt.ArrayLike],
     *,
-    classes: int | None = None,
+    chance: float | None = None,
     level: float = LEVEL,
 ) -> dict[str, Importance]:
     """Return the importance of every factor of a radial design.
@@ -120,7 +120,7 @@ def radial_importance(
         Shape (n,): scores of the base runs, nan where one is missing.
     swaps
         Factor -> shape (n,): scores of the same runs with that factor alone drawn anew.
-    classes, level
+    chance, level
         As for :func:`importance`.
 
     Returns
@@ -131,7 +131,7 @@ def radial_importance(
     Raises
     ------
     ValueError
-        If the sets are not of equal lengths, or `classes` is below 1.
+        If the sets are not of equal lengths.
 
     Notes
     -----
@@ -165,7 +165,7 @@ def radial_importance(
         else:
             score, estimate = math.nan, None
         numbers = _Numbers(score, contributed, mitigated, golden_std, corrected, *ends)
-        found[name] = _record(name, numbers, estimate, table, golden, len(complete), classes, "radial", level)
+        found[name] = _record(name, numbers, estimate, table, golden, len(complete), chance, "radial", level)
     return found
 
 
@@ -237,15 +237,12 @@ def _record(
     table: FloatArray,
     golden: FloatArray,
     rows_used: int,
-    classes: int | None,
+    chance: float | None,
     design: Design,
     level: float,
 ) -> Importance:
-    if classes is not None and classes < 1:
-        msg = f"classes must be at least 1, got {classes}"
-        raise ValueError(msg)
     known, golden_known = table[np.isfinite(table)], golden[np.isfinite(golden)]
-    collapsed = math.nan if classes is None or not len(known) else float((known < 1 / classes).mean())
+    collapsed = math.nan if chance is None or not len(known) else float((known < chance).mean())
     return Importance(
         factor=factor,
         **asdict(numbers),

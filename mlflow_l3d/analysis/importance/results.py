@@ -67,7 +67,7 @@ class Importance:
     score_mean, score_std
         Over all cells of the factor's table (ddof=0).
     collapsed_share
-        Share of the table's cells with a score below 1 / classes; nan where the number of classes is not known.
+        Share of the table's cells with a score below that of guessing; nan where that is not known.
     table
         Shape (M, N): rows are mitigation runs, columns investigation runs; nan where a cell is missing.
     golden

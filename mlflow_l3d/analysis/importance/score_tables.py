@@ -74,7 +74,7 @@ class Tables:
 
 
 def importances_of(
-    scores: Tables, *, classes: int | None = None, missing: Missing = "drop", level: float = LEVEL
+    scores: Tables, *, chance: float | None = None, missing: Missing = "drop", level: float = LEVEL
 ) -> dict[str, Importance]:
     """Return the record of every factor.
 
@@ -82,8 +82,8 @@ def importances_of(
     ----------
     scores
         The tables.
-    classes
-        Number of classes, if a score below ``1 / classes`` is a collapse.
+    chance
+        Score of guessing, if a lower one is a collapse.
     missing
         ``reml``: in crossed tables that lack cells, the corrected score and its interval come from every cell
         (:func:`mlflow_l3d.analysis.importance.reml.reml_estimate`); the published score from complete rows all the
@@ -98,12 +98,12 @@ def importances_of(
     """
     if scores.layout == "radial":
         swaps = {name: table[:, 0] for name, table in scores.tables.items()}
-        return radial_importance(scores.base, swaps, classes=classes, level=level) if swaps else {}
+        return radial_importance(scores.base, swaps, chance=chance, level=level) if swaps else {}
     golden = scores.golden_scores()
     found = {}
     for name, table in scores.tables.items():
         design: Literal["crossed", "nested"] = "nested" if scores.layout == "nested" else "crossed"
-        record = importance(table, golden, factor=name, classes=classes, design=design, level=level)
+        record = importance(table, golden, factor=name, chance=chance, design=design, level=level)
         if scores.layout in ("random", "fixed"):
             record = _without_importance(record, scores.layout)
         elif missing == "reml" and design == "crossed" and record.cells_missing:

@@ -16,11 +16,9 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.score_tables import Missing, Tables, importances_of
 from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.metrics.classification import classification_metrics
+from mlflow_l3d.metrics.known import of_kind, scores_of
 
 IntArray = npt.NDArray[np.int64]
-METRICS: Final = ("f1_macro", "accuracy", "matthews_corrcoef")
-"""What can be computed anew from predictions."""
 NUMBERS: Final = (
     "score_mean",
     "score_std",
@@ -86,6 +84,11 @@ class Answers:
         return max((len(labels) for _, labels, _ in self.cells.values()), default=0)
 
 
+def from_predictions() -> list[str]:
+    """Return the metrics that can be computed anew from fewer predictions."""
+    return [metric.name for metric in of_kind("classification", secondary=False)]
+
+
 def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None = None, rank: IntArray) -> Tables:
     """Return the tables with the metric computed anew on the examples of lowest rank.
 
@@ -96,7 +99,7 @@ def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None 
     answers
         Predictions; a cell without any becomes nan.
     metric
-        One of :data:`METRICS`.
+        One that can be computed anew: see :func:`from_predictions`.
     size
         Examples of each cell; None means all.
     rank
@@ -108,7 +111,7 @@ def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None 
     plain = base if scores.layout == "radial" else golden
     for place, (numbers, labels, predictions) in answers.cells.items():
         chosen = np.argsort(rank[numbers])[:size]
-        value = classification_metrics(labels[chosen], predictions[chosen])[metric]
+        value = scores_of(labels[chosen], predictions[chosen], only=[metric]).get(metric, math.nan)
         if place.factor is None:
             plain[place.row] = value
         else:

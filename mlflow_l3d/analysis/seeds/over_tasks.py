@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -17,8 +16,7 @@ from mlflow_l3d.analysis.seeds.size_correlation import MEASURES, size_correlatio
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.seeds.tables import study_rows
 from mlflow_l3d.errors import ParameterError
-
-LOWER_IS_BETTER: Final = frozenset({"mse", "mae"})
+from mlflow_l3d.metrics.known import named
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ def over_tasks(studies: Sequence[SeedsStudy], *, level: float = LEVEL) -> tuple[
 def seed_matrix(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
     """Return the own metric of each task (rows) under each seed (columns) that all tasks have; nan for a failed run.
 
-    Two tasks of one name are told apart by their benchmark. Errors (``mse``, ``mae``) are turned: higher is better.
+    Two tasks of one name are told apart by their benchmark. The sign of errors (``mse``, ``mae``) is turned.
     """
     names = [study.task for study in studies]
     labels = [
@@ -96,10 +94,10 @@ def seed_matrix(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
     if repeated := [label for at, label in enumerate(labels) if label in labels[:at]]:
         raise ParameterError("task", repeated[0], "must have one study for each model")
     shared = [seed for seed in studies[0].seeds if all(seed in study.seeds for study in studies)]
-    rows = []
-    for study in studies:
-        sign = -1.0 if study.metric in LOWER_IS_BETTER else 1.0
-        rows.append(sign * study.scores[study.metric].reindex(shared).to_numpy(dtype=np.float64))
+    rows = [
+        named(study.metric).sign * study.scores[study.metric].reindex(shared).to_numpy(dtype=np.float64)
+        for study in studies
+    ]
     values = np.array(rows, dtype=np.float64).reshape(len(studies), len(shared))
     return pd.DataFrame(values, index=pd.Index(labels, name="task"), columns=pd.Index(shared, name="seed"))
 

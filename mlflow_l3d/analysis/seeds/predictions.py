@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.stability.prediction_matrix import ABSENT, PredictionMatrix
-from mlflow_l3d.analysis.stability.regression_agreement import numbers
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.regression import numbers
 
 Kind = Literal["classification", "regression", "multiple_choice"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -20,13 +20,7 @@ from mlflow_l3d.analysis.stability.pair_spread import PairSpread, class_pair_spr
 from mlflow_l3d.analysis.stability.prediction_matrix import PredictionMatrix
 from mlflow_l3d.analysis.stability.regression_agreement import RegressionAgreement, regression_consistency
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.metrics.classification import classification_metrics
-from mlflow_l3d.metrics.regression import regression_metrics
-
-CLASS_METRICS: Final = ("accuracy", "precision_macro", "recall_macro", "f1_macro", "matthews_corrcoef")
-NUMBER_METRICS: Final = ("pearson", "spearman", "mse", "mae")
-FRACTIONS: Final = frozenset({"accuracy", "precision_macro", "recall_macro", "f1_macro"})
-CORRELATIONS: Final = frozenset({"matthews_corrcoef", "pearson", "spearman"})
+from mlflow_l3d.metrics.known import named, of_kind, scores_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +160,7 @@ def seeds_study(
         One row a prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
         for regression). All seeds predict the same examples; a seed without predictions is not compared.
     metric
-        The task's own metric; ``accuracy`` or ``pearson`` by default.
+        The task's own metric; that of the kind by default.
     kind
         What the predictions are.
     task, model, benchmark, training_size
@@ -185,8 +179,8 @@ def seeds_study(
     if "seed" not in scores:
         raise ParameterError("column", "seed", f"must be in the scores, which have {', '.join(map(str, scores))}")
     seeds = check_seeds(scores["seed"].tolist())
-    known = NUMBER_METRICS if kind == "regression" else CLASS_METRICS
-    metric = metric or ("pearson" if kind == "regression" else "accuracy")
+    known = [each.name for each in of_kind(kind)]
+    metric = metric or known[0]
     names = [name for name in dict.fromkeys((metric, *known)) if name in scores]
     table = scores.set_index("seed")[names].astype(np.float64)
     found: dict[str, Any] = {"agreement": None, "examples": None, "numbers_agreement": None}
@@ -197,8 +191,7 @@ def seeds_study(
     constant: tuple[int, ...] = ()
     if predictions is not None and len(predictions):
         compared, matrix, labels, ids = prediction_matrix(predictions, seeds, kind)
-        score = regression_metrics if kind == "regression" else classification_metrics
-        rows = {seed: score(labels, row) for seed, row in zip(compared, matrix, strict=True)}
+        rows = {seed: scores_of(labels, row, kind) for seed, row in zip(compared, matrix, strict=True)}
         computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
         wanted = [name for name in dict.fromkeys((*names, *known)) if name in table or name in computed]
         table = table.reindex(columns=wanted).astype(np.float64).combine_first(computed)[wanted]
@@ -240,7 +233,6 @@ def seeds_study(
 
 
 def _limits(metric: str) -> tuple[float, float]:
-    """Return between which values a metric lies."""
-    if metric in FRACTIONS:
-        return 0.0, 1.0
-    return (-1.0, 1.0) if metric in CORRELATIONS else (-math.inf, math.inf)
+    """Return between which values a metric lies; intervals of one without a highest value are left as they are."""
+    low, high = named(metric).range
+    return (low, high) if math.isfinite(high) else (-math.inf, math.inf)

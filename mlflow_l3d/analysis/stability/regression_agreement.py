@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.regression import numbers, unit_length
 
 BLOCK: Final = 256
 """Runs whose correlations with all others are held at once."""
@@ -63,31 +64,6 @@ class RegressionAgreement:
         return pd.DataFrame({"run": np.arange(self.runs), **columns})
 
 
-def pearson_consistency(predictions: npt.ArrayLike) -> float:
-    """Return CON-PEAR, the mean correlation over pairs of runs, in time S n.
-
-    Parameters
-    ----------
-    predictions
-        Shape (S, n): finite numbers.
-
-    Returns
-    -------
-    float
-        In [-1 / (S - 1), 1]; nan where there are fewer than two runs, or a run predicts one number only.
-
-    Notes
-    -----
-    With centred predictions of unit length u_j: ``(|sum_j u_j|^2 - S) / (S (S - 1))``.
-    """
-    units = _units(numbers(predictions, "predictions", 2))
-    runs = len(units)
-    if runs < 2 or np.isnan(units).any() or not units.size:
-        return math.nan
-    total = units.sum(axis=0)
-    return float((total @ total - runs) / (runs * (runs - 1)))
-
-
 def concordance(predictions: npt.ArrayLike, truth: npt.ArrayLike) -> FloatArray:
     """Return Lin's concordance correlation coefficient of each run with the truth.
 
@@ -135,7 +111,7 @@ def regression_consistency(predictions: npt.ArrayLike, truth: npt.ArrayLike | No
     """
     values = numbers(predictions, "predictions", 2)
     runs, examples = values.shape
-    units = _units(values)
+    units = unit_length(values)
     pearson_rows, concordance_rows = np.full(runs, math.nan), np.full(runs, math.nan)
     squares = [0.0, 0.0]
     for start in range(0, runs if runs > 1 and examples else 0, BLOCK):
@@ -155,7 +131,7 @@ def regression_consistency(predictions: npt.ArrayLike, truth: npt.ArrayLike | No
         of_truth = concordance(values, truth)
         real = numbers(truth, "truth", 1)
         if runs and examples:
-            with_truth = [float((units @ _units(real[None, :])[0]).mean()), float(of_truth.mean())]
+            with_truth = [float((units @ unit_length(real[None, :])[0]).mean()), float(of_truth.mean())]
     return RegressionAgreement(
         runs=runs,
         examples=examples,
@@ -192,49 +168,8 @@ def correlation_matrices(predictions: npt.ArrayLike) -> tuple[FloatArray, FloatA
         If a number is not finite.
     """
     values = numbers(predictions, "predictions", 2)
-    units = _units(values)
+    units = unit_length(values)
     return units @ units.T, _concordance(values, values)
-
-
-def numbers(values: npt.ArrayLike, what: str, axes: int) -> FloatArray:
-    """Return numbers as a copy in float64.
-
-    Parameters
-    ----------
-    values
-        Any shape of `axes` axes.
-    what
-        What they are, for the message.
-    axes
-        How many axes they must have.
-
-    Raises
-    ------
-    ValueError
-        If the axes are others, or something is not a finite number.
-    """
-    given: npt.NDArray[Any] = np.asarray(values)
-    if given.ndim != axes or given.dtype.kind not in "iufb":
-        msg = f"{what} must have {axes} axes of numbers, got shape {given.shape} of {given.dtype}"
-        raise ValueError(msg)
-    copied: FloatArray = given.astype(np.float64)
-    if not np.isfinite(copied).all():
-        msg = f"{what} must be finite, {int((~np.isfinite(copied)).sum())} are not"
-        raise ValueError(msg)
-    return copied
-
-
-def _units(values: FloatArray) -> FloatArray:
-    """Return each run centred and of unit length, shape (S, n); nan where it is one number only."""
-    if not values.size:
-        return np.full(values.shape, math.nan)
-    # Scaled first, so that squares of huge or tiny numbers neither overflow nor vanish.
-    centred = values - values.mean(axis=1, keepdims=True)
-    centred /= np.where((largest := np.abs(centred).max(axis=1, keepdims=True)) > 0, largest, 1.0)
-    varied = np.ptp(values, axis=1) > 0
-    units = np.full(values.shape, math.nan)
-    units[varied] = centred[varied] / np.linalg.norm(centred[varied], axis=1, keepdims=True)
-    return units
 
 
 def _concordance(one: FloatArray, other: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_seed, initialisation_seed
 from mlflow_l3d.approaches.finetuning.inputs import inputs_of
-from mlflow_l3d.approaches.finetuning.kinds import loss_of, score_name, told, wanted
+from mlflow_l3d.approaches.finetuning.kinds import loss_of, stopping_metric, told, wanted
 from mlflow_l3d.approaches.finetuning.loading import Loaded
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.session import CellSession, Trained, pieces
@@ -137,7 +137,7 @@ class FullSession(CellSession):
         steps = -(-n // (recipe.batch_size * recipe.gradient_accumulation))
         rates = learning_rates(recipe, recipe.epochs * steps)
         optimizer = torch.optim.AdamW(weights, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
-        progress, best = Progress(recipe, score_name=score_name(self.task)), Kept(weights)
+        progress, best = Progress(recipe, metric=stopping_metric(self.task)), Kept(weights)
         keeps = recipe.selection == "best" and len(held) > 0
         for epoch in range(recipe.epochs):
             order = split.train[batch_order(seeds["data_order"], epoch, n)]

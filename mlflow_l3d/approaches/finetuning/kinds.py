@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.finetuning.training import pearson
 from mlflow_l3d.approaches.watching import Watch, told_to_end
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import F1_MACRO
+from mlflow_l3d.metrics.known import of_kind, score
+from mlflow_l3d.metrics.regression import PEARSON
 from mlflow_l3d.tasks.base import IntArray, Task
 
 if TYPE_CHECKING:
@@ -20,9 +23,9 @@ def outputs(task: Task) -> int:
     return len(task.class_names) if task.kind == "classification" else 1
 
 
-def score_name(task: Task) -> str:
-    """Return the validation score that decides the best epoch, under the name of its curve."""
-    return "pearson" if task.kind == "regression" else "f1_macro"
+def stopping_metric(task: Task) -> Metric:
+    """Return the metric that decides the best epoch, on the validation part."""
+    return PEARSON if task.kind == "regression" else F1_MACRO
 
 
 def wanted(task: Task, positions: IntArray, device: str) -> torch.Tensor:
@@ -65,7 +68,7 @@ def predictions(task: Task, logits: torch.Tensor) -> tuple[npt.NDArray[Any], npt
 def told(
     watch: Watch | None, key: str, epoch: int, logits: torch.Tensor, labels: npt.NDArray[Any], *, kind: str
 ) -> bool:
-    """Tell the watcher of an epoch; of a regression Pearson's correlation and the mean squared error.
+    """Tell the watcher of an epoch; of a regression all scores of numbers.
 
     See :func:`mlflow_l3d.approaches.watching.told_to_end`.
     """
@@ -73,10 +76,6 @@ def told(
         return told_to_end(watch, key, epoch, logits, labels)
     if watch is None or not len(labels):
         return False
-    scores = logits[:, 0].double().numpy()
-    found = {
-        "validation_pearson": pearson(labels, scores),
-        "validation_mse": float(np.mean((scores - labels) ** 2)),
-        "validation_mae": float(np.mean(np.abs(scores - labels))),
-    }
+    predicted = logits[:, 0].double().numpy()
+    found = {f"validation_{metric.name}": score(metric, labels, predicted) for metric in of_kind(kind)}
     return watch(key, epoch, found)

@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.scores import f1_macro
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import F1_MACRO, f1_macro
+from mlflow_l3d.metrics.regression import pearson
 
 if TYPE_CHECKING:
     import torch
@@ -57,16 +59,6 @@ def validate(logits: torch.Tensor, labels: npt.NDArray[Any]) -> tuple[float, flo
     return f1_macro(labels, predictions, logits.shape[1]), float(loss)
 
 
-def pearson(labels: npt.NDArray[Any], scores: npt.NDArray[Any]) -> float:
-    """Return Pearson's correlation of two arrays of shape (n,); 0 where one of them is constant.
-
-    A constant prediction says nothing, and a number can be compared with other epochs' where nan cannot.
-    """
-    left, right = labels - labels.mean(), scores - scores.mean()
-    length = float(np.sqrt((left @ left) * (right @ right)))
-    return float(left @ right) / length if length > 0 else 0.0
-
-
 @dataclass
 class Progress:
     """The course of one training, and the rule that picks its best epoch.
@@ -83,7 +75,7 @@ class Progress:
     loss: list[float] = field(default_factory=list)
     train_loss: list[float] = field(default_factory=list)
     best: int = -1
-    score_name: str = "f1_macro"
+    metric: Metric = F1_MACRO
 
     @property
     def chosen(self) -> int:
@@ -112,7 +104,7 @@ class Progress:
     def _rank(self, epoch: int) -> tuple[float, ...]:
         if self.recipe.early_stopping_metric == "loss":
             return (-self.loss[epoch],)
-        return self.f1[epoch], -self.loss[epoch]
+        return self.metric.sign * self.f1[epoch], -self.loss[epoch]
 
     @property
     def stop(self) -> bool:
@@ -126,7 +118,7 @@ class Progress:
         epoch = self.chosen
         found = {"best_epoch": float(epoch + 1), "train_loss": self.train_loss[epoch]}
         if not math.isnan(self.f1[epoch]):
-            found |= {f"validation_{self.score_name}": self.f1[epoch], "validation_loss": self.loss[epoch]}
+            found |= {f"validation_{self.metric.name}": self.f1[epoch], "validation_loss": self.loss[epoch]}
         return found
 
     @property
@@ -134,5 +126,5 @@ class Progress:
         """One value an epoch."""
         found = {"train_loss": self.train_loss}
         if not math.isnan(self.f1[self.best]):
-            found |= {f"validation_{self.score_name}": self.f1, "validation_loss": self.loss}
+            found |= {f"validation_{self.metric.name}": self.f1, "validation_loss": self.loss}
         return found

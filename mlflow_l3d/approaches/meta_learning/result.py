@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.meta_learning.chunk import Draws
-from mlflow_l3d.approaches.scores import f1_macro
 from mlflow_l3d.approaches.stacked.draws import FloatArray
+from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.tasks.base import Task
 

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.seeds.better_seed import NAMED_SEED, BetterSeed, normalised
-from mlflow_l3d.analysis.seeds.over_tasks import LOWER_IS_BETTER
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.investigation.verdicts import plain, probability, shorten
 from mlflow_l3d.report.labelled_points import name_points, size_text, size_ticks
 from mlflow_l3d.report.style import ABSENT, BLUE, GREY, GRID, INK, MUTED, ORANGE, dress, new_figure, settings
@@ -139,7 +139,7 @@ def seed_figure(study: SeedsStudy) -> Figure:
     """
     frame = study.to_frame()
     agreement = next((name for name in ("consistency", "consistency_pearson") if name in frame), None)
-    percent = study.metric not in LOWER_IS_BETTER
+    percent = named(study.metric).percent
     with settings():
         figure = new_figure(min(1.2 + 0.24 * len(frame), 10.0))
         panels = figure.subplots(1, 1 if agreement is None else 2, sharey=True, squeeze=False)[0]

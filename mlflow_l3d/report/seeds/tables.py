@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.seeds.better_seed import BetterSeed
-from mlflow_l3d.analysis.seeds.over_tasks import LOWER_IS_BETTER
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.seeds.tables import table_1, table_7
 from mlflow_l3d.analysis.stability.examples import ExampleVotes
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.investigation.sections import Table
 from mlflow_l3d.report.investigation.verdicts import MISSING, plain, points, probability, shorten
 
@@ -241,8 +241,8 @@ def correlation_table(correlations: pd.DataFrame) -> Table:
 
 
 def plain_or_points(metric: str) -> Callable[[float], str]:
-    """Return how a metric is written: errors in their own unit, all else in percentage points."""
-    return _fine if metric in LOWER_IS_BETTER else points
+    """Return how a metric is written: in percentage points, or in its own unit."""
+    return points if named(metric).percent else _fine
 
 
 def _fine(value: float) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.score_tables import Tables
-from mlflow_l3d.analysis.planning.subsets import METRICS, Answers, IntArray, Place, rescored
+from mlflow_l3d.analysis.planning.subsets import Answers, IntArray, Place, from_predictions, rescored
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.reader import fetch_predictions, read_predictions
 
@@ -45,7 +45,7 @@ def read_answers(
     tuple of Answers or None, and str
         None, and why, where a cell has no predictions, or `metric` is not that of the predictions.
     """
-    if metric not in METRICS:
+    if metric not in from_predictions():
         return None, f"the metric {metric} cannot be computed from predictions"
     finished = cells[cells["status"].eq("FINISHED") & cells[metric].notna()]
     every = _of_parent(client, run_id, finished)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.aggregate import tables_of
 from mlflow_l3d.analysis.importance.score_tables import Tables
-from mlflow_l3d.analysis.planning.subsets import METRICS, Answers, Setting, ablate_tables
+from mlflow_l3d.analysis.planning.subsets import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.parameters.table import ABLATION
 from mlflow_l3d.parameters.values import as_text, integer
@@ -167,8 +167,8 @@ def _ablate(
     if wanted["test_sizes"] != []:
         answers, why = read_answers(client, recorded.parent.info.run_id, cells, scores, metric)
     if answers is None and wanted["test_sizes"]:
-        if metric not in METRICS:
-            raise unknown_name("metric", metric, METRICS, "for test_sizes one of")
+        if metric not in from_predictions():
+            raise unknown_name("metric", metric, from_predictions(), "for test_sizes one of")
         raise ParameterError("test_sizes", ",".join(map(str, wanted["test_sizes"])), why, "Use test_sizes=all.")
     settings = _settings(scores, answers, wanted)
     frame = ablate_tables(

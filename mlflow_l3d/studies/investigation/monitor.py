@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.aggregate import CHANCE_METRICS
 from mlflow_l3d.analysis.importance.score_tables import Tables, importances_of
 from mlflow_l3d.analysis.importance.variances import Layout
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.designs import Design
 from mlflow_l3d.studies.investigation.stopping import Stopping
@@ -61,7 +61,7 @@ class Monitor:
             pooled=pooled,
         )
         self._design = design
-        self._classes = classes if metric in CHANCE_METRICS else None
+        self._chance = named(metric).chance_level(classes)
         self._stopping = stopping
         self._left = np.array([design.step_size(step) for step in range(design.steps)])
         self._done = 0
@@ -103,5 +103,5 @@ class Monitor:
         return found
 
     def _metrics(self, scores: Tables) -> dict[str, float]:
-        records = importances_of(scores, classes=self._classes)
+        records = importances_of(scores, chance=self._chance)
         return Analysis(self.metric, records, cells_failed=self.failed).metrics(details=False)

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import mean_absolute_error, mean_squared_error
 
-from mlflow_l3d.metrics.regression import regression_metrics
+from mlflow_l3d.metrics.known import scores_of
 
 
 @given(st.lists(st.tuples(st.integers(0, 25), st.integers(-50, 50)), min_size=2, max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_equal_to_scipy_and_scikit_learn(pairs):
     labels, predictions = np.array(pairs, dtype=float).T / 5
-    found = regression_metrics(labels, predictions)
+    found = scores_of(labels, predictions, "regression")
     assert found["mse"] == pytest.approx(mean_squared_error(labels, predictions))
     assert found["mae"] == pytest.approx(mean_absolute_error(labels, predictions))
     if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
@@ -27,7 +27,7 @@ def test_equal_to_scipy_and_scikit_learn(pairs):
 
 
 def test_the_same_numbers_are_perfect():
-    found = regression_metrics([1.0, 2.5, 5.0], [1.0, 2.5, 5.0])
+    found = scores_of([1.0, 2.5, 5.0], [1.0, 2.5, 5.0], "regression")
     assert found == pytest.approx({"pearson": 1, "spearman": 1, "mse": 0, "mae": 0})
 
 
@@ -42,4 +42,4 @@ def test_the_same_numbers_are_perfect():
 )
 def test_bad_input(labels, predictions, match):
     with pytest.raises(ValueError, match=match):
-        regression_metrics(labels, predictions)
+        scores_of(labels, predictions, "regression")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, precision_score, recall_score
 
-from mlflow_l3d.metrics.classification import classification_metrics
+from mlflow_l3d.metrics.known import scores_of
 
 
 def reference(labels, predictions):
@@ -34,7 +34,7 @@ def reference(labels, predictions):
 def test_equal_to_scikit_learn(classes, data):
     pairs = st.tuples(st.integers(0, classes - 1), st.integers(-1, classes - 1))
     drawn = np.array(data.draw(st.lists(pairs, min_size=1, max_size=40)))
-    assert classification_metrics(drawn[:, 0], drawn[:, 1]) == pytest.approx(reference(drawn[:, 0], drawn[:, 1]))
+    assert scores_of(drawn[:, 0], drawn[:, 1]) == pytest.approx(reference(drawn[:, 0], drawn[:, 1]))
 
 
 @pytest.mark.parametrize(
@@ -51,24 +51,24 @@ def test_equal_to_scikit_learn(classes, data):
     ids=["one class", "one class predicted", "one class true", "all unparsed", "unparsed", "absent classes", "large"],
 )
 def test_special_cases_equal_scikit_learn(labels, predictions):
-    assert classification_metrics(labels, predictions) == pytest.approx(reference(labels, predictions))
+    assert scores_of(labels, predictions) == pytest.approx(reference(labels, predictions))
 
 
 def test_by_hand():
     # class 0: 2 right of 3 true and 2 predicted, F1 4/5; class 1: 1 right of 1 true and 1 predicted, F1 1.
-    found = classification_metrics([0, 0, 0, 1], [0, 0, -1, 1])
+    found = scores_of([0, 0, 0, 1], [0, 0, -1, 1])
     assert found["f1_macro"] == pytest.approx((4 / 5 + 1) / 2)
     assert found["accuracy"] == 0.75
 
 
 def test_undefined_correlation_is_zero():
-    assert classification_metrics([1, 1, 1], [1, 1, 1])["matthews_corrcoef"] == 0.0
+    assert scores_of([1, 1, 1], [1, 1, 1])["matthews_corrcoef"] == 0.0
 
 
 def test_other_whole_types_are_accepted():
-    expected = classification_metrics([0, 1, 1], [0, 1, 0])
-    assert classification_metrics(np.array([False, True, True]), np.array([0.0, 1.0, 0.0])) == expected
-    assert classification_metrics(np.array([0, 1, 1], np.uint8), np.array([0, 1, 0], np.int8)) == expected
+    expected = scores_of([0, 1, 1], [0, 1, 0])
+    assert scores_of(np.array([False, True, True]), np.array([0.0, 1.0, 0.0])) == expected
+    assert scores_of(np.array([0, 1, 1], np.uint8), np.array([0, 1, 0], np.int8)) == expected
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_other_whole_types_are_accepted():
 )
 def test_bad_input(labels, predictions, match):
     with pytest.raises(ValueError, match=match):
-        classification_metrics(labels, predictions)
+        scores_of(labels, predictions)
 
 
 def test_fast_enough_to_be_called_for_every_cell():
@@ -95,6 +95,6 @@ def test_fast_enough_to_be_called_for_every_cell():
     times = []
     for _ in range(50):
         start = time.perf_counter()
-        classification_metrics(labels, predictions)
+        scores_of(labels, predictions)
         times.append(time.perf_counter() - start)
     assert min(times) < 0.001

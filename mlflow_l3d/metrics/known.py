@@ -1,0 +1,119 @@
+"""Metrics by name and by kind of task, ours and those of other packages; and the scores of one set of predictions."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Any
+
+import numpy.typing as npt
+
+from mlflow_l3d import registry
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.metrics import classification, regression
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import UNPARSED, class_numbers
+from mlflow_l3d.metrics.regression import numbers
+
+_logger = logging.getLogger(__name__)
+
+
+@cache
+def registered() -> Mapping[str, Metric]:
+    """Return name -> metric: ours, then those of the entry-point group ``mlflow_l3d.metrics``, sorted.
+
+    An entry point that cannot be used is left out with a warning, so that a broken package costs its metric only.
+    """
+    found = {metric.name: metric for metric in (*classification.METRICS, *regression.METRICS)}
+    for name in registry.names("metric"):
+        try:
+            metric = registry.load("metric", name)
+        except L3DError as error:
+            _warn(str(error))
+            continue
+        if name in found or not isinstance(metric, Metric) or metric.name != name or metric.function is None:
+            _warn(f"metric={name}: is no Metric with a function under this name, or it is one of ours. Left out.")
+        else:
+            found[name] = metric
+    return found
+
+
+def named(name: str) -> Metric:
+    """Return the metric of a name; of one that only an approach knows, greater is better and no more is known."""
+    return registered().get(name, Metric(name))
+
+
+def of_kind(kind: str, *, secondary: bool = True) -> tuple[Metric, ...]:
+    """Return the metrics of a kind of task, with or without the secondary ones; the first is its default."""
+    return tuple(each for each in registered().values() if kind in each.kinds and (secondary or not each.secondary))
+
+
+def scores_of(
+    labels: npt.ArrayLike, predictions: npt.ArrayLike, kind: str = "classification", *, only: Collection[str] = ()
+) -> dict[str, float]:
+    """Return the scores of predictions by name.
+
+    Parameters
+    ----------
+    labels
+        Shape (n,): true class numbers, 0 or above; of a regression finite numbers.
+    predictions
+        Shape (n,): likewise; the class -1 is an answer that names no class.
+    kind
+        That of the task.
+    only
+        Names of metrics of the kind; empty means all.
+
+    Returns
+    -------
+    dict
+        Without a metric that has no value here, or whose function fails: a warning says so.
+
+    Raises
+    ------
+    ValueError
+        If the arrays are empty, differ in length, or hold anything else.
+    """
+    truth: npt.NDArray[Any]
+    guess: npt.NDArray[Any]
+    if kind == "regression":
+        truth, guess = numbers(labels, "labels", 1), numbers(predictions, "predictions", 1)
+    else:
+        truth, guess = class_numbers(labels, "labels", 0), class_numbers(predictions, "predictions", UNPARSED)
+    if len(truth) != len(guess) or not len(truth):
+        msg = f"labels and predictions must be equally many, at least one, got {len(truth)} and {len(guess)}"
+        raise ValueError(msg)
+    return {
+        metric.name: value
+        for metric in of_kind(kind)
+        if (not only or metric.name in only) and math.isfinite(value := score(metric, truth, guess))
+    }
+
+
+def score(metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any], classes: int | None = None) -> float:
+    """Return one score of checked arrays; nan where there is none, with a warning where the function fails.
+
+    Parameters
+    ----------
+    metric
+        One with a function.
+    labels, predictions
+        As :class:`mlflow_l3d.metrics.base.Metric` says.
+    classes
+        None for a result; the number of classes for what an approach stops early or prunes by.
+    """
+    try:
+        if classes is not None and metric.while_training is not None:
+            return float(metric.while_training(labels, predictions, classes))
+        return math.nan if metric.function is None else float(metric.function(labels, predictions))
+    except Exception as error:  # noqa: BLE001 - another package's function may raise anything
+        _warn(f"metric={metric.name}: has no value for some predictions ({type(error).__name__}: {error}).")
+        return math.nan
+
+
+@cache
+def _warn(message: str) -> None:
+    """Warn once in each process."""
+    _logger.warning("%s", message)
