@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.version import __version__
 
+# From here to __all__: written by .ci/write.py from the table of verbs, for type checkers.
 if TYPE_CHECKING:
     from mlflow_l3d.studies.ablation.run import ablate
-    from mlflow_l3d.studies.investigation.evaluate import evaluate
+    from mlflow_l3d.studies.evaluation.run import evaluate
+    from mlflow_l3d.studies.investigation.evaluate import delete
     from mlflow_l3d.studies.investigation.run import Investigation, investigate
-    from mlflow_l3d.studies.planning import plan_investigation
-    from mlflow_l3d.studies.seeds.evaluate import evaluate_seeds
+    from mlflow_l3d.studies.planning.run import plan_investigation
+    from mlflow_l3d.studies.search.entry import search
     from mlflow_l3d.studies.seeds.run import seeds
     from mlflow_l3d.studies.strategies.run import compare_strategies
 
@@ -23,29 +25,25 @@ __all__ = [
     "__version__",
     "ablate",
     "compare_strategies",
+    "delete",
     "evaluate",
-    "evaluate_seeds",
     "investigate",
     "plan_investigation",
+    "search",
     "seeds",
 ]
 
-_HOMES = {
-    "Investigation": "mlflow_l3d.studies.investigation.run",
-    "ablate": "mlflow_l3d.studies.ablation.run",
-    "compare_strategies": "mlflow_l3d.studies.strategies.run",
-    "evaluate": "mlflow_l3d.studies.investigation.evaluate",
-    "evaluate_seeds": "mlflow_l3d.studies.seeds.evaluate",
-    "investigate": "mlflow_l3d.studies.investigation.run",
-    "plan_investigation": "mlflow_l3d.studies.planning",
-    "seeds": "mlflow_l3d.studies.seeds.run",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    from mlflow_l3d.parameters.verbs import PUBLIC
+
+    if name not in PUBLIC:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

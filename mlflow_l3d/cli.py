@@ -1,4 +1,4 @@
-"""The command line: one verb for each entry point, every parameter of the entry point as an option."""
+"""The command line: it walks the table of verbs; each has every parameter as an option."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
 from typing import Any, NoReturn
 
 from mlflow_l3d import __version__
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.parameters.table import ABLATION, DELETE, EVALUATE, MAIN, PLAN, SEARCH, SEEDS, STRATEGIES, Parameter
+from mlflow_l3d.parameters.verbs import VERBS
 
-_VERBS: Mapping[str, tuple[str, Mapping[str, Parameter]]] = {
-    "investigate": ("run an investigation and score it", MAIN),
-    "search": ("find hyperparameters on two levels, before an investigation", SEARCH),
-    "seeds": ("train one task with several seeds: scores and single predictions", SEEDS),
-    "evaluate": ("score an existing parent run", EVALUATE),
-    "plan": ("say how many cells an investigation has, what they cost, and how many it needs", PLAN),
-    "strategies": ("compare the published method with its baselines on one task", STRATEGIES),
-    "ablation": ("say what fewer runs and test examples would have found, without new runs", ABLATION),
-    "delete": ("delete a parent run with its children", DELETE),
-}
+_ABOUT = """How much of a score is luck, and which kind of luck?
+
+studies:
+{studies}
+
+helpers:
+{helpers}"""
+_MORE = """mlflow-l3d VERB --help lists the parameters of a verb with their defaults. The verbs are entry points of the
+MLflow Project (mlflow run . -e VERB -P NAME=VALUE) and functions of the package, too: docs/parameters.md."""
 
 
 class _UsageError(L3DError):
@@ -43,15 +44,36 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    root = _Parser(prog="mlflow-l3d", description="How much of a score is luck, and which kind of luck?")
+    width = max(map(len, VERBS)) + 4
+    studies, helpers = (
+        "\n".join(f"  {name:<{width}}{verb.description}" for name, verb in VERBS.items() if verb.is_study is wanted)
+        for wanted in (True, False)
+    )
+    root = _Parser(
+        prog="mlflow-l3d",
+        usage="mlflow-l3d VERB [--NAME VALUE ...]",
+        description=_ABOUT.format(studies=studies, helpers=helpers),
+        epilog=_MORE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     root.add_argument("--version", action="version", version=f"mlflow-l3d {__version__}")
-    verbs = root.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
-    for verb, (description, parameters) in _VERBS.items():
-        sub = verbs.add_parser(verb, help=description, description=description, allow_abbrev=False)
-        for name, parameter in parameters.items():
+    verbs = root.add_subparsers(
+        dest="verb", metavar="VERB", required=True, parser_class=_Parser, prog="mlflow-l3d", help=argparse.SUPPRESS
+    )
+    for name, verb in VERBS.items():
+        sub = verbs.add_parser(
+            name,
+            usage=" ".join([f"mlflow-l3d {name}", *map(str.upper, verb.words), "[--NAME VALUE ...]"]),
+            description=f"{verb.description[:1].upper()}{verb.description[1:]}.",
+            formatter_class=partial(argparse.HelpFormatter, max_help_position=31),
+            allow_abbrev=False,
+        )
+        for word in verb.words.values():
+            sub.add_argument(word.name, metavar=word.name.upper(), help=word.help)
+        for parameter in verb.parameters.values():
             sub.add_argument(
-                f"--{name.replace('_', '-')}",
-                dest=name,
+                parameter.option,
+                dest=parameter.name,
                 default=parameter.default,
                 metavar="VALUE",
                 help=f"{parameter.help} (default: {parameter.default})".replace("%", "%%"),
@@ -66,14 +88,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         previous[signal.SIGINT] = signal.signal(signal.SIGINT, _terminate)
     try:
-        options = vars(_parse_or_fail(argv))
-        return _run(options.pop("verb"), options)
-    except (ParameterError, _UsageError) as error:
-        print(f"mlflow-l3d: error: {error}", file=sys.stderr)  # noqa: T201
-        return 2
+        options = _parse(argv)
+        print(_run(options.pop("verb"), options))  # noqa: T201
     except L3DError as error:
         print(f"mlflow-l3d: error: {error}", file=sys.stderr)  # noqa: T201
-        return 1
+        return 2 if isinstance(error, ParameterError | _UsageError) else 1
     except KeyboardInterrupt:
         print("mlflow-l3d: interrupted; the same command continues where it stopped.", file=sys.stderr)  # noqa: T201
         return 130
@@ -84,91 +103,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+    return 0
 
 
-def _parse_or_fail(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse; where `mlflow run` made a run for us, an unknown option fails that run, too."""
+def _parse(argv: Sequence[str] | None) -> dict[str, str]:
+    """Parse, with a did-you-mean for a misspelt option; where `mlflow run` made a run for us, that run fails, too."""
     try:
-        return _parse(argv)
+        options, rest = parser().parse_known_args(argv)
+        if rest:
+            known = [parameter.option for parameter in VERBS[options.verb].parameters.values()]
+            raise unknown_name("option", rest[0].partition("=")[0], known)
     except L3DError as error:
-        project_run = os.environ.get("MLFLOW_RUN_ID")
-        if project_run:
+        if project_run := os.environ.get("MLFLOW_RUN_ID"):
             from mlflow_l3d.studies.run_guard import fail_project_run
 
             fail_project_run(project_run, str(error))
         raise
+    return vars(options)
 
 
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse, with a did-you-mean for a misspelt option."""
-    options, rest = parser().parse_known_args(argv)
-    if rest:
-        known = [f"--{name.replace('_', '-')}" for name in _VERBS[options.verb][1]]
-        raise unknown_name("option", rest[0].partition("=")[0], known)
-    return options
-
-
-def _run(verb: str, options: dict[str, Any]) -> int:
-    if verb == "investigate":
-        from mlflow_l3d.studies.investigation.run import investigate
-
-        result = investigate(progress=True, **options)
-        print(result.summary())  # noqa: T201
-        return 0
-    if verb == "search":
-        from mlflow_l3d.studies.search.entry import search
-
-        print(search(progress=True, **options).summary())  # noqa: T201
-        return 0
-    if verb == "seeds":
-        from mlflow_l3d.studies.seeds.run import seeds
-
-        print(seeds(progress=True, **options).summary())  # noqa: T201
-        return 0
-    if verb == "evaluate":
-        return _evaluate(options)
-    if verb == "plan":
-        from mlflow_l3d.studies.planning import plan
-
-        print(plan(progress=True, **options).summary())  # noqa: T201
-        return 0
-    if verb == "strategies":
-        from mlflow_l3d.studies.strategies.run import compare_strategies
-
-        print(compare_strategies(progress=True, **options).summary())  # noqa: T201
-        return 0
-    if verb == "ablation":
-        from mlflow_l3d.studies.ablation.run import ablate
-
-        print(ablate(**options).summary())  # noqa: T201
-        return 0
-    from mlflow_l3d.studies.investigation.evaluate import delete
-
-    print(f"{delete(options['parent_run_id'])} runs deleted")  # noqa: T201
-    return 0
-
-
-def _evaluate(options: dict[str, Any]) -> int:
-    from mlflow_l3d.report.investigation.terminal import summary
-    from mlflow_l3d.studies.investigation.evaluate import evaluate
-    from mlflow_l3d.studies.run_guard import fail_project_run
-    from mlflow_l3d.tracking.connection import error_line, scrub_environment
-
-    project_run = scrub_environment()
-    from mlflow_l3d.studies.seeds.evaluate import check_options, evaluate_seeds, is_seeds_study
-
-    try:
-        if is_seeds_study(options["parent_run_id"]):
-            check_options(options)
-            print(evaluate_seeds(options["parent_run_id"], metric=options["metric"], project_run=project_run).summary())  # noqa: T201
-            return 0
-        result = evaluate(**options)
-    except Exception as error:
-        if project_run is not None:
-            fail_project_run(project_run, error_line(error))
-        raise
-    print(summary(result.analysis, title=f"evaluation of run {result.run_id}"))  # noqa: T201
-    return 0
+def _run(verb: str, options: dict[str, str]) -> str:
+    """Call the verb's function; return what to print."""
+    row = VERBS[verb]
+    module, _, function = row.function.partition(":")
+    more = {"progress": True} if row.progress else {}
+    return str(getattr(import_module(module), function)(**options, **more).summary())
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import mlflow_l3d
 from mlflow_l3d import __version__, cli
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.table import DELETE, EVALUATE, MAIN, Parameter
+from mlflow_l3d.parameters.verbs import PUBLIC, VERBS
 
-VERBS: dict[str, Mapping[str, Parameter]] = {"investigate": MAIN, "evaluate": EVALUATE, "delete": DELETE}
 TINY = ["--approach", "synthetic", "--executor", "inline"]
 TINY += ["--investigation-runs", "2", "--mitigation-runs", "2", "--golden-runs", "2"]
 CONSOLE_SCRIPT = Path(sys.executable).with_name("mlflow-l3d")
@@ -40,26 +42,46 @@ def test_help_lists_every_parameter_with_its_default(verb: str, capsys: Capture)
         cli.main([verb, "--help"])
     assert caught.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for name, parameter in VERBS[verb].items():
-        assert f"--{name.replace('_', '-')} VALUE" in shown
-        assert parameter.help in shown
-        assert f"(default: {parameter.default})" in shown
-    assert set(re.findall(r"--([a-z-]+) VALUE", shown)) == {name.replace("_", "-") for name in VERBS[verb]}
+    parameters = VERBS[verb].parameters.values()
+    for parameter in parameters:
+        assert f"{parameter.option} VALUE {parameter.help} (default: {parameter.default})" in shown
+    assert set(re.findall(r"(--[a-z-]+) VALUE", shown)) == {parameter.option for parameter in parameters}
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
-def test_defaults_and_values_reach_the_verb(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[tuple[str, dict[str, object]]] = []
-    monkeypatch.setattr(cli, "_run", lambda verb, options: called.append((verb, options)) or 0)
-    assert cli.main([verb]) == 0
-    arguments = [
-        text for name in VERBS[verb] for text in (f"--{name.replace('_', '-')}", f"a {name}; $(ls) '\"\n{{x}}")
-    ]
-    assert cli.main([verb, *arguments]) == 0
-    assert called == [
-        (verb, {name: parameter.default for name, parameter in VERBS[verb].items()}),
-        (verb, {name: f"a {name}; $(ls) '\"\n{{x}}" for name in VERBS[verb]}),
-    ]
+def test_defaults_and_values_reach_the_function_and_its_summary_is_printed(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    row = VERBS[verb]
+    module, _, function = row.function.partition(":")
+    called: list[dict[str, object]] = []
+
+    def call(**options: object) -> SimpleNamespace:
+        called.append(options)
+        return SimpleNamespace(summary=lambda: "what was found")
+
+    monkeypatch.setattr(import_module(module), function, call)
+    words = [f"the {name}" for name in row.words]
+    given = {name: f"a {name}; $(ls) '\"\n{{x}}" for name in row.parameters}
+    arguments = [text for name, value in given.items() for text in (row.parameters[name].option, value)]
+    assert cli.main([verb, *words]) == cli.main([verb, *words, *arguments]) == 0
+    assert capsys.readouterr().out == "what was found\n" * 2
+    always = {**dict(zip(row.words, words, strict=True)), **({"progress": True} if row.progress else {})}
+    defaults = {name: parameter.default for name, parameter in row.parameters.items()}
+    assert called == [{**defaults, **always}, {**given, **always}]
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_function_of_a_verb_takes_its_parameters_with_the_same_defaults(verb: str) -> None:
+    row = VERBS[verb]
+    found = inspect.signature(getattr(mlflow_l3d, row.function.partition(":")[2])).parameters
+    every = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in found.values())
+    assert every or {*row.words, *row.parameters} <= set(found)
+    assert ("progress" in found) is row.progress
+    for name in set(found) & set(row.parameters):
+        assert found[name].default in {None, inspect.Parameter.empty} or (
+            str(found[name].default) == row.parameters[name].default
+        ), name
 
 
 def test_help_and_version_of_the_whole(capsys: Capture) -> None:
@@ -68,8 +90,18 @@ def test_help_and_version_of_the_whole(capsys: Capture) -> None:
             cli.main(arguments)
         assert caught.value.code == 0
     shown = capsys.readouterr().out
-    assert all(verb in shown for verb in VERBS)
+    studies, helpers = shown[shown.index("studies:") :].split("helpers:")
+    for name, verb in VERBS.items():
+        assert re.search(rf"^  {name} +{verb.description}$", studies if verb.is_study else helpers, re.MULTILINE)
     assert shown.endswith(f"mlflow-l3d {__version__}\n")
+
+
+def test_names_of_the_package_are_those_of_the_verbs() -> None:
+    assert set(mlflow_l3d.__all__) == {*PUBLIC, "__version__"} == set(dir(mlflow_l3d))
+    for name, module in PUBLIC.items():
+        assert getattr(mlflow_l3d, name) is getattr(import_module(module), name)
+    with pytest.raises(AttributeError, match="has no attribute 'investigat'"):
+        getattr(mlflow_l3d, "investigat")  # noqa: B009 - a type checker knows that it is not there
 
 
 @pytest.mark.parametrize(

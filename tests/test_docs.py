@@ -12,7 +12,7 @@ import pytest
 
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.results import IMPORTANCE_METRICS
-from mlflow_l3d.parameters.table import DELETE, EVALUATE, MAIN, SEEDS
+from mlflow_l3d.parameters.verbs import VERBS
 from mlflow_l3d.tracking import names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -99,7 +99,7 @@ def test_spread_of_five_runs_is_as_uncertain_as_the_page_says() -> None:
 @pytest.mark.parametrize("page", sorted(PAGES))
 def test_names_of_options_and_parameters_exist(page: str) -> None:
     text = PAGES[page]
-    known = {**MAIN, **SEEDS, **EVALUATE, **DELETE}
+    known = {name for verb in VERBS.values() for name in verb.parameters}
     for verb, options in re.findall(r"mlflow-l3d (\w+)((?: +--[a-z-]+(?: [^-`\s]\S*)?)+)", text):
         cli.parser().parse_args([verb, *re.findall(r"--\S+|(?<= )[^-\s]\S*", options)])
     for name in re.findall(r"-P (\w+)=", text):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shlex
 import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,16 @@ import pytest
 from mlflow.projects._project_spec import load_project
 
 from mlflow_l3d import cli
-from mlflow_l3d.parameters.table import ABLATION, EVALUATE, MAIN, PLAN, SEARCH, SEEDS, STRATEGIES, Parameter
+from mlflow_l3d.parameters.table import Parameters
+from mlflow_l3d.parameters.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[1]
-WHERE: dict[str, tuple[Path, str, str, Mapping[str, Parameter]]] = {
-    "main": (ROOT, "main", "investigate", MAIN),
-    "search": (ROOT, "search", "search", SEARCH),
-    "seeds": (ROOT, "seeds", "seeds", SEEDS),
-    "evaluate": (ROOT, "evaluate", "evaluate", EVALUATE),
-    "plan": (ROOT, "plan", "plan", PLAN),
-    "strategies": (ROOT, "strategies", "strategies", STRATEGIES),
-    "ablation": (ROOT, "ablation", "ablation", ABLATION),
-    "projects/default": (ROOT / "projects" / "default", "main", "investigate", MAIN),
+WHERE: dict[str, tuple[Path, str, str, Parameters]] = {
+    verb.entry_point: (ROOT, verb.entry_point, verb.name, verb.parameters)
+    for verb in VERBS.values()
+    if verb.entry_point
 }
+WHERE["projects/default"] = (ROOT / "projects" / "default", "main", "investigate", VERBS["investigate"].parameters)
 HOSTILE = [
     "plain",
     "two words",
@@ -138,19 +135,25 @@ def test_misspelt_parameter_reaches_the_command_line_which_refuses_it(place: str
 def test_entry_points_of_the_project() -> None:
     project = load_project(str(ROOT))
     assert project.name == "mlflow-l3d"
-    assert set(project._entry_points) == {"main", "search", "seeds", "evaluate", "plan", "strategies", "ablation"}
-    verbs = {"investigate", "search", "seeds", "evaluate", "plan", "strategies", "ablation"}
-    assert {shlex.split(p.command)[3] for p in project._entry_points.values()} == verbs
+    entry_points = {name: shlex.split(each.command)[3] for name, each in project._entry_points.items()}
+    assert entry_points == {verb.entry_point: verb.name for verb in VERBS.values() if verb.entry_point}
+    assert entry_points["main"] == "investigate"
     for place in WHERE.values():
         assert Path(load_project(str(place[0])).env_config_path).resolve() == ROOT / "conda.yaml"
+
+
+def test_files_are_those_that_the_table_makes(capsys: pytest.CaptureFixture[str]) -> None:
+    write = runpy.run_path(str(ROOT / ".ci" / "write.py"))
+    assert write["main"](["--check"]) == 0, capsys.readouterr().out
+    assert {path.name for path in write["files"]()} == {"MLproject", "parameters.md", "__init__.py"}
 
 
 def test_the_command_needs_nothing_but_the_sources(tmp_path: Path) -> None:
     """`python -m mlflow_l3d` in the project's folder finds the package there, not one that is installed elsewhere."""
     shutil.copytree(ROOT / "mlflow_l3d", tmp_path / "mlflow_l3d", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    init = tmp_path / "mlflow_l3d" / "__init__.py"
-    init.write_text(init.read_text().replace('__version__ = "', '__version__ = "the clone of '))
+    version = tmp_path / "mlflow_l3d" / "version.py"
+    version.write_text(version.read_text().replace('__version__ = "', '__version__ = "the clone of '))
     command = [sys.executable, "-m", "mlflow_l3d", "--version"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "the clone of " in done.stdout

@@ -180,21 +180,6 @@ def test_conda_holds_what_the_requirements_need_in_turn() -> None:
     assert set(pins.closure(pins.declared("demo", "icl"))) - set(CONDA_PINS) == set()
 
 
-def test_default_project_spells_out_every_parameter_with_its_default() -> None:
-    from mlflow.projects._project_spec import load_project
-
-    from mlflow_l3d.parameters.table import MAIN
-
-    project = load_project(str(ROOT / "projects" / "default"))
-    main = project.get_entry_point("main")
-    assert {name: str(main.parameters[name].default) for name in main.parameters} == {
-        name: parameter.default for name, parameter in MAIN.items()
-    }
-    for name in MAIN:
-        assert f"--{name.replace('_', '-')} {{{name}}}" in main.command, f"{name} would vanish silently"
-    assert Path(project.env_config_path).resolve() == ROOT / "conda.yaml"
-
-
 def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: Path) -> None:
     """MLflow starts the command in the project's folder; it must reach this package and the caller's store."""
     copy = tmp_path / "clone"

@@ -12,8 +12,8 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named, of_kind, registered
 from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, ValuesFor, choose
-from mlflow_l3d.parameters.table import Parameter
-from mlflow_l3d.parameters.values import as_text, number_or_auto, public_name
+from mlflow_l3d.parameters.table import MAIN, Parameters
+from mlflow_l3d.parameters.values import as_text, public_name
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.tasks.base import SplitSettings, Task
 from mlflow_l3d.tasks.predefined_split import NoParts
@@ -64,7 +64,7 @@ class Setup:
 
 
 def given_texts(
-    parameters: Mapping[str, object], known: Mapping[str, Parameter], approach: Approach | None, task: Task | None
+    parameters: Mapping[str, object], known: Parameters, approach: Approach | None, task: Task | None
 ) -> tuple[dict[str, str], Approach]:
     """Return every parameter as text, defaults included, and the approach.
 
@@ -86,11 +86,11 @@ def given_texts(
         _check_task(task, given)
         given["task"] = task.name
     check_choice("executor", given, registry.names("executor"))
-    if "test_selection" in given:
-        check_choice("test_selection", given, ["label_selection", "fixed"])
     own_choice = known["metric"].default == "auto"
     of_all = ["auto", *registered()] if own_choice else [m.name for m in of_kind("classification", secondary=False)]
     check_choice("metric", given, [*of_all, *approach.metrics])
+    for parameter in known.values():
+        parameter.parse(given)
     return given, approach
 
 
@@ -125,7 +125,7 @@ def set_up(
     ParameterError
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
-    workers = number_or_auto("workers", given["workers"], 1)
+    workers = MAIN["workers"].parse(given)
     if given["executor"] == "inline" and workers not in {None, 1}:
         raise ParameterError("workers", workers, "executor=inline has one", "Use executor=processes.")
     settings = _split_settings(given, root_seed, validation_fraction, predefined_split=predefined_split)
@@ -287,8 +287,7 @@ def _load_task(
 def _split_settings(
     given: Mapping[str, str], root_seed: int, validation_fraction: float, *, predefined_split: bool
 ) -> SplitSettings:
-    num_labelled = number_or_auto("num_labelled", given["num_labelled"], 2)
-    test_size = number_or_auto("test_size", given["test_size"], 2)
+    num_labelled, test_size = MAIN["num_labelled"].parse(given), MAIN["test_size"].parse(given)
     if predefined_split:
         # The whole parts need no seed, and their cells have one key whatever the root seed is.
         drawn = num_labelled is not None or test_size is not None or validation_fraction > 0

@@ -1,17 +1,93 @@
-"""Values as they are typed: numbers, `auto`, and names that others may see."""
+"""Values as they are typed: what a parameter may be, and names that others may see."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Final
 
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import ParameterError, unknown_name
 
-MOST_DIGITS: Final = 1000
-"""Longer numbers are a mistake, and Python refuses to read them."""
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One name of a closed list."""
+
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.names[:-1])} or {self.names[-1]}"
+
+    def parse(self, name: str, text: str) -> str:
+        """Return the value of the parameter `name`, or raise a ParameterError."""
+        if text not in self.names:
+            raise unknown_name(name, text, self.names)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number of at least `low` and at most `high`, None for no bound; or one of `words`, which is no number."""
+
+    low: int
+    high: int | None = None
+    words: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        bounds = f"of at least {self.low}" if self.high is None else f"from {self.low} to {self.high}"
+        words = {0: "", 1: "{} or ", 2: "{}, {}, or "}[len(self.words)].format(*self.words)
+        return f"{words}a whole number {bounds}"
+
+    def parse(self, name: str, text: str) -> int | None:
+        """Return the value of the parameter `name`, None for a word, or raise a ParameterError."""
+        if text in self.words:
+            return None
+        # Python itself reads more than people write: 1_000, and the digits of every script; and no more than 4,300.
+        number = int(text) if re.fullmatch(r"\s*[-+]?[0-9]{1,1000}\s*", text) else None
+        if number is None or number < self.low or (self.high is not None and number > self.high):
+            raise ParameterError(name, text, f"must be {self}")
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number above `low`, or from `low` where that is `closed`, and below `high`."""
+
+    low: float
+    high: float = math.inf
+    closed: bool = False
+
+    def __str__(self) -> str:
+        low, high = ("from", "to") if self.closed else ("above", "and")
+        return f"a number {low} {self.low:g}" + (f" {high} below {self.high:g}" if self.high < math.inf else "")
+
+    def parse(self, name: str, text: str) -> float:
+        """Return the value of the parameter `name`, or raise a ParameterError."""
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not self.low < number < self.high and not (self.closed and number == self.low):
+            raise ParameterError(name, text, f"must be {self}")
+        return number
+
+
+def integer(name: str, value: str, low: int, high: int | None = None) -> int:
+    """Return `value` as a whole number of at least `low` and at most `high`."""
+    return Whole(low, high).parse(name, value) or 0
+
+
+def number_or_auto(name: str, value: str, low: int) -> int | None:
+    """Return `value` as :func:`integer` does, or None for `auto`."""
+    return Whole(low, words=("auto",)).parse(name, value)
+
+
+def number(name: str, value: str, low: float, high: float) -> float:
+    """Return `value` as a number above `low` and below `high`."""
+    return Number(low, high).parse(name, value)
 
 
 def as_text(name: str, value: object) -> str:
@@ -30,54 +106,8 @@ def as_text(name: str, value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def integer(name: str, value: str, low: int, high: int | None = None) -> int:
-    """Return `value` as a whole number of at least `low` and at most `high`, None for no bound.
-
-    Raises
-    ------
-    ParameterError
-        If it is none.
-    """
-    text = value.strip()
-    digits = text[1:] if text[:1] in {"-", "+"} else text
-    # Python itself reads more than people write: 1_000, and the digits of every script.
-    number = int(text) if digits.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS else None
-    if number is None or number < low or (high is not None and number > high):
-        bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise ParameterError(name, value, f"must be a whole number {bounds}")
-    return number
-
-
-def number_or_auto(name: str, value: str, low: int) -> int | None:
-    """Return `value` as :func:`integer` does, or None for `auto`."""
-    if value == "auto":
-        return None
-    try:
-        return integer(name, value, low)
-    except ParameterError:
-        raise ParameterError(name, value, f"must be auto or a whole number of at least {low}") from None
-
-
-def number(name: str, value: str, low: float, high: float) -> float:
-    """Return `value` as a number above `low` and below `high`.
-
-    Raises
-    ------
-    ParameterError
-        If it is none.
-    """
-    try:
-        found = float(value)
-    except ValueError:
-        found = math.nan
-    if not low < found < high:
-        bounds = f"above {low:g}" if high == math.inf else f"above {low:g} and below {high:g}"
-        raise ParameterError(name, value, f"must be a number {bounds}")
-    return found
-
-
 def public_name(value: str) -> str:
     """Return a value that may be shown to others: of an absolute or home path, only the last part."""
-    if value.startswith(("/", "~", "\\")) or (len(value) > 1 and value[1] == ":" and value[0].isalpha()):
+    if value.startswith(("/", "~", "\\")) or re.match(r"[^\W\d_]:", value):
         return PurePath(value.replace("\\", "/")).name
     return value

@@ -98,7 +98,7 @@ def test_nothing_to_evaluate(place: Place, capsys: pytest.CaptureFixture[str]) -
 def test_delete_takes_the_children_too(place: Place) -> None:
     first, second = place.investigate(), place.investigate(root_seed=1)
     with place.entered():
-        assert delete(first.run_id) == CELLS + 1
+        assert delete(first.run_id).runs == CELLS + 1
     assert {run.info.run_id for run in place.parents()} == {second.run_id}
     assert len(place.cells()) == CELLS
     with place.entered(), pytest.raises(ParameterError, match="no such run"):

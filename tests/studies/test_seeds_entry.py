@@ -422,7 +422,7 @@ def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: 
 def test_delete(place: Place) -> None:
     result = study(place)
     with place.entered():
-        assert delete(result.run_id) == 4
+        assert delete(result.run_id).runs == 4
     assert place.runs() == []
     assert study(place).computed == 3
 

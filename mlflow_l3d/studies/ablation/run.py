@@ -119,7 +119,7 @@ def ablate(
     with own_settings():
         with failing(project_run):
             wanted = {name: _wanted(name, given[name]) for name in _SHARES}
-            counts = integer("repeats", given["repeats"], 1, 10_000), integer("root_seed", given["root_seed"], 0)
+            draws, seed = ABLATION["repeats"].parse(given), ABLATION["root_seed"].parse(given)
             client = connect()
             run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
             recorded = read_investigation(run_id, client)
@@ -130,7 +130,7 @@ def ablate(
             else auxiliary_run(client, project_run, role="ablation", title=title, parameters=given)
         )
         with opening as opened:
-            found = _ablate(client, recorded, metric, wanted, repeats=counts[0], seed=counts[1])
+            found = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
             if opened is not None:
                 with tempfile.TemporaryDirectory() as name:
                     _write(found, Path(name))

@@ -50,6 +50,23 @@ class Evaluation:
     run_id: str
     analysis: Analysis
 
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        from mlflow_l3d.report.investigation.terminal import summary
+
+        return summary(self.analysis, title=f"evaluation of run {self.run_id}")
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """How many `runs` :func:`delete` deleted."""
+
+    runs: int
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        return f"{self.runs} runs deleted"
+
 
 def evaluate(
     parent_run_id: str = "latest",
@@ -294,7 +311,7 @@ def write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Sc
 def _check_writable(parent: Run) -> None:
     """Raise for a parent whose own report and numbers an analysis of factors would overwrite."""
     if parent.data.tags.get(names.DESIGN) == "seeds":
-        fix = "Use mlflow-l3d evaluate, or mlflow_l3d.evaluate_seeds."
+        fix = "Use mlflow-l3d evaluate, or mlflow_l3d.evaluate."
         raise ParameterError("parent_run_id", parent.info.run_id, "is a study of seeds, not of factors", fix)
 
 
@@ -343,8 +360,8 @@ def _planned(parent: Run, name: str) -> int | None:
     return int(value) if value and value.isdigit() else None
 
 
-def delete(parent_run_id: str) -> int:
-    """Delete a parent and its children (MLflow keeps deleted runs until its own `mlflow gc`); return how many runs.
+def delete(parent_run_id: str) -> Deletion:
+    """Delete a parent and its children; MLflow keeps deleted runs until its own `mlflow gc`.
 
     Raises
     ------
@@ -369,4 +386,4 @@ def delete(parent_run_id: str) -> int:
         children = list(children_of(client, str(parent.info.experiment_id), parent_run_id))
         for run in (*children, parent):
             client.delete_run(run.info.run_id)
-    return len(children) + 1
+    return Deletion(len(children) + 1)

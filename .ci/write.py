@@ -1,0 +1,125 @@
+"""Write what is made from the tables of parameters and verbs: MLproject, docs/parameters.md and names of the package.
+
+``python .ci/write.py`` writes the files; ``python .ci/write.py --check`` changes nothing and fails where one differs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from mlflow_l3d.parameters.table import MAIN, Parameter, Parameters  # noqa: E402
+from mlflow_l3d.parameters.verbs import PUBLIC, VERBS, Verb  # noqa: E402
+
+PROJECT = """\
+# Written by .ci/write.py from mlflow_l3d/parameters/table.py.
+name: mlflow-l3d
+
+conda_env: conda.yaml
+
+# Every value is checked by the program itself: MLflow knows no enumerations and drops unused parameters silently.
+entry_points:
+"""
+DEFAULT_PROJECT = """\
+# Written by .ci/write.py from mlflow_l3d/parameters/table.py.
+name: default-investigation
+
+conda_env: ../../conda.yaml
+
+# The default investigation, with every parameter written out: copy this folder and change the defaults. The command
+# runs at the root of the repository, so that the package is found without an installation and relative paths mean the
+# same as in the project there.
+entry_points:
+"""
+PAGE = """\
+# Parameters
+
+Every verb of the command line with its parameters: their defaults, what they may be, and what they mean. A parameter
+`test_size` is `--test-size 100` on the command line, `-P test_size=100` under `mlflow run`, and `test_size=100` in
+Python, where numbers, lists and mappings may also be given as such. The hyperparameters of the approaches are others:
+they are values of the one parameter `hyperparameters` ([hyperparameters.md](hyperparameters.md)).
+
+This page is written by `.ci/write.py`.
+"""
+
+
+def entry_point(verb: Verb, run: str = "python -m mlflow_l3d") -> str:
+    """Return one entry point of an MLproject."""
+    lines = [f"  {verb.entry_point}:", "    parameters:"]
+    lines += [f"      {name}: {{{declaration(parameter)}}}" for name, parameter in verb.parameters.items()]
+    lines += ["    command: >-", f"      {run} {verb.name}"]
+    lines += [f"      {parameter.option} {{{name}}}" for name, parameter in verb.parameters.items()]
+    return "\n".join(lines) + "\n"
+
+
+def declaration(parameter: Parameter) -> str:
+    """Return type and default; MLflow leaves numbers and texts as they are typed."""
+    kind, default = ("float", parameter.default) if parameter.is_number else ("string", json.dumps(parameter.default))
+    return f"type: {kind}, default: {default}"
+
+
+def section(verb: Verb) -> str:
+    """Return what the page says about one verb."""
+    function = verb.function.partition(":")[2]
+    ways = [f"`mlflow-l3d {' '.join([verb.name, *(word.upper() for word in verb.words)])}`"]
+    ways += [f"`mlflow run . -e {verb.entry_point}`".replace(" -e main", "")] if verb.entry_point else []
+    ways += [f"`mlflow_l3d.{function}()`"]
+    text = f"\n## {verb.name}\n\n{verb.description[:1].upper()}{verb.description[1:]}: {', '.join(ways)}.\n"
+    shared = [name for name, parameter in verb.parameters.items() if parameter is MAIN.get(name)]
+    own = {name: parameter for name, parameter in verb.parameters.items() if name not in shared}
+    if not shared or verb.parameters is MAIN:
+        return text + table({**verb.words, **verb.parameters})
+    names = ", ".join(f"`{name}`" for name in shared)
+    return f"{text}\nAs for [investigate](#investigate): {names}.\n" + (table(own) if own else "")
+
+
+def table(parameters: Parameters) -> str:
+    """Return one row a parameter."""
+    rows = ["", "| Parameter | Default | Allowed | Meaning |", "|---|---|---|---|"]
+    for parameter in parameters.values():
+        cells = [f"`{parameter.name}`", f"`{parameter.default}`", str(parameter.values or ""), parameter.help]
+        rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def names(text: str) -> str:
+    """Return `mlflow_l3d/__init__.py` with the names of the verbs' functions, for type checkers."""
+    imports = "".join(
+        f"    from {module} import {', '.join(sorted(name for name in PUBLIC if PUBLIC[name] == module))}\n"
+        for module in sorted(set(PUBLIC.values()))
+    )
+    listed = "".join(f'    "{name}",\n' for name in sorted([*PUBLIC, "__version__"]))
+    made = f"if TYPE_CHECKING:\n{imports}\n__all__ = [\n{listed}]\n"
+    return re.sub(r"if TYPE_CHECKING:\n.*?\n__all__ = \[.*?\]\n", made, text, count=1, flags=re.DOTALL)
+
+
+def files() -> dict[Path, str]:
+    """Return file -> what it should hold."""
+    verbs = VERBS.values()
+    init = ROOT / "mlflow_l3d" / "__init__.py"
+    return {
+        ROOT / "MLproject": PROJECT + "".join(entry_point(verb) for verb in verbs if verb.entry_point),
+        ROOT / "projects" / "default" / "MLproject": DEFAULT_PROJECT
+        + entry_point(VERBS["investigate"], "cd ../.. && python -m mlflow_l3d"),
+        ROOT / "docs" / "parameters.md": PAGE + "".join(section(verb) for verb in verbs),
+        init: names(init.read_text(encoding="utf-8")),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Write the files, or with ``--check`` name those that differ."""
+    differ = [path for path, text in files().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in differ:
+        print(path.relative_to(ROOT), "differs: run python .ci/write.py" if "--check" in arguments else "written")
+        if "--check" not in arguments:
+            path.write_text(files()[path], encoding="utf-8")
+    return int("--check" in arguments and bool(differ))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

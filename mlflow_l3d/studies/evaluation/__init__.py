@@ -1,0 +1,1 @@
+"""Runs that exist are scored again: an investigation, or studies of seeds."""
