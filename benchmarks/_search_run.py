@@ -16,7 +16,8 @@ from typing import Any
 
 from _common import answer, settings_of_child
 
-from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
+from mlflow_l3d.approaches.base import Session
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
@@ -48,13 +49,14 @@ class Epochs(Synthetic):
         return _EpochsSession(inner, hyperparameters, cache / NOTES)
 
 
-class _EpochsSession:
+class _EpochsSession(Session):
+    reports_epochs = True
+
     def __init__(self, inner: Session, hyperparameters: Mapping[str, Value], notes: Path) -> None:
         self._inner, self._hyperparameters, self._notes = inner, hyperparameters, notes
-        self.watch: Callable[[str, int, Mapping[str, float]], bool] | None = None
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Train the cells, and write down how long that took, without what watching takes."""
+        """Train the cells, and write down how long that took, without what the callback takes."""
         import math
 
         settings, scores, wall, cpu = self._hyperparameters, [], 0.0, 0.0
@@ -65,7 +67,9 @@ class _EpochsSession:
                 _spend(str(settings["kind"]), float(settings["milliseconds"]) / 1000)
                 wall, cpu = wall + time.perf_counter() - started, cpu + time.thread_time() - used
                 scores.append(top * (1 - 0.5 ** (epoch + 1)))
-                if self.watch is not None and self.watch(cell.key, epoch, {f"validation_{METRIC}": scores[-1]}):
+                if self.on_epoch_end is not None and self.on_epoch_end(
+                    cell.key, epoch, {f"validation_{METRIC}": scores[-1]}
+                ):
                     break
             started, used = time.perf_counter(), time.thread_time()
             [outcome] = self._inner.run([cell])
@@ -281,7 +285,7 @@ def _objective(specification: Any, space: Any, side: str, owner: str) -> Callabl
         cell = Cell("golden", None, None, None, trial.number, {}, dict(seeds), f"{trial.number}")
         stopped = False
 
-        def watch(_key: str, epoch: int, scores: Mapping[str, float]) -> bool:
+        def on_epoch_end(_key: str, epoch: int, scores: Mapping[str, float]) -> bool:
             nonlocal stopped
             score = scores[f"validation_{METRIC}"]
             log(score, epoch)
@@ -291,7 +295,7 @@ def _objective(specification: Any, space: Any, side: str, owner: str) -> Callabl
 
         prepared = setup.approach.prepare(task, hyperparameters, model="", device="cpu", cache=Path("cache"))
         with closing(prepared) as session:
-            session.watch = watch
+            session.on_epoch_end = on_epoch_end
             outcome = run_cell(session, cell, job)
         if stopped:
             raise optuna.TrialPruned

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
+from mlflow_l3d.approaches.base import Session
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
@@ -54,7 +55,7 @@ class FixedWork(Synthetic):
         return _FixedWorkSession(inner, int(hyperparameters["iterations"]))
 
 
-class _FixedWorkSession:
+class _FixedWorkSession(Session):
     def __init__(self, inner: Session, iterations: int) -> None:
         self._inner = inner
         self._iterations = iterations

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.approaches.base import Hyperparameter, Value, resolve_hyperparameters
+from mlflow_l3d.approaches.base import Approach, Session, resolve_hyperparameters
 from mlflow_l3d.approaches.failures import failed, one_by_one
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -39,7 +40,7 @@ def luck(seeds: Mapping[str, int]) -> float:
 
 
 @dataclass
-class Climb:
+class Climb(Approach):
     """At epoch e (from 0) the score is height * (1 - 0.5 ** (e + 1)) + luck."""
 
     name: str = "climb"
@@ -55,7 +56,7 @@ class Climb:
     metrics: tuple[str, ...] = ("height",)
     default_model: str = ""
     default_task: str = "synthetic"
-    watchable: bool = True
+    reports_epochs: bool = True
     seconds: float = 0.0
     many: int = 1
 
@@ -79,14 +80,12 @@ class Climb:
         if hyperparameters["kind"] == "unprepared":
             raise RuntimeError("cannot be prepared")
         session = ClimbSession(self, task, hyperparameters, trace)
-        if self.watchable:
-            session.watch = None
-        if self.many > 1:
-            session.cells_at_once = self.many
+        session.reports_epochs = self.reports_epochs
+        session.cells_at_once = self.many
         return session
 
 
-class ClimbSession:
+class ClimbSession(Session):
     def __init__(self, approach: Climb, task: Task, hyperparameters: Mapping[str, Value], trace: Trace) -> None:
         self.approach, self.task, self.hyperparameters, self.trace = approach, task, hyperparameters, trace
 
@@ -107,8 +106,7 @@ class ClimbSession:
             scores.append(top * (1 - 0.5 ** (epoch + 1)) + luck(cell.seeds))
             self.trace.note("epoch", cell.key, epoch)
             time.sleep(self.approach.seconds)
-            watch = getattr(self, "watch", None)
-            if watch is not None and watch(cell.key, epoch, {"validation_height": scores[-1]}):
+            if self.on_epoch_end is not None and self.on_epoch_end(cell.key, epoch, {"validation_height": scores[-1]}):
                 break
         labels = self.task.labels[split.test]
         wrong = np.arange(len(labels)) >= round(scores[-1] * len(labels))

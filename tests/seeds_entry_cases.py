@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.base import Value
 from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.base import Split, Task
 from mlflow_l3d.tasks.identity import make_task

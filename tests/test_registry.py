@@ -151,5 +151,5 @@ def test_something_else_than_an_approach(install: Install) -> None:
     from mlflow_l3d.studies.investigation.specification import specify
 
     install("stranger", "[mlflow_l3d.approaches]\nodd = stranger_odd:Odd\n", stranger_odd="class Odd: name = 'odd'\n")
-    with pytest.raises(ParameterError, match=r"^approach=Odd: is no approach: it lacks version, factors,"):
+    with pytest.raises(ParameterError, match=r"^approach=Odd: is no approach: it is not a subclass of"):
         specify({"approach": "odd"})

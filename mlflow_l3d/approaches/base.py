@@ -1,125 +1,84 @@
-"""The protocol of an approach: what is trained, and which randomness factors it has."""
+"""The contract of an approach: what is trained, and which randomness factors it has."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, TypeAlias
 
+import numpy as np
+
+from mlflow_l3d.approaches.failures import one_by_one
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Value
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
-Value = bool | int | float | str
+OnEpochEnd: TypeAlias = Callable[[str, int, Mapping[str, float]], bool]
+"""``on_epoch_end(key, epoch, scores)``, called after every epoch of a cell: its key, the epoch counted from 0, and
+scores on the validation part, each named ``validation_...``. True asks for the end of its training."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hyperparameter:
-    """One hyperparameter: its type (that of `default`), what is allowed, and what it does.
-
-    Attributes
-    ----------
-    default
-        The value where the user gives none; its type is the type of the hyperparameter.
-    low, high
-        Inclusive bounds of a number, None where there is none.
-    choices
-        Allowed values of a text, empty where any is.
-    log
-        Whether orders of magnitude matter (a search then samples on a log scale).
-    help
-        One line, with the unit.
-    """
-
-    default: Value
-    help: str
-    low: float | None = None
-    high: float | None = None
-    choices: tuple[str, ...] = ()
-    log: bool = False
-
-    def parse(self, name: str, value: object) -> Value:
-        """Return `value` as this hyperparameter's type.
-
-        Raises
-        ------
-        ParameterError
-            If it has another type or lies outside the bounds.
-        """
-        kind = type(self.default)
-        try:
-            parsed = self._convert(kind, value)
-        except (OverflowError, TypeError, ValueError):
-            raise ParameterError(f"hyperparameters.{name}", value, f"must be a {kind.__name__}") from None
-        if self.choices and parsed not in self.choices:
-            raise unknown_name(f"hyperparameters.{name}", str(parsed), self.choices)
-        if isinstance(parsed, int | float) and not isinstance(parsed, bool):
-            below = self.low is not None and parsed < self.low
-            above = self.high is not None and parsed > self.high
-            if below or above or not math.isfinite(parsed):
-                low = "-inf" if self.low is None else f"{self.low:g}"
-                high = "inf" if self.high is None else f"{self.high:g}"
-                raise ParameterError(f"hyperparameters.{name}", value, f"must lie in [{low}, {high}]")
-        return parsed
-
-    @staticmethod
-    def _convert(kind: type, value: object) -> Value:
-        if kind is bool:
-            text = str(value).lower()
-            if text not in {"true", "false"}:
-                raise ValueError
-            return text == "true"
-        if kind is int:
-            number = float(str(value))
-            if isinstance(value, bool) or number != int(number):
-                raise ValueError
-            return int(number)
-        if kind is float:
-            if isinstance(value, bool):
-                raise ValueError
-            return float(str(value))
-        return str(value)
-
-
-class Session(Protocol):
+class Session(ABC):
     """A warm worker: the model is loaded, any number of cells can follow.
+
+    A subclass has :meth:`run`, and :meth:`close` where there is more to release than what the object holds.
 
     Contract: a cell gives the same predictions in any session, alone or among others, in any order. Nothing is drawn
     from a global generator except through :mod:`mlflow_l3d.approaches.global_seeds`. A cell that raises ends with an
     Outcome whose `error` says why (the platform's executors catch what escapes, and then run the cells of the call that
     have no outcome once more, in smaller calls). A session is used by one thread of one process and is never pickled.
 
-    A session may have the attribute ``cells_at_once``, a positive number that is fixed once it is prepared: how many
-    cells it would like in one call, because it trains them side by side. Executors hand over up to that many, fewer
-    near the end so that all workers have work; without the attribute each call has one cell. Scores and metrics may
-    then differ with the other cells of the call, within a tolerance that the approach states; predictions may not.
-    Each outcome should carry its cell's share of the time as ``duration_seconds``; where it has none, the time until
-    then is divided by the cells of the call.
-
-    A session that trains in epochs may have the attribute ``watch``, None until someone sets it. It then calls
-    ``watch(cell.key, epoch, scores)`` after every epoch of a cell, the first being 0, with scores on the validation
-    part such as ``{"validation_f1_macro": 0.7}``; see :mod:`mlflow_l3d.approaches.watching`. Where the answer is True
-    it ends the training of that cell with what it has, as early stopping would, and the outcome is a whole one. To be
-    watched and never told to end changes no prediction.
+    Attributes
+    ----------
+    cells_at_once
+        How many cells it would like in one call, because it trains them side by side: a positive number that is fixed
+        once it is prepared. Executors hand over up to that many, fewer near the end so that all workers have work.
+        Where it is above 1, scores and metrics may differ with the other cells of the call, within a tolerance that the
+        approach states; predictions may not. Each outcome should carry its cell's share of the time as
+        ``duration_seconds``; where it has none, the time until then is divided by the cells of the call.
+    reports_epochs
+        Whether it trains in epochs and calls `on_epoch_end` after each.
+    on_epoch_end
+        None until someone sets it. A session that reports epochs then calls ``on_epoch_end(cell.key, epoch, scores)``
+        after every epoch of a cell, the first being 0, with scores on the validation part such as
+        ``{"validation_f1_macro": 0.7}``; see :mod:`mlflow_l3d.approaches.callbacks`. Where the answer is True it ends
+        the training of that cell with what it has, as early stopping would, and the outcome is a whole one. A callback
+        that never asks for the end changes no prediction.
     """
 
+    cells_at_once: int = 1
+    reports_epochs: bool = False
+    on_epoch_end: OnEpochEnd | None = None
+
+    @abstractmethod
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Train and evaluate the cells; yield an outcome for each, in any order, as soon as it is known."""
-        ...
 
     def close(self) -> None:
         """Release memory and files; called once, also after an error."""
-        ...
+        vars(self).clear()
 
 
-@runtime_checkable
-class Approach(Protocol):
+class CellwiseSession(Session):
+    """A session that trains one cell after the other; a subclass has :meth:`run_cell`."""
+
+    @abstractmethod
+    def run_cell(self, cell: Cell) -> Outcome:
+        """Train and evaluate one cell; what is raised is the outcome of that cell, and the others go on."""
+
+    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        """Run the cells in their order, and time each."""
+        return one_by_one(cells, self.run_cell)
+
+
+class Approach(ABC):
     """Something that is trained or prompted and then predicts classes: entry-point group ``mlflow_l3d.approaches``.
 
-    The entry point names a class (or any callable without arguments) that returns the approach; building it must be
-    cheap: torch and transformers are imported in `prepare` and `model_revision` at the earliest.
+    A subclass sets `name`, `version` and `factors` and has :meth:`prepare`; everything else has a default. The entry
+    point names the class (or any callable without arguments that returns the approach); building it must be cheap:
+    torch and transformers are imported in `prepare` and `model_revision` at the earliest.
 
     Attributes
     ----------
@@ -135,52 +94,20 @@ class Approach(Protocol):
         Metrics of its own that may be investigated, beside those that every approach with predictions has.
     default_model, default_task
         What is used where the user names none; the empty text where the approach has no model.
-
-    Notes
-    -----
-    An approach may also have ``complete(hyperparameters) -> hyperparameters``, called once they are resolved, where a
-    default depends on another hyperparameter. And ``dependencies(hyperparameters, model) -> Mapping[str, str]``, which
-    joins the numerics: what decides the numbers under these hyperparameters only, such as the version of a library.
-    And ``search_space(hyperparameters) -> Mapping[str, Searched]`` (:mod:`mlflow_l3d.approaches.searching`): what a
-    search of hyperparameters tries under these complete ones; every default lies within it. What it does not name stays
-    as it is, and it should change no factor's being active. Without it everything is searched that is declared with
-    both bounds, or with two or more choices.
-    And ``task_kinds``, a tuple of kinds of tasks that it takes (:data:`mlflow_l3d.tasks.base.KINDS`); without it only
-    classification. And ``task_kinds_under(hyperparameters)``, where these complete hyperparameters allow fewer.
-    And ``identity(hyperparameters) -> Mapping[str, Value]``: what of complete hyperparameters belongs into a cell's
-    key; hyperparameters that were added later are left out at their defaults, so that older cells are still found.
-    And ``published(task, given) -> Mapping | None``: the values that the authors of a paper published for a task of
-    that name, under the values that the user gives beside them; None where there are none.
-    And, for studies of seeds, ``published_seeds(model, task) -> Mapping | None``, the same for a model and a task, and
-    ``seeds_defaults(model, given) -> Mapping``: what differs from the defaults there, given what the user sets.
+    task_kinds
+        Kinds of tasks that it takes, of :data:`mlflow_l3d.tasks.base.KINDS`.
     """
 
-    name: str
-    version: str
-    factors: tuple[str, ...]
-    hyperparameters: Mapping[str, Hyperparameter]
-    metrics: tuple[str, ...]
-    default_model: str
-    default_task: str
+    name: str = ""
+    version: str = ""
+    factors: tuple[str, ...] = ()
+    hyperparameters: Mapping[str, Hyperparameter] = {}
+    metrics: tuple[str, ...] = ()
+    default_model: str = ""
+    default_task: str = ""
+    task_kinds: tuple[str, ...] = ("classification",)
 
-    def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
-        """Return the factors that have no effect under these hyperparameters, each with the reason and the fix."""
-        ...
-
-    def model_revision(self, model: str) -> str:
-        """Return what identifies the weights behind a model reference: a commit, or a hash of the files.
-
-        Raises
-        ------
-        ParameterError
-            If the reference leads to no model.
-        """
-        ...
-
-    def numerics(self, device: str) -> Mapping[str, str]:
-        """Return what decides the numbers beside the content: device class, dtype, versions of libraries."""
-        ...
-
+    @abstractmethod
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
     ) -> Session:
@@ -199,13 +126,77 @@ class Approach(Protocol):
         cache
             Folder for what is worth keeping between runs; shared by several processes at once.
         """
-        ...
 
+    def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
+        """Return resolved hyperparameters with those that depend on others filled in; by default as they are.
 
-def identity_of(approach: Approach, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-    """Return what of complete hyperparameters belongs into a cell's key: all, or what the approach's own hook says."""
-    own: Any = approach
-    return dict(own.identity(hyperparameters) if hasattr(approach, "identity") else hyperparameters)
+        Raises
+        ------
+        ParameterError
+            If two of them do not go together.
+        """
+        return dict(hyperparameters)
+
+    def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
+        """Return the factors that have no effect under these hyperparameters, each with the reason and the fix."""
+        return {}
+
+    def task_kinds_under(self, hyperparameters: Mapping[str, Value]) -> tuple[str, ...]:  # noqa: ARG002
+        """Return which of `task_kinds` complete hyperparameters allow: all, unless overridden."""
+        return self.task_kinds
+
+    def model_revision(self, model: str) -> str:
+        """Return what identifies the weights behind a model reference: a commit, or a hash of the files.
+
+        By default there is no model, and the revision is ``none``.
+
+        Raises
+        ------
+        ParameterError
+            If the reference leads to no model, or one is named that would have no effect.
+        """
+        if model not in {"", "auto"}:
+            raise ParameterError("model", model, f"approach {self.name} has no model, so it must be auto")
+        return "none"
+
+    def numerics(self, device: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Return what decides the numbers beside the content: device class, dtype, versions of libraries."""
+        return {"numpy": np.__version__}
+
+    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Return what joins the numerics under these hyperparameters only, such as the version of a library."""
+        return {}
+
+    def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
+        """Return what of complete hyperparameters belongs into a cell's key: all of them, unless overridden.
+
+        Hyperparameters that were added later are left out at their defaults, so that older cells are still found.
+        """
+        return dict(hyperparameters)
+
+    def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:  # noqa: ARG002
+        """Return what a search tries under complete hyperparameters: name -> range; every default lies within it.
+
+        What is not named stays as it is, and no factor's being active should change. By default everything is searched
+        that is declared with both bounds, or with two or more choices.
+        """
+        declared = {name: declaration.searched() for name, declaration in self.hyperparameters.items()}
+        return {name: searched for name, searched in declared.items() if searched is not None}
+
+    def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:  # noqa: ARG002
+        """Return what the authors of a paper published for a task of that name, under the values that the user gives.
+
+        None where there is nothing.
+        """
+        return None
+
+    def published_seeds(self, model: str, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:  # noqa: ARG002
+        """Return the same for a study of seeds, which also knows the model; by default as :meth:`published`."""
+        return self.published(task, given)
+
+    def seeds_defaults(self, model: str, given: Mapping[str, str]) -> Mapping[str, Value]:  # noqa: ARG002
+        """Return what differs from the defaults in a study of seeds, given what the user sets beside the model."""
+        return {}
 
 
 def resolve_hyperparameters(approach: Approach, given: Mapping[str, Any]) -> dict[str, Value]:
@@ -223,3 +214,12 @@ def resolve_hyperparameters(approach: Approach, given: Mapping[str, Any]) -> dic
         name: declaration.parse(name, given[name]) if name in given else declaration.default
         for name, declaration in approach.hyperparameters.items()
     }
+
+
+def defect(approach: object) -> str:
+    """Return what keeps an object from being an approach, as in ``is no approach: ...``; empty where nothing does."""
+    if not isinstance(approach, Approach):
+        return "it is not a subclass of mlflow_l3d.approaches.base.Approach"
+    needed = {"name": approach.name, "version": approach.version, "factors": approach.factors}
+    lacking = [name for name, value in needed.items() if not value]
+    return f"it lacks {', '.join(lacking)}" if lacking else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,9 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.base import Hyperparameter, Value
-from mlflow_l3d.approaches.failures import one_by_one
-from mlflow_l3d.approaches.no_model import no_model
+from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
@@ -25,8 +24,10 @@ shape (n, classes), for the n examples of ``split.test`` in that order. Of a mul
 classes; of a regression it returns finite numbers of shape (n,)."""
 
 
-class Callable:
+class Callable(Approach):
     """An approach made of one function.
+
+    A subclass overrides what else matters, such as ``numerics`` where other libraries decide the numbers.
 
     Parameters
     ----------
@@ -81,44 +82,27 @@ class Callable:
         self.version = version
         self.factors: tuple[str, ...] = (*(factor for factor in TASK_FACTORS if factor not in given), *given)
         self.hyperparameters: Mapping[str, Hyperparameter] = dict(hyperparameters or {})
-        self.metrics: tuple[str, ...] = ()
-        self.default_model = ""
         self.default_task = default_task
         self.task_kinds = kinds
 
-    def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
-        """Return none; override it where hyperparameters switch a factor off."""
-        return {}
-
-    def model_revision(self, model: str) -> str:
-        """Return ``none``; override it where the function uses a model."""
-        return no_model(self.name, model)
-
-    def numerics(self, device: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return the version of numpy; override it where other libraries or the device decide the numbers."""
-        return {"numpy": np.__version__}
-
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
-    ) -> CallableSession:
+    ) -> Session:
         """Return a session that calls the function once a cell."""
         del model, device, cache
         return CallableSession(self, task, dict(hyperparameters))
 
 
-@dataclass(frozen=True, slots=True)
-class CallableSession:
+@dataclass(frozen=True)
+class CallableSession(CellwiseSession):
     """Calls the function for one cell after the other."""
 
     approach: Callable
     task: Task
     hyperparameters: Mapping[str, Value]
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Run the cells."""
-        return one_by_one(cells, self._outcome)
-
-    def _outcome(self, cell: Cell) -> Outcome:
+    def run_cell(self, cell: Cell) -> Outcome:
+        """Call the function for a cell."""
         split = self.task.split(cell.seeds)
         seeds = {factor: cell.seeds[factor] for factor in self.approach.factors}
         returned = self.approach.function(self.task, split, seeds, dict(self.hyperparameters))
@@ -136,9 +120,6 @@ class CallableSession:
             predictions=predictions,
             scores=scores,
         )
-
-    def close(self) -> None:
-        """Release nothing."""
 
 
 def _numbers(returned: Any, name: str, examples: int) -> npt.NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,10 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.base import Hyperparameter, Value
-from mlflow_l3d.approaches.failures import one_by_one
-from mlflow_l3d.approaches.no_model import no_model
-from mlflow_l3d.approaches.searching import Searched, SearchRange
+from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, SearchRange, Value
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS, stream
 from mlflow_l3d.tasks.base import Task
@@ -137,7 +135,7 @@ def fails(key: str, every: int) -> bool:
     return every > 0 and zlib.crc32(key.encode("utf-8")) % every == 0
 
 
-class Synthetic:
+class Synthetic(Approach):
     """The synthetic approach: metric ``synthetic_score`` is exact, predictions have about that accuracy."""
 
     name: str = "synthetic"
@@ -145,7 +143,6 @@ class Synthetic:
     factors: tuple[str, ...] = FACTORS
     hyperparameters: Mapping[str, Hyperparameter] = _hyperparameters()
     metrics: tuple[str, ...] = ("synthetic_score",)
-    default_model: str = ""
     default_task: str = "synthetic"
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
@@ -165,34 +162,27 @@ class Synthetic:
             if float(hyperparameters[name]) < NO_EFFECT
         }
 
-    def model_revision(self, model: str) -> str:
-        """Return ``none``; there is no model."""
-        return no_model(self.name, model)
-
     def numerics(self, device: str) -> Mapping[str, str]:  # noqa: ARG002
         """Return nothing but the dtype: the device has no part in it."""
         return {"dtype": "float64"}
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
-    ) -> SyntheticSession:
+    ) -> Session:
         """Return a session; there is nothing to load."""
         del model, device, cache
         return SyntheticSession(task, dict(hyperparameters))
 
 
-@dataclass(frozen=True, slots=True)
-class SyntheticSession:
+@dataclass(frozen=True)
+class SyntheticSession(CellwiseSession):
     """Scores cells, one after the other."""
 
     task: Task
     hyperparameters: Mapping[str, Value]
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Score the cells."""
-        return one_by_one(cells, self._outcome)
-
-    def _outcome(self, cell: Cell) -> Outcome:
+    def run_cell(self, cell: Cell) -> Outcome:
+        """Score a cell."""
         settings = self.hyperparameters
         if fails(cell.key, int(settings["fail_every"])):
             msg = "this cell fails, as fail_every asks"
@@ -212,9 +202,6 @@ class SyntheticSession:
             scores=scores,
             metrics={"synthetic_score": value},
         )
-
-    def close(self) -> None:
-        """Release nothing."""
 
 
 def _class_scores(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from mlflow_l3d.approaches.base import Approach, Value
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
@@ -49,7 +50,7 @@ class Executor(Protocol):
     ends its worker, gives an outcome with `error`; the others go on. Closing the iterator, or an exception thrown into
     it (Ctrl-C), stops the workers at once and leaves none behind.
 
-    A session with the attribute ``cells_at_once`` may be given up to that many cells in one call; to share them out
+    A session may be given up to its ``cells_at_once`` cells in one call; to share them out
     among workers, as many more as all workers take at once may be taken from `cells`. An iterator that says by
     ``__length_hint__`` how many cells it still has needs no such look ahead. Its number also bounds the next calls, so
     one that may end early, because of a stopping rule, can keep them small.

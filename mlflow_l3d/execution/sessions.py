@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-import operator
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import numpy as np
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import one_line
@@ -39,7 +40,7 @@ def session_of(job: Job) -> Iterator[Session]:
 def prepared(job: Job) -> Session:
     """Return the session of `job`; errors as :func:`session_of`."""
     try:
-        return job.approach.prepare(job.task, job.hyperparameters, model=job.model, device=job.device, cache=job.cache)
+        found = job.approach.prepare(job.task, job.hyperparameters, model=job.model, device=job.device, cache=job.cache)
     except L3DError:
         raise
     except (Exception, SystemExit) as error:
@@ -47,22 +48,22 @@ def prepared(job: Job) -> Session:
         wrapped = L3DError(msg)
         wrapped.add_note("".join(traceback.format_exception(error)))
         raise wrapped from error
+    if not isinstance(found, Session):
+        msg = f"approach {job.approach.name}: prepare returned a {type(found).__name__}, not a Session"
+        raise L3DError(msg)
+    return found
 
 
 def cells_at_once(session: Session, job: Job) -> int:
-    """Return how many cells the session takes in one call: its attribute of this name, 1 where it has none.
+    """Return how many cells the session takes in one call.
 
     Raises
     ------
     L3DError
         If the attribute is not a positive whole number.
     """
-    value = getattr(session, "cells_at_once", 1)
-    try:
-        number = 0 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
+    value = session.cells_at_once
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
         msg = f"approach {job.approach.name}: cells_at_once of its session must be a positive number, it is {value!r}"
         raise L3DError(msg)
-    return number
+    return int(value)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mlflow_l3d.approaches.base import Value
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import SplitSettings

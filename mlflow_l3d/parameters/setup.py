@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 from mlflow_l3d import registry
-from mlflow_l3d.approaches.base import Approach, Value
+from mlflow_l3d.approaches.base import Approach, defect
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named, of_kind, registered
 from mlflow_l3d.parameters.search_document import Searches, Subject
-from mlflow_l3d.parameters.sources import Origin, ValuesFor, choose
+from mlflow_l3d.parameters.sources import Origin, choose
 from mlflow_l3d.parameters.table import MAIN, Parameters
 from mlflow_l3d.parameters.values import as_text, public_name
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
@@ -156,7 +157,7 @@ def set_up(
         approach,
         lambda: subject_of(approach, model, *loaded()),
         searches,
-        published=_published_seeds(approach, model) if predefined_split else None,
+        published=partial(approach.published_seeds, model) if predefined_split else None,
     )
     numerics = numerics_of(approach, hyperparameters, model, device)
     model_revision, bound = loaded()
@@ -177,20 +178,9 @@ def set_up(
     )
 
 
-def _published_seeds(approach: Approach, model: str) -> ValuesFor | None:
-    """Return what `paper` means on a task's own split: the optional hook ``published_seeds`` of the approach."""
-    hook = getattr(approach, "published_seeds", None)
-    return None if hook is None else lambda task, _given: hook(model, task)
-
-
 def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Value], metric: str = "") -> None:
-    """Raise if the approach does not take tasks of this kind, or the metric is not one of theirs.
-
-    Approaches say what they take in the optional attribute ``task_kinds``, and what of it under these hyperparameters
-    in the optional method ``task_kinds_under``; one that says nothing takes classification only.
-    """
-    kinds: tuple[str, ...] = getattr(approach, "task_kinds", ("classification",))
-    under = approach.task_kinds_under(hyperparameters) if hasattr(approach, "task_kinds_under") else kinds
+    """Raise if the approach does not take tasks of this kind, or the metric is not one of theirs."""
+    under = approach.task_kinds_under(hyperparameters)
     kinds_of_metric = named(metric).kinds if metric in set(registered()) - {*approach.metrics} else (task.kind,)
     if task.kind == "regression" and task.kind not in kinds_of_metric:
         allowed = f"is a metric of classes, and {task.name} is a regression task"
@@ -199,7 +189,7 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
     what = task.kind.replace("_", " ")
     if task.kind not in under:
         taken = " and ".join(kind.replace("_", " ") for kind in under)
-        limit = " under these hyperparameters" if task.kind in kinds else ""
+        limit = " under these hyperparameters" if task.kind in approach.task_kinds else ""
         fix = "Use another approach." if not limit else f"Other hyperparameters of {approach.name} take it."
         raise ParameterError("task", task.name, f"is a {what} task, and {approach.name} takes {taken} only{limit}", fix)
     if task.kind not in kinds_of_metric:
@@ -209,8 +199,7 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
 
 def numerics_of(approach: Approach, hyperparameters: Mapping[str, Value], model: str, device: str) -> dict[str, str]:
     """Return what decides the numbers beside the content, that of these hyperparameters included."""
-    dependencies = approach.dependencies(hyperparameters, model) if hasattr(approach, "dependencies") else {}
-    return {**approach.numerics(device), **dependencies}
+    return {**approach.numerics(device), **approach.dependencies(hyperparameters, model)}
 
 
 def subject_of(approach: Approach, model: str, model_revision: str, task: Task) -> Subject:
@@ -236,12 +225,9 @@ def _check_approach(approach: object) -> None:
     """Check that an approach, from an entry point or from Python, is one."""
     if isinstance(approach, type):
         raise ParameterError("approach", approach.__name__, "must be an object, not its class", "Call the class first.")
-    if isinstance(approach, Approach):
-        return
-    wanted = [*Approach.__annotations__, *(name for name in vars(Approach) if not name.startswith("_"))]
-    missing = ", ".join(name for name in wanted if not hasattr(approach, name))
-    fix = "Wrap a function in mlflow_l3d.approaches.callable.Callable." if callable(approach) else ""
-    raise ParameterError("approach", type(approach).__name__, f"is no approach: it lacks {missing}", fix)
+    if wrong := defect(approach):
+        fix = "Wrap a function in mlflow_l3d.approaches.callable.Callable." if callable(approach) else ""
+        raise ParameterError("approach", type(approach).__name__, f"is no approach: {wrong}", fix)
 
 
 def _check_task(task: object, given: Mapping[str, str]) -> None:

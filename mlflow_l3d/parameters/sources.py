@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal
 
 from mlflow_l3d import registry
-from mlflow_l3d.approaches.base import Approach, Value, resolve_hyperparameters
+from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import (
     SCHEMA,
@@ -25,14 +26,6 @@ SourceName = Literal["default", "paper", "search", "file", "inline"]
 
 ValuesFor = Callable[[str, Mapping[str, Value]], Mapping[str, Value] | None]
 """Task and what the user gives -> published hyperparameters; None where there are none."""
-
-
-class Published(Protocol):
-    """An approach with the optional hook ``published``; see :class:`mlflow_l3d.approaches.base.Approach`."""
-
-    def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
-        """Return what the authors published for a task under what the user gives; None where there is nothing."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +99,7 @@ def choose(
     values: Mapping[str, Any] = given.values
     origin = Origin(source="default" if given.source == "default" else "inline", overridden=tuple(overrides))
     if given.source == "paper":
-        values, origin = _published(given, approach, overrides, subject(), published)
+        values, origin = _published(given, approach, overrides, subject(), published or approach.published)
     elif given.source in ("latest", "run"):
         if searches is None:
             msg = f"hyperparameters={text}: a search can only be looked up on a tracking server. Give a file or values."
@@ -121,7 +114,7 @@ def choose(
         origin = Origin("file", overridden=tuple(overrides))
     try:
         own = {**values, **overrides}
-        return _complete(approach, own), replace(origin, values=own)
+        return approach.complete(resolve_hyperparameters(approach, own)), replace(origin, values=own)
     except ParameterError as error:
         if origin.source in ("default", "inline"):
             raise
@@ -129,28 +122,17 @@ def choose(
         raise ParameterError(error.name, error.value, error.allowed, fix) from error
 
 
-def _complete(approach: Approach, values: Mapping[str, Any]) -> dict[str, Value]:
-    resolved = resolve_hyperparameters(approach, values)
-    return cast("dict[str, Value]", approach.complete(resolved)) if hasattr(approach, "complete") else resolved
-
-
 def _published(
     given: Given,
     approach: Approach,
     overrides: Mapping[str, Value],
     subject: Subject,
-    published: ValuesFor | None,
+    published: ValuesFor,
 ) -> tuple[Mapping[str, Any], Origin]:
     """Return what the authors published for the task, under what the user has given."""
-
-    def values_for(task: str) -> Mapping[str, Any] | None:
-        if published is not None:
-            return published(task, overrides)
-        return cast("Published", approach).published(task, overrides) if hasattr(approach, "published") else None
-
-    values = values_for(subject.task)
+    values = published(subject.task, overrides)
     if values is None:
-        with_values = [task for task in registry.names("task") if values_for(task) is not None]
+        with_values = [task for task in registry.names("task") if published(task, overrides) is not None]
         under = ", ".join(f"{name}={value}" for name, value in overrides.items())
         what = f"of {approach.name}{f' with {under}' if under else ''}"
         allowed = f"there are no published hyperparameters {what} for the task {subject.task}"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from mlflow_l3d.approaches.base import Approach, identity_of
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.plan.cells import content_key
@@ -119,7 +119,7 @@ class StudySpecification(ABC):
 def context_of(setup: Setup) -> str:
     """Return the key of everything that the cells of a study share, their seeds left out."""
     shared = identity(setup.task, setup.approach, model_revision=setup.model_revision, numerics=setup.numerics)
-    return content_key({**shared, "hyperparameters": identity_of(setup.approach, setup.hyperparameters)})
+    return content_key({**shared, "hyperparameters": setup.approach.identity(setup.hyperparameters)})
 
 
 def identity(task: Task, approach: Approach, *, model_revision: str, numerics: Mapping[str, str]) -> dict[str, Any]:

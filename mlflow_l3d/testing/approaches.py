@@ -6,23 +6,23 @@ import json
 import pickle
 import random
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.approaches.base import Approach, Hyperparameter, Value, resolve_hyperparameters
+from mlflow_l3d.approaches.base import Approach, Session, defect, resolve_hyperparameters
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.sessions import cells_at_once
+from mlflow_l3d.execution.sessions import cells_at_once, session_of
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.testing.callbacks import check_callbacks
 from mlflow_l3d.testing.cells import changed, one_cell, run_cells
 from mlflow_l3d.testing.outcomes import differences, require
-from mlflow_l3d.testing.watching import check_watch
 
 
 def check_approach(
@@ -38,14 +38,14 @@ def check_approach(
 ) -> None:
     """Check that an approach keeps its contract; it trains ``2 * (factors * configurations + 2) + 1`` cells.
 
-    Where its sessions take many cells at once, it trains half as many again, and where they can be watched, two more.
+    Where its sessions take many cells at once, it trains half as many again, and where they report epochs, two more.
 
     Checked are its attributes and declarations; that it survives pickling; that a cell gives the same predictions,
     scores and metrics again, in another session, in another order, among other cells of one call, in calls of up to
     ``cells_at_once`` cells, from an approach that was pickled, and whatever global generators hold; that seeds which it
     does not declare are neither needed nor looked at; that each factor has an effect and each inactive factor none;
-    that its outcomes are valid; and, where its sessions have ``watch``, that it is told of every epoch, changes nothing
-    by looking on, and ends the training by its answer.
+    that its outcomes are valid; and, where its sessions have ``reports_epochs``, that ``on_epoch_end`` is called after
+    every epoch, changes nothing, and ends the training by its answer.
 
     Parameters
     ----------
@@ -89,18 +89,18 @@ def check_approach(
         for factor in approach.factors
     }
     cells = [base, changed(base, "a_stranger's_factor", 1), *(cell for some in variants.values() for cell in some)]
-    with _session(job) as session:
+    with session_of(job) as session:
         first = {cell.key: _one(session, cell, job) for cell in cells}
         _require_same(first[base.key], _one(session, base, job), "the same cell again in the same session")
     pickled = Job(pickle.loads(pickle.dumps(approach)), task, given, chosen, device, cache)  # noqa: S301 - made here
     _disturb_global_generators()
-    with _session(pickled) as session:
+    with session_of(pickled) as session:
         at_once = cells_at_once(session, job)
         second = run_cells(session, cells[::-1], job)
         # Calls as executors make them: full ones, and a rest.
         calls = [cells[start : start + at_once] for start in range(0, len(cells), at_once)] if at_once > 1 else []
         third = {key: outcome for call in calls for key, outcome in run_cells(session, call, job).items()}
-        check_watch(session, base, job, first[base.key])
+        check_callbacks(session, base, job, first[base.key])
     allowed = tolerance if at_once > 1 else 0.0
     for cell in cells:
         message = "in another session, in another order and with other global generators, among other cells"
@@ -121,12 +121,11 @@ def check_approach(
 
 def check_declarations(approach: Approach) -> None:
     """Check the attributes of an approach, and that it survives pickling; nothing is trained."""
-    require(isinstance(approach, Approach), f"{type(approach).__name__} lacks {_lacking(approach)} of Approach")
-    for name in ("name", "version"):
-        value = getattr(approach, name)
-        require(isinstance(value, str) and bool(value), f"{name} must be a text that is not empty, it is {value!r}")
-    for name in ("default_model", "default_task"):
-        value = getattr(approach, name)
+    wrong = defect(approach)
+    require(not wrong, f"{type(approach).__name__} is no approach: {wrong}")
+    for name, value in (("name", approach.name), ("version", approach.version)):
+        require(isinstance(value, str), f"{name} must be a text, it is {value!r}")
+    for name, value in (("default_model", approach.default_model), ("default_task", approach.default_task)):
         require(isinstance(value, str), f"{name} must be a text, empty where there is none; it is {value!r}")
     factors = approach.factors
     require(isinstance(factors, tuple), f"factors must be a tuple, it is a {type(factors).__name__}")
@@ -168,27 +167,13 @@ def _check_descriptions(
     return inactive
 
 
-@contextmanager
-def _session(job: Job) -> Iterator[Any]:
-    session = job.approach.prepare(job.task, job.hyperparameters, model=job.model, device=job.device, cache=job.cache)
-    try:
-        yield session
-    finally:
-        session.close()
-
-
-def _one(session: Any, cell: Cell, job: Job) -> Outcome:
+def _one(session: Session, cell: Cell, job: Job) -> Outcome:
     return run_cells(session, [cell], job)[cell.key]
 
 
 def _require_same(left: Outcome, right: Outcome, when: str, tolerance: float = 0.0) -> None:
     found = differences(left, right, tolerance)
     require(not found, f"a cell gives other {', '.join(found)} {when}")
-
-
-def _lacking(approach: object) -> str:
-    members = [*Approach.__annotations__, *(name for name in vars(Approach) if not name.startswith("_"))]
-    return ", ".join(sorted({name for name in members if not hasattr(approach, name)})) or "something"
 
 
 def _disturb_global_generators() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import finished
 from mlflow_l3d.plan.cells import Cell, Outcome, cell_key
@@ -38,7 +38,7 @@ def design_cells(factors: Sequence[str], count: int, root_seed: int = 0) -> Iter
         yield cell
 
 
-def run_cells(session: Any, cells: Sequence[Cell], job: Job) -> dict[str, Outcome]:
+def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> dict[str, Outcome]:
     """Return what a session gives in one call, by the key of the cell; a failed cell is a broken contract."""
     by_key = {cell.key: cell for cell in cells}
     outcomes: dict[str, Outcome] = {}

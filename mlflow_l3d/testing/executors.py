@@ -10,7 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from mlflow_l3d.approaches.base import Value, resolve_hyperparameters
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.synthetic import FACTORS, fails, score
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Executor, Job

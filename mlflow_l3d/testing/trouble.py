@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.approaches.base import Value
-from mlflow_l3d.approaches.synthetic import Synthetic, SyntheticSession
+from mlflow_l3d.approaches.base import Session
+from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
@@ -83,7 +84,9 @@ class Trouble(Synthetic):
         if prepare not in PREPARATIONS:
             raise unknown_name("prepare", prepare, PREPARATIONS)
 
-    def prepare(self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path) -> Any:
+    def prepare(
+        self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
+    ) -> Session:
         """Return a session, or do what was asked for."""
         text = json.dumps({**os.environ, "device": device})
         (cache / f"worker-{os.getpid()}.json").write_text(text, encoding="utf-8")
@@ -100,18 +103,16 @@ class Trouble(Synthetic):
         return TroubleSession(self, inner, cache)
 
 
-@dataclass(frozen=True, slots=True)
-class TroubleSession:
+@dataclass
+class TroubleSession(Session):
     """Runs cells until one goes wrong."""
 
     approach: Trouble
-    inner: SyntheticSession
+    inner: Session
     cache: Path
 
-    @property
-    def cells_at_once(self) -> int:
-        """How many cells one call may have."""
-        return self.approach.at_once
+    def __post_init__(self) -> None:
+        self.cells_at_once = self.approach.at_once
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Run the cells."""

@@ -4,8 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlflow_l3d.approaches.base import Hyperparameter, resolve_hyperparameters
+from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.base import SplitSettings

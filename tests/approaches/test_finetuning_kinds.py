@@ -121,7 +121,7 @@ def test_a_watcher_changes_nothing_and_sees_what_fits_the_kind(name, folders, tm
     session = session_of(TASKS[name], folders["encoder"], tmp_path, epochs=2)
     (unwatched,) = run(session, cell(0))
     seen = []
-    session.watch = lambda key, epoch, scores: bool(seen.append((epoch, dict(scores))))
+    session.on_epoch_end = lambda key, epoch, scores: bool(seen.append((epoch, dict(scores))))
     (watched,) = run(session, cell(0))
     assert content_of(watched) == content_of(unwatched)
     wanted = "validation_pearson" if name == "regression" else "validation_f1_macro"

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from mlflow_l3d.approaches.automatic import AutoNumber
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
@@ -44,7 +43,7 @@ def test_auto_is_the_recipes_own(trainable, rate, epochs):
     resolved = resolve_hyperparameters(APPROACH, {"trainable": trainable})
     completed = APPROACH.complete(resolved)
     assert (completed["learning_rate"], completed["epochs"]) == (rate, epochs)
-    numbers = [name for name, declaration in APPROACH.hyperparameters.items() if isinstance(declaration, AutoNumber)]
+    numbers = [name for name, declaration in APPROACH.hyperparameters.items() if declaration.auto]
     assert "auto" not in [completed[name] for name in numbers]
     assert APPROACH.complete(completed) == completed
 

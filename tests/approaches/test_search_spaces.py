@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from mlflow_l3d import registry
-from mlflow_l3d.approaches.base import Approach, Value
-from mlflow_l3d.approaches.searching import SearchChoices
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, Value
 from mlflow_l3d.studies.search.space import SearchSpace, setting
 
 CASES: dict[tuple[str, str], int] = {

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from run_helpers import Place, assert_whole, one_line, sqlite_place, wait_until
 
+from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -29,7 +30,7 @@ class Hooked(Synthetic):
     def prepare(self, *args: Any, **kwargs: Any) -> Any:
         session, hook = super().prepare(*args, **kwargs), self.hook
 
-        class Session:
+        class Counted(Session):
             count = 0
 
             def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
@@ -41,7 +42,7 @@ class Hooked(Synthetic):
             def close(self) -> None:
                 session.close()
 
-        return Session()
+        return Counted()
 
 
 def finished_metrics(place: Place, parent: str) -> Mapping[str, float]:

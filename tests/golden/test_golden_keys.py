@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlflow_l3d.approaches.base import Approach, Hyperparameter, identity_of
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.callable import Callable as CallableApproach
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.studies.search.cells import held_out_cells, trial_key
@@ -366,7 +367,7 @@ def _of_search(given: Mapping[str, object], objects: Mapping[str, Any]) -> dict[
         "space": _digest(search.space.document()),
         "searched_on": _digest([dict(seeds) for seeds in search.searched_on]),
         "sampler_seeds": [search.sampler_seed("coarse"), search.sampler_seed("fine")],
-        "first_trial": trial_key(search.context_key, identity_of(approach, hyperparameters), search.searched_on),
+        "first_trial": trial_key(search.context_key, approach.identity(hyperparameters), search.searched_on),
         **_of_cells(cell for _, cell in held_out),
     }
 

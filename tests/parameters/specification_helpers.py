@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlflow_l3d.approaches.base import Hyperparameter, Value
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.synthetic import generate
@@ -33,7 +34,7 @@ def keys(specification: Specification) -> set[str]:
 
 
 @dataclass
-class FakeApproach:
+class FakeApproach(Approach):
     """An approach that can be specified, but not run."""
 
     name: str = "fake"

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from specification_helpers import FakeApproach, fake, small
 
-from mlflow_l3d.approaches.base import Approach, Value, resolve_hyperparameters
+from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning.approach import Finetuning
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.icl.approach import InContextLearning
 from mlflow_l3d.approaches.meta_learning.approach import MetaLearning
 from mlflow_l3d.errors import L3DError, ParameterError

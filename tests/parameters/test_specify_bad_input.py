@@ -198,7 +198,7 @@ def test_function_in_place_of_an_approach() -> None:
     with pytest.raises(ParameterError) as caught:
         fake(approach=wrong)
     line = str(caught.value)
-    assert line.startswith("approach=function: is no approach: it lacks name, version, factors, hyperparameters,")
+    assert line.startswith("approach=function: is no approach: it is not a subclass of")
     assert line.endswith("Wrap a function in mlflow_l3d.approaches.callable.Callable.")
 
 

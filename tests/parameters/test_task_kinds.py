@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from specification_helpers import SMALL, FakeApproach
 
-from mlflow_l3d.approaches.base import Value
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.shots import check_shots
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.setup import Setup, check_kind, given_texts, set_up

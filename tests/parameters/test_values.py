@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from specification_helpers import FakeApproach
 
-from mlflow_l3d.approaches.base import Hyperparameter, resolve_hyperparameters
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.source_text import parse
 from mlflow_l3d.parameters.values import as_text, integer, number_or_auto, public_name

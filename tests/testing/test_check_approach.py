@@ -4,8 +4,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from mlflow_l3d.approaches.base import Hyperparameter
+from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.approaches.synthetic import FACTORS, Synthetic, SyntheticSession
 from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.base import SplitSettings
@@ -60,7 +61,7 @@ class Forgetful(Synthetic):
         return ForgetfulSession(task, dict(hyperparameters), [])
 
 
-class ForgetfulSession:
+class ForgetfulSession(Session):
     def __init__(self, task, hyperparameters, seen):
         self.inner, self.seen = SyntheticSession(task, hyperparameters), seen
 
@@ -110,8 +111,8 @@ def mine(function):
 @pytest.mark.parametrize(
     ("approach", "said"),
     [
-        (object(), "object lacks default_model, default_task, factors"),
-        (NoVersion(), "version must be a text that is not empty"),
+        (object(), "object is no approach: it is not a subclass of mlflow_l3d.approaches.base.Approach"),
+        (NoVersion(), "NoVersion is no approach: it lacks version"),
         (NoFactors(), "factors must contain those of the task, label_selection, data_split is missing"),
         (WithHyperparameter(), "default of hyperparameter depth is not allowed"),
         (Unpicklable(), "does not survive pickling: a lock"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.inline import InlineExecutor
@@ -31,7 +32,7 @@ class Together(Synthetic):
         return TogetherSession(self, inner)
 
 
-class TogetherSession:
+class TogetherSession(Session):
     def __init__(self, approach, inner):
         self.approach, self.inner = approach, inner
         self.cells_at_once = approach.cells_at_once

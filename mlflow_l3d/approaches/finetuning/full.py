@@ -12,11 +12,10 @@ from mlflow_l3d.approaches.finetuning.inputs import inputs_of
 from mlflow_l3d.approaches.finetuning.kinds import loss_of, stopping_metric, told, wanted
 from mlflow_l3d.approaches.finetuning.loading import Loaded
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.session import CellSession, Trained, pieces
+from mlflow_l3d.approaches.finetuning.session import ModelSession, Trained, pieces
 from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates, validate
 from mlflow_l3d.approaches.finetuning.weights import Kept, copy_into, initial_weights, initialise
 from mlflow_l3d.approaches.global_seeds import seeded
-from mlflow_l3d.approaches.watching import Watch
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import TASK_FACTORS
@@ -32,7 +31,7 @@ __all__ = ["FullSession", "initial_weights", "initialise"]
 EVALUATION_BATCH: Final = 64
 
 
-class FullSession(CellSession):
+class FullSession(ModelSession):
     """Cells that train the whole model, or adapters and a head.
 
     Parameters
@@ -52,11 +51,9 @@ class FullSession(CellSession):
         Name -> pretrained weight, of those that are trained; never written to. Frozen ones are not copied.
     new
         Names of the weights that each cell initialises, adapters excepted.
-    watch
-        Called after every epoch, where someone set it.
     """
 
-    watch: Watch | None = None
+    reports_epochs = True
 
     def __init__(self, task: Task, loaded: Loaded, recipe: Recipe, device: str) -> None:
         super().__init__(task)
@@ -147,7 +144,7 @@ class FullSession(CellSession):
             better = progress.add(*validate(logits, labels), train_loss)
             if better and keeps and epoch + 1 < recipe.epochs:
                 best.keep()
-            ends = told(self.watch, cell.key, epoch, logits, labels, kind=self.task.kind)
+            ends = told(self.on_epoch_end, cell.key, epoch, logits, labels, kind=self.task.kind)
             if ends or progress.stop:
                 break
         if progress.chosen + 1 < len(progress.f1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.heads import Head, train_heads
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
@@ -12,7 +13,6 @@ from mlflow_l3d.approaches.finetuning.session import Trained, outcome_of
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress
 from mlflow_l3d.approaches.stacked.chunks import cells_at_once, in_chunks
 from mlflow_l3d.approaches.stacked.draws import FloatArray, initial_head
-from mlflow_l3d.approaches.watching import Watch
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
@@ -33,7 +33,7 @@ MEMORY: Final = 2**29
 """Bytes that the cells of a chunk may hold on a CPU: with many training examples, dropout factors of a whole epoch."""
 
 
-class HeadSession:
+class HeadSession(Session):
     """Cells on the features of one task; see :class:`mlflow_l3d.approaches.base.Session` for the contract.
 
     A cell gives the same predictions alone and in any chunk; its scores agree within 1e-5.
@@ -53,11 +53,9 @@ class HeadSession:
     ----------
     cells_at_once
         Cells of a chunk.
-    watch
-        Called after every epoch of each cell, where someone set it.
     """
 
-    watch: Watch | None = None
+    reports_epochs = True
 
     def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
         self.task, self.features, self.recipe, self.device = task, features, recipe, device
@@ -69,15 +67,11 @@ class HeadSession:
         """Train and evaluate the cells in their order, with one thread; a chunk's outcomes come together."""
         return in_chunks(cells, self.cells_at_once, self._draw, self._together)
 
-    def close(self) -> None:
-        """Release what the session holds."""
-        self.__dict__.clear()
-
     def _draw(self, cell: Cell) -> tuple[Cell, Head]:
         inputs, classes = self.features.shape[1], len(self.task.class_names)
         weights = initial_head(cell.seeds["model_initialisation"], inputs, self.recipe.hidden_units, classes)
         split, progress = self.task.split(cell.seeds), Progress(self.recipe)
-        return cell, Head(split, weights, cell.seeds, progress, key=cell.key, watch=self.watch)
+        return cell, Head(split, weights, cell.seeds, progress, key=cell.key, on_epoch_end=self.on_epoch_end)
 
     def _together(self, drawn: Sequence[tuple[Cell, Head]]) -> list[tuple[Outcome, float]]:
         """Return the outcomes; the work of a cell is the number of epochs that it was trained."""

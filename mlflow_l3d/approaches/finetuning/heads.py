@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.approaches.base import OnEpochEnd
+from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks
 from mlflow_l3d.approaches.finetuning.network import HeadNetwork, logits_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
@@ -16,7 +18,6 @@ from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, l
 from mlflow_l3d.approaches.stacked.draws import FloatArray
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.approaches.stacked.stack import Stack
-from mlflow_l3d.approaches.watching import Watch, told_to_end
 from mlflow_l3d.tasks.base import IntArray, Split
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Head:
         Weights of the two layers after its best epoch so far.
     diverged
         Why it has no result.
-    key, watch
+    key, on_epoch_end
         Key of the cell, and who is told of its epochs.
     """
 
@@ -52,7 +53,7 @@ class Head:
     best: tuple[torch.Tensor, ...] = ()
     diverged: DivergedError | None = None
     key: str = ""
-    watch: Watch | None = None
+    on_epoch_end: OnEpochEnd | None = None
 
 
 def train_heads(
@@ -151,7 +152,7 @@ def _goes_on(own: Head, stack: Stack, place: int, loss: float, rows: Rows, label
         return False
     if better:
         own.best = weights[0].clone(), weights[1].clone()
-    told = told_to_end(own.watch, own.key, len(own.progress.f1) - 1, logits, labels[held])
+    told = should_stop(own.on_epoch_end, own.key, len(own.progress.f1) - 1, logits, labels[held])
     return not told and not own.progress.stop
 
 

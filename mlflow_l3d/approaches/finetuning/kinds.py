@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.watching import Watch, told_to_end
+from mlflow_l3d.approaches.base import OnEpochEnd
+from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import of_kind, score
@@ -66,16 +67,16 @@ def predictions(task: Task, logits: torch.Tensor) -> tuple[npt.NDArray[Any], npt
 
 
 def told(
-    watch: Watch | None, key: str, epoch: int, logits: torch.Tensor, labels: npt.NDArray[Any], *, kind: str
+    on_epoch_end: OnEpochEnd | None, key: str, epoch: int, logits: torch.Tensor, labels: npt.NDArray[Any], *, kind: str
 ) -> bool:
-    """Tell the watcher of an epoch; of a regression all scores of numbers.
+    """Call back after an epoch; of a regression all scores of numbers.
 
-    See :func:`mlflow_l3d.approaches.watching.told_to_end`.
+    See :func:`mlflow_l3d.approaches.callbacks.should_stop`.
     """
     if kind != "regression":
-        return told_to_end(watch, key, epoch, logits, labels)
-    if watch is None or not len(labels):
+        return should_stop(on_epoch_end, key, epoch, logits, labels)
+    if on_epoch_end is None or not len(labels):
         return False
     predicted = logits[:, 0].double().numpy()
     found = {f"validation_{metric.name}": score(metric, labels, predicted) for metric in of_kind(kind)}
-    return watch(key, epoch, found)
+    return on_epoch_end(key, epoch, found)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.approaches import models
-from mlflow_l3d.approaches.automatic import AUTO
 from mlflow_l3d.approaches.encoder.pretrained import dropout_names, load_classifier, load_tokenizer, quiet
 from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.kinds import outputs
 from mlflow_l3d.approaches.finetuning.published_seeds import target
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.global_seeds import seeded
+from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.icl.gguf import converted, gguf_revision
 from mlflow_l3d.approaches.icl.loading import config_and_tokenizer, need_bitsandbytes, readable
 from mlflow_l3d.approaches.models import ModelReference

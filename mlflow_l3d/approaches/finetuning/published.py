@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mlflow_l3d.approaches.base import Value
+from mlflow_l3d.approaches.hyperparameters import Value
 
 _EPOCHS: Final[Mapping[str, int]] = {
     "boolq": 10,

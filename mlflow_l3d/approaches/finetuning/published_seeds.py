@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mlflow_l3d.approaches.base import Value
+from mlflow_l3d.approaches.hyperparameters import Value
 
 PRESETS: Final[Mapping[str, str]] = MappingProxyType(
     {

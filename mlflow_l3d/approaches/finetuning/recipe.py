@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from mlflow_l3d.approaches.automatic import AUTO, AutoNumber
-from mlflow_l3d.approaches.base import Hyperparameter, Value
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError
 
 HYPERPARAMETERS: Final[Mapping[str, Hyperparameter]] = {
@@ -16,28 +15,30 @@ HYPERPARAMETERS: Final[Mapping[str, Hyperparameter]] = {
         "head: a dense head on frozen features; full: every weight; lora: adapters and a new head",
         choices=("full", "head", "lora"),
     ),
-    "learning_rate": AutoNumber(
+    "learning_rate": Hyperparameter(
         AUTO,
         "highest learning rate; auto is 3e-4 for head, 1e-5 for full, 2e-4 for lora",
         low=1e-8,
         high=10.0,
         log=True,
+        auto=float,
     ),
-    "epochs": AutoNumber(
+    "epochs": Hyperparameter(
         AUTO,
         "most epochs; auto is 10 for head, 5 for full and lora (papers: 10 for multi-class)",
         low=1,
         high=1000,
-        whole=True,
+        auto=int,
     ),
     "batch_size": Hyperparameter(8, "examples a step", low=1, high=4096, log=True),
     "warmup_share": Hyperparameter(0.1, "share of the steps in which the learning rate rises", low=0.0, high=1.0),
     "weight_decay": Hyperparameter(0.01, "decoupled weight decay of AdamW, on every trained weight", low=0.0, high=1.0),
-    "dropout": AutoNumber(
+    "dropout": Hyperparameter(
         AUTO,
         "probability of dropout: of the head, or of every layer of the model; auto is 0.1, and 0 for lora",
         low=0,
         high=0.9,
+        auto=float,
     ),
     "early_stopping_metric": Hyperparameter(
         "f1_macro",

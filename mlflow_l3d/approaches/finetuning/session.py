@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mlflow_l3d.approaches.failures import one_by_one
+from mlflow_l3d.approaches.base import CellwiseSession
 from mlflow_l3d.approaches.finetuning.kinds import predictions
 from mlflow_l3d.approaches.finetuning.training import Progress
 from mlflow_l3d.approaches.threads import one_thread
@@ -54,7 +53,7 @@ def outcome_of(key: str, task: Task, split: Split, trained: Trained) -> Outcome:
     )
 
 
-class CellSession(ABC):
+class ModelSession(CellwiseSession):
     """Train and evaluate cell after cell; see :class:`mlflow_l3d.approaches.base.Session` for the contract."""
 
     def __init__(self, task: Task) -> None:
@@ -64,18 +63,11 @@ class CellSession(ABC):
     def train(self, cell: Cell, split: Split) -> Trained:
         """Train on one cell's examples and return the logits of its test examples."""
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Train and evaluate the cells one by one, in their order, with one thread each."""
-        return one_by_one(cells, self._alone)
-
-    def _alone(self, cell: Cell) -> Outcome:
+    def run_cell(self, cell: Cell) -> Outcome:
+        """Train and evaluate a cell, with one thread."""
         with one_thread():
             split = self.task.split(cell.seeds)
             return outcome_of(cell.key, self.task, split, self.train(cell, split))
-
-    def close(self) -> None:
-        """Release what the session holds."""
-        self.__dict__.clear()
 
 
 def pieces(order: IntArray, size: int) -> list[IntArray]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mlflow_l3d.approaches.base import Value
-from mlflow_l3d.approaches.searching import Searched, SearchRange
+from mlflow_l3d.approaches.hyperparameters import Searched, SearchRange, Value
 
 _SPACES: Final[Mapping[str, Mapping[str, Searched]]] = {
     # A new head on frozen features takes far higher learning rates than a pretrained model.

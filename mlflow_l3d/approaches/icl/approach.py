@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
+from mlflow_l3d.approaches.base import Approach, Session
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.loading import need_bitsandbytes
 from mlflow_l3d.approaches.icl.presets import default_quantisation
@@ -14,12 +15,11 @@ from mlflow_l3d.approaches.icl.published import published
 from mlflow_l3d.approaches.icl.space import search_space
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
-from mlflow_l3d.approaches.searching import Searched
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
 
-class InContextLearning:
+class InContextLearning(Approach):
     """In-context learning with a language model; see :class:`mlflow_l3d.approaches.base.Approach` for the contract.
 
     Labelled examples stand in the prompt, nothing is trained (Pecher et al. 2024, sections 4 and D).

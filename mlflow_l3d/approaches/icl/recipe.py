@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from mlflow_l3d.approaches.base import Hyperparameter, Value
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError
 
 AUTO: Final = "auto"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.approaches.base import CellwiseSession
 from mlflow_l3d.approaches.classes import chosen_classes
-from mlflow_l3d.approaches.failures import one_by_one
 from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities, token_draws
 from mlflow_l3d.approaches.icl.checks import check_model, uses_chat
 from mlflow_l3d.approaches.icl.recipe import Recipe
@@ -29,7 +29,7 @@ EMPTY_INPUTS: Final = ("N/A", "[MASK]", "")
 """Inputs without content (Zhao et al. 2021, section 5)."""
 
 
-class PromptSession:
+class PromptSession(CellwiseSession):
     """Answer the test examples of cell after cell; see :class:`mlflow_l3d.approaches.base.Session`.
 
     Parameters
@@ -65,15 +65,8 @@ class PromptSession:
         self.engine = _engine(self.loaded, recipe.batch_size)
         self.features = _features(task, recipe, device, cache) if recipe.selection == "similarity" else None
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Answer the cells one by one, in their order, with one thread each."""
-        return one_by_one(cells, self._outcome)
-
-    def close(self) -> None:
-        """Release the model."""
-        self.__dict__.clear()
-
-    def _outcome(self, cell: Cell) -> Outcome:
+    def run_cell(self, cell: Cell) -> Outcome:
+        """Answer the test examples of a cell, with one thread."""
         import torch
 
         split = self.task.split(cell.seeds)

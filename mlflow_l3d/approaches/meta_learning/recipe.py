@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
-from mlflow_l3d.approaches.automatic import AUTO, AutoNumber
-from mlflow_l3d.approaches.base import Hyperparameter, Value
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError
 
 LEARNERS: Final = ("protonet", "maml", "fomaml", "reptile")
@@ -21,26 +20,26 @@ HYPERPARAMETERS: Final[Mapping[str, Hyperparameter]] = {
     "adaptation_shots": Hyperparameter(
         15, "examples of each class that the trained learner is adapted on", low=1, high=10_000
     ),
-    "tasks": AutoNumber(
-        AUTO, "tasks a meta-step; auto is the papers': 32 protonet, 16 maml, 10 reptile", low=1, high=10_000, whole=True
+    "tasks": Hyperparameter(
+        AUTO, "tasks a meta-step; auto is the papers': 32 protonet, 16 maml, 10 reptile", low=1, high=10_000, auto=int
     ),
-    "steps": AutoNumber(
-        AUTO, "meta-steps an epoch; auto is 32 protonet, 64 maml, 62 reptile", low=1, high=100_000, whole=True
+    "steps": Hyperparameter(
+        AUTO, "meta-steps an epoch; auto is 32 protonet, 64 maml, 62 reptile", low=1, high=100_000, auto=int
     ),
-    "epochs": AutoNumber(AUTO, "epochs; auto is 5, for maml and fomaml 17", low=1, high=1000, whole=True),
-    "meta_learning_rate": AutoNumber(
-        AUTO, "auto is 0.1 protonet, 2e-3 maml, 0.3 reptile", low=1e-8, high=100.0, log=True
+    "epochs": Hyperparameter(AUTO, "epochs; auto is 5, for maml and fomaml 17", low=1, high=1000, auto=int),
+    "meta_learning_rate": Hyperparameter(
+        AUTO, "auto is 0.1 protonet, 2e-3 maml, 0.3 reptile", low=1e-8, high=100.0, log=True, auto=float
     ),
     "meta_optimizer": Hyperparameter(AUTO, "auto is adam for maml and fomaml, else sgd", choices=(AUTO, "adam", "sgd")),
-    "inner_learning_rate": AutoNumber(
-        AUTO, "of the steps inside a task; auto is 0.2 maml, 1e-3 reptile", low=0.0, high=1000.0, log=True
+    "inner_learning_rate": Hyperparameter(
+        AUTO, "of the steps inside a task; auto is 0.2 maml, 1e-3 reptile", low=0.0, high=1000.0, log=True, auto=float
     ),
     "inner_optimizer": Hyperparameter(
         AUTO, "auto is sgd for maml and fomaml, adam for reptile", choices=(AUTO, "sgd", "adam")
     ),
-    "inner_steps": AutoNumber(AUTO, "steps inside a training task; auto is 1", low=1, high=100, whole=True),
-    "adaptation_steps": AutoNumber(
-        AUTO, "steps on the adaptation examples; auto is inner_steps", low=0, high=10_000, whole=True
+    "inner_steps": Hyperparameter(AUTO, "steps inside a training task; auto is 1", low=1, high=100, auto=int),
+    "adaptation_steps": Hyperparameter(
+        AUTO, "steps on the adaptation examples; auto is inner_steps", low=0, high=10_000, auto=int
     ),
     "hidden_units": Hyperparameter(128, "units of the dense layer", low=1, high=8192, log=True),
     "dropout": Hyperparameter(0.0, "probability of dropout in the dense layer, in meta-training", low=0, high=0.9),

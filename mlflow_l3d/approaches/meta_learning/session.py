@@ -6,18 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from mlflow_l3d.approaches.base import Session
+from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.classes import chosen_classes
 from mlflow_l3d.approaches.meta_learning.chunk import Draws, train
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.meta_learning.result import outcome_of
 from mlflow_l3d.approaches.stacked.chunks import cells_at_once, in_chunks
 from mlflow_l3d.approaches.stacked.draws import FloatArray
-from mlflow_l3d.approaches.watching import Watch, told_to_end
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
 
-class MetaSession:
+class MetaSession(Session):
     """Train and evaluate cells, a chunk at a time; see :class:`mlflow_l3d.approaches.base.Session` for the contract.
 
     A cell gives the same predictions alone and in any chunk; its scores agree within 1e-5.
@@ -37,11 +38,11 @@ class MetaSession:
     ----------
     cells_at_once
         Cells of a chunk.
-    watch
-        Called after every epoch of each cell, where someone set it: cells are then adapted after each.
+    reports_epochs
+        Cells are adapted after every epoch where someone set `on_epoch_end`.
     """
 
-    watch: Watch | None = None
+    reports_epochs = True
 
     def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
         from mlflow_l3d.approaches.meta_learning.learners import learner_of
@@ -59,15 +60,11 @@ class MetaSession:
         """Train and evaluate the cells in their order, with one thread; a chunk's outcomes come together."""
         return in_chunks(cells, self.cells_at_once, self._draw, self._together)
 
-    def close(self) -> None:
-        """Release what the session holds."""
-        self.__dict__.clear()
-
     def _draw(self, cell: Cell) -> Draws:
         return Draws.of(cell, self.task, self.classes, self.recipe, self.features.shape[1])
 
     def _together(self, drawn: Sequence[Draws]) -> list[tuple[Outcome, float]]:
-        tell = None if self.watch is None else self._told
+        tell = None if self.on_epoch_end is None else self._told
         trained = train(drawn, self.learner, self.features, self.recipe, self.device, tell)
         rows = zip(drawn, trained.losses, trained.test, trained.validation, strict=True)
         return [
@@ -77,7 +74,7 @@ class MetaSession:
 
     def _told(self, own: Draws, epoch: int, validation: FloatArray) -> bool:
         labels = np.searchsorted(self.classes, self.task.labels[own.validation])
-        return told_to_end(self.watch, own.cell.key, epoch, validation, labels)
+        return should_stop(self.on_epoch_end, own.cell.key, epoch, validation, labels)
 
 
 def unusable(features: FloatArray, block: int = 8192) -> int:

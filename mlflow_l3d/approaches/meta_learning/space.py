@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mlflow_l3d.approaches.base import Value
-from mlflow_l3d.approaches.searching import Searched, SearchRange
+from mlflow_l3d.approaches.hyperparameters import Searched, SearchRange, Value
 
 _META: Final[Mapping[tuple[str, str], SearchRange]] = {
     ("protonet", "sgd"): SearchRange(1e-3, 10.0, log=True),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mlflow_l3d.approaches.base import Approach, Value, identity_of
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.plan.cells import Cell, content_key
 from mlflow_l3d.studies.search.space import setting
 from mlflow_l3d.studies.specification import identity
@@ -107,7 +108,7 @@ class TrialMaker:
             index=number,
             configurations={},
             seeds=dict(self.seeds[0]),
-            key=trial_key(self.context_key, identity_of(self.approach, hyperparameters), self.seeds),
+            key=trial_key(self.context_key, self.approach.identity(hyperparameters), self.seeds),
             hyperparameters=hyperparameters,
             trial_number=number,
             trial_id=trial_id,
@@ -159,7 +160,7 @@ def held_out_cells(
                 index=number,
                 configurations={},
                 seeds=dict(own),
-                key=trial_key(context, identity_of(approach, hyperparameters), [own]),
+                key=trial_key(context, approach.identity(hyperparameters), [own]),
                 hyperparameters=hyperparameters,
                 trial_number=number,
                 trial_id=-1,

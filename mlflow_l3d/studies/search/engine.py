@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mlflow_l3d.approaches.base import Value
 from mlflow_l3d.approaches.failures import one_line
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor
 from mlflow_l3d.plan.cells import Outcome

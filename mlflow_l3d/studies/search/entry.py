@@ -16,7 +16,8 @@ from mlflow_l3d.tracking.connection import own_settings, scrub_environment
 from mlflow_l3d.tracking.searches import find
 
 if TYPE_CHECKING:
-    from mlflow_l3d.approaches.base import Approach, Value
+    from mlflow_l3d.approaches.base import Approach
+    from mlflow_l3d.approaches.hyperparameters import Value
     from mlflow_l3d.tasks.base import Task
 
 

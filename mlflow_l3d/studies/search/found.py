@@ -9,8 +9,7 @@ from typing import Final
 
 import pandas as pd
 
-from mlflow_l3d.approaches.base import Value
-from mlflow_l3d.approaches.searching import SearchChoices, Searched
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.studies.search.held_out import HeldOut
 from mlflow_l3d.studies.search.results import FinishedTrial
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from mlflow_l3d.approaches.base import Value
-from mlflow_l3d.approaches.searching import SearchChoices, SearchRange
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange, Value
 from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.studies.search.samplers import PLANNED, Level
 from mlflow_l3d.studies.search.space import SearchSpace

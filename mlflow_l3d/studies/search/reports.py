@@ -110,8 +110,8 @@ class TrialReport:
         """The scores of the epochs of this configuration that were seen, in their order."""
         return [self._curve[epoch] for epoch in sorted(self._curve)]
 
-    def watch(self, key: str, epoch: int, scores: Mapping[str, float]) -> bool:
-        """Report an epoch; see :data:`mlflow_l3d.approaches.watching.Watch`."""
+    def on_epoch_end(self, key: str, epoch: int, scores: Mapping[str, float]) -> bool:
+        """Report an epoch; see :data:`mlflow_l3d.approaches.base.OnEpochEnd`."""
         del key
         if self._name not in scores:
             return self.pruned

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from tqdm import tqdm
 
-    from mlflow_l3d.approaches.base import Approach, Value
+    from mlflow_l3d.approaches.base import Approach
+    from mlflow_l3d.approaches.hyperparameters import Value
 
 _logger = logging.getLogger("mlflow_l3d")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mlflow_l3d.approaches.base import Value
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.studies.search.results import GIVEN
 from mlflow_l3d.studies.search.space import SearchSpace
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mlflow_l3d.approaches.base import Approach, Value, resolve_hyperparameters
-from mlflow_l3d.approaches.searching import SearchChoices, Searched, search_space_of
+from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.search.space_text import check_searched, read_space
 from mlflow_l3d.studies.search.stages import coarse_values, narrowed
@@ -40,7 +40,7 @@ class SearchSpace:
         Parameters
         ----------
         approach
-            It declares what is searched; see :func:`mlflow_l3d.approaches.searching.search_space_of`.
+            It declares what is searched; see ``search_space`` of :class:`mlflow_l3d.approaches.base.Approach`.
         hyperparameters
             Complete.
         override
@@ -51,7 +51,7 @@ class SearchSpace:
         ParameterError
             If a name or a value is not allowed, nothing is left to search, or the approach accepts no combination.
         """
-        offered = search_space_of(approach, hyperparameters)
+        offered = approach.search_space(hyperparameters)
         text = override.strip()
         found = offered if text == AUTO else read_space(text, approach, offered) if text else {}
         if not found:
@@ -161,7 +161,7 @@ def setting(approach: Approach, base: Mapping[str, Value], params: Mapping[str, 
         If the approach does not accept them together: the trial fails.
     """
     resolved = resolve_hyperparameters(approach, {**base, **params})
-    return dict(approach.complete(resolved)) if hasattr(approach, "complete") else resolved
+    return approach.complete(resolved)
 
 
 def _check_some_accepted(space: SearchSpace, approach: Approach, base: Mapping[str, Value]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mlflow_l3d.approaches.base import Approach, Hyperparameter, Value
-from mlflow_l3d.approaches.searching import SearchChoices, Searched, SearchRange, declared_search, is_number, is_whole
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.errors import ParameterError, unknown_name
 
 _FORMS: Final = "must be auto, a .json file, a JSON object, or name=low..high, name=a|b|c or name, separated by commas"
@@ -59,7 +59,7 @@ def check_searched(name: str, searched: Searched, declaration: Hyperparameter) -
             fix = f"Leave it out of space, and fix it with hyperparameters={name}={shown}." if choices else ""
             raise ParameterError(parameter, shown, "needs at least two different values", fix)
         return SearchChoices(choices)
-    if not is_number(declaration):
+    if not declaration.is_number:
         raise ParameterError(parameter, f"{searched.low}..{searched.high}", "is no number", f"Use {name}=a|b|c.")
     low, high = (_number(name, bound, declaration) for bound in (searched.low, searched.high))
     if not low < high:
@@ -71,7 +71,7 @@ def check_searched(name: str, searched: Searched, declaration: Hyperparameter) -
     if coarse and not low <= coarse[0] <= coarse[-1] <= high:
         shown = "|".join(f"{value:g}" for value in coarse)
         raise ParameterError(f"{parameter}.coarse", shown, f"must lie in [{low:g}, {high:g}]")
-    return SearchRange(low, high, log=searched.log, whole=is_whole(declaration), coarse=coarse)
+    return SearchRange(low, high, log=searched.log, whole=declaration.type is int, coarse=coarse)
 
 
 def _parse(name: str, value: object, declaration: Hyperparameter) -> Value:
@@ -81,7 +81,7 @@ def _parse(name: str, value: object, declaration: Hyperparameter) -> Value:
     except ParameterError as error:
         shown = error.value if isinstance(error.value, str | int | float) else repr(error.value)
         raise ParameterError(f"space.{name}", shown, error.allowed, error.fix) from None
-    if is_number(declaration) and isinstance(parsed, str):
+    if declaration.is_number and isinstance(parsed, str):
         raise ParameterError(f"space.{name}", value, "must be a number")
     return parsed
 
@@ -92,7 +92,7 @@ def _number(name: str, value: object, declaration: Hyperparameter) -> float:
 
 def _searched(name: str, entry: Any, declaration: Hyperparameter, offered: Searched | None) -> Searched:
     """Return one entry: None is all that is offered or declared, a list is choices, a mapping bounds or choices."""
-    known = offered if offered is not None else declared_search(declaration)
+    known = offered if offered is not None else declaration.searched()
     if entry is None:
         if known is None:
             raise ParameterError("space", name, "has no bounds of its own", f"Use {name}=a|b or {name}=low..high.")

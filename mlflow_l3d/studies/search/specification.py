@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-from mlflow_l3d.approaches.base import Approach, identity_of
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import Setup, given_texts, set_up
@@ -175,7 +175,7 @@ def specify_search(
     )
     layout = {
         "context": context,
-        "hyperparameters": identity_of(approach, setup.hyperparameters),
+        "hyperparameters": approach.identity(setup.hyperparameters),
         "given": dict(setup.origin.values),
         "space": space.document(),
         "trials": [coarse_trials, fine_trials],

@@ -7,7 +7,7 @@ import itertools
 import math
 from typing import Final
 
-from mlflow_l3d.approaches.searching import SearchRange
+from mlflow_l3d.approaches.hyperparameters import SearchRange
 
 Number = int | float
 _DIGITS: Final = 3

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from mlflow_l3d.approaches.base import Value
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.studies.search.importances import in_memory
 from mlflow_l3d.studies.search.optional import need_optuna
 from mlflow_l3d.studies.search.results import CELL

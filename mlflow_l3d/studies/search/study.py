@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from mlflow_l3d.approaches.base import Value
-from mlflow_l3d.approaches.searching import SearchChoices, Searched
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.studies.search.optional import need_optuna
 from mlflow_l3d.studies.search.planned import planned
 from mlflow_l3d.studies.search.samplers import PLANNED, Level, pruner_name, pruner_of, sampler_name, sampler_of

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.approaches.base import Approach, Session, Value
-from mlflow_l3d.approaches.failures import one_by_one
+from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import run_cell, run_cells
@@ -28,7 +28,7 @@ STRIDE: Final = 1000
 _logger = logging.getLogger(__name__)
 
 
-class Tuned:
+class Tuned(Approach):
     """The user's approach, trained with other hyperparameters in each cell and scored on the validation part.
 
     Cells must be :class:`TrialCell`. No test example is looked at: whatever the settings of the task say, the
@@ -37,7 +37,7 @@ class Tuned:
     Outcomes have no predictions. Metrics: ``score``, the mean of the metric over the configurations; ``score_std``
     (n - 1) where there are several; ``pruned``, 1 where the trial was told to end; ``configurations_done``;
     ``epochs_done``, of all configurations together, where the approach has curves. Curves are those of the approach,
-    and what was watched: each value is the mean over the configurations that have that epoch.
+    and the reported one: each value is the mean over the configurations that have that epoch.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Tuned:
         ``none``: nothing is reported, Optuna is not needed where trials are trained, and an approach that takes several
         cells in a call gets the configurations of a trial at once. Else a name for
         :func:`mlflow_l3d.studies.search.study.pruner_of`: configurations are trained one after the other, and a trial
-        that is told to end has no further one. An approach whose sessions cannot be watched reports nothing.
+        that is told to end has no further one. An approach whose sessions report no epochs reports nothing.
     storage, folder
         See :func:`mlflow_l3d.studies.search.study.storage_of`; opened where trials are trained.
     stride
@@ -101,7 +101,7 @@ class Tuned:
         return TunedSession(self, Job(self.approach, bound, hyperparameters, model, device, cache))
 
 
-class TunedSession:
+class TunedSession(CellwiseSession):
     """Trains trials one after the other; the inner session stays while the hyperparameters do.
 
     Parameters
@@ -119,23 +119,20 @@ class TunedSession:
         if tuned.pruner != "none":
             self._reports = Reports(tuned.storage, tuned.folder, tuned.pruner, tuned.metric, tuned.stride)
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Train and score the trials."""
-        return one_by_one(cells, self._trial)
-
     def close(self) -> None:
         """Close the inner session."""
         inner, self._inner = self._inner, None
         if inner is not None:
             inner.close()
 
-    def _trial(self, cell: Cell) -> Outcome:
+    def run_cell(self, cell: Cell) -> Outcome:
+        """Train and score a trial."""
         if not isinstance(cell, TrialCell):
             msg = f"a search trains trials, and was given the cell {cell.name}."
             raise L3DError(msg)
         session = self._session(cell.hyperparameters)
         cells = [_configuration(cell, number) for number in range(len(cell.configurations_seeds))]
-        report = self._reports.of(cell) if self._reports is not None and hasattr(session, "watch") else None
+        report = self._reports.of(cell) if self._reports is not None and session.reports_epochs else None
         outcomes = self._together(session, cells) if report is None else self._in_turn(session, cells, report)
         for number, outcome in enumerate(outcomes):
             if outcome.error is not None:
@@ -176,17 +173,17 @@ class TunedSession:
     def _in_turn(self, session: Session, cells: Sequence[Cell], report: TrialReport) -> list[Outcome]:
         """Train one configuration after the other, until one fails or the trial is told to end."""
         outcomes: list[Outcome] = []
-        watched = f"validation_{self.tuned.metric}"
-        session.watch = report.watch  # type: ignore[attr-defined]
+        reported = f"validation_{self.tuned.metric}"
+        session.on_epoch_end = report.on_epoch_end
         try:
             for cell in cells:
                 report.begin([self._score(outcome) for outcome in outcomes])
                 outcome = run_cell(session, cell, self.job)
-                outcomes.append(replace(outcome, curves={watched: report.curve, **outcome.curves}))
+                outcomes.append(replace(outcome, curves={reported: report.curve, **outcome.curves}))
                 if outcome.error is not None or report.pruned:
                     break
         finally:
-            session.watch = None  # type: ignore[attr-defined]
+            session.on_epoch_end = None
         return outcomes
 
     def _score(self, outcome: Outcome) -> float:

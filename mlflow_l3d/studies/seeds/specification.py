@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mlflow_l3d.analysis.seeds.predictions import check_seeds
-from mlflow_l3d.approaches.base import Approach, Value
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import given_texts, set_up
@@ -170,15 +170,14 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 def _hyperparameters(text: str, approach: Approach, model: str) -> str:
     """Return what `auto`, alone or before name=value pairs, stands for.
 
-    The optional hook ``seeds_defaults(model, given)`` of the approach says what differs from its defaults in a study of
+    ``seeds_defaults(model, given)`` of the approach says what differs from its defaults in a study of
     seeds; the pairs that were typed come after it and win.
     """
     source, _, rest = text.partition(",")
     if source.strip() != "auto":
         return text
     given = {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in rest.split(","))}
-    hook = getattr(approach, "seeds_defaults", None)
-    defaults: Mapping[str, Value] = {} if hook is None else hook(model, given)
+    defaults = approach.seeds_defaults(model, given)
     pairs = [f"{name}={value}" for name, value in defaults.items() if name not in given]
     return ",".join([*pairs, *([rest] if rest.strip() else [])]) or "default"
 

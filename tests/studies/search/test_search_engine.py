@@ -9,7 +9,7 @@ import pytest
 from optuna.trial import TrialState
 from search_cases import BEST, Climb, Search, height, luck, seeds_of, space_of
 
-from mlflow_l3d.approaches.base import Value
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor

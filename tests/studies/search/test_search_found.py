@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from search_examples import DEFAULT, coarse, fine, grid, study
 
-from mlflow_l3d.approaches.searching import SearchChoices, SearchRange
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
 from mlflow_l3d.studies.search.found import LevelSummary, range_text, trials_table, value_text
 from mlflow_l3d.studies.search.held_out import held_out
 from mlflow_l3d.studies.search.importances import FEWEST, importances

@@ -14,22 +14,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.automatic import AUTO, AutoNumber
-from mlflow_l3d.approaches.base import Hyperparameter, Value
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.meta_learning import MetaLearning
-from mlflow_l3d.approaches.searching import SearchChoices, Searched, SearchRange, search_space_of
+from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.search.space import SearchSpace, setting
 from mlflow_l3d.studies.search.stages import coarse_values, narrowed
 
 
-class Plain:
-    """A stranger's approach without the hook."""
+class Plain(Synthetic):
+    """A stranger's approach that leaves the search to its declarations."""
+
+    search_space = Approach.search_space
 
     name = "plain"
     hyperparameters: Mapping[str, Hyperparameter] = {
         "rate": Hyperparameter(0.1, "", low=1e-4, high=10.0, log=True),
-        "epochs": AutoNumber(AUTO, "", low=1, high=100, whole=True),
+        "epochs": Hyperparameter(AUTO, "", low=1, high=100, auto=int),
         "size": Hyperparameter(8, "", low=1, high=4096, log=True),
         "inner": Hyperparameter(0.5, "", low=0.0, high=10.0, log=True),
         "kind": Hyperparameter("a", "", choices=("a", "b", "c")),
@@ -40,10 +42,10 @@ class Plain:
     }
 
 
-class Hooked(Plain):
-    """One with the hook, and a rule of its own."""
+class Deciding(Plain):
+    """One that says what is searched, and has a rule of its own."""
 
-    name = "hooked"
+    name = "deciding"
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         return {"rate": SearchRange(1e-3, 1.0, log=True)} if hyperparameters["kind"] == "a" else {}
@@ -59,8 +61,8 @@ def space(override: str = "auto", approach: Any = None, **given_values: Value) -
     return SearchSpace.of(approach, setting(approach, given_values, {}), override)
 
 
-def test_without_a_hook_everything_with_bounds_or_choices_is_searched() -> None:
-    assert search_space_of(Plain(), {}) == {
+def test_by_default_everything_with_bounds_or_choices_is_searched() -> None:
+    assert Plain().search_space({}) == {
         "rate": SearchRange(1e-4, 10.0, log=True),
         "epochs": SearchRange(1, 100, whole=True),
         "size": SearchRange(1, 4096, log=True, whole=True),
@@ -70,10 +72,10 @@ def test_without_a_hook_everything_with_bounds_or_choices_is_searched() -> None:
     }
 
 
-def test_the_hook_decides_under_these_hyperparameters() -> None:
-    assert space(approach=Hooked()).ranges == {"rate": SearchRange(1e-3, 1.0, log=True)}
-    with pytest.raises(ParameterError, match=r"^space=auto: has nothing to search for approach=hooked\. Name what"):
-        space(approach=Hooked(), kind="b")
+def test_the_approach_decides_under_these_hyperparameters() -> None:
+    assert space(approach=Deciding()).ranges == {"rate": SearchRange(1e-3, 1.0, log=True)}
+    with pytest.raises(ParameterError, match=r"^space=auto: has nothing to search for approach=deciding\. Name what"):
+        space(approach=Deciding(), kind="b")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ def test_a_range_has_the_scale_and_a_name_alone_the_range_that_the_approach_give
         "size": SearchRange(1, 4096, log=True, whole=True),
         "inner": SearchRange(0.1, 1.0),  # declared with 0 as lowest value, where no logarithm is
     }
-    assert space("rate,kind", Hooked()).ranges["rate"] == SearchRange(1e-3, 1.0, log=True)
+    assert space("rate,kind", Deciding()).ranges["rate"] == SearchRange(1e-3, 1.0, log=True)
     assert space('{"epochs": {"low": 2, "high": 9, "coarse": [9, 2, 2]}}').coarse() == {"epochs": (2, 9)}
 
 
@@ -267,8 +269,8 @@ def test_what_is_not_allowed_is_one_clear_line(override: str, message: str) -> N
 
 def test_a_space_of_which_the_approach_accepts_nothing_is_refused_at_once() -> None:
     with pytest.raises(ParameterError, match=r"^space\.size=4: has no effect with kind=b\.$"):
-        space("size=4|16", Hooked(), kind="b")
-    assert space("size=4|8", Hooked(), kind="b").grid_size == 2  # one of them is accepted
+        space("size=4|16", Deciding(), kind="b")
+    assert space("size=4|8", Deciding(), kind="b").grid_size == 2  # one of them is accepted
     with pytest.raises(ParameterError, match=r"^space\.inner_steps=1: has no effect with learner=protonet\. Leave it"):
         space("inner_steps=1..5", MetaLearning())
     assert space("learner=protonet|maml,inner_steps=1..5", MetaLearning()).grid_size == 2 * 3
@@ -280,7 +282,7 @@ def test_settings_follow_the_trial_where_the_user_gave_nothing() -> None:
     assert setting(meta, given_values, {"inner_steps": 4})["adaptation_steps"] == 4
     assert setting(meta, setting(meta, given_values, {}), {"inner_steps": 4})["adaptation_steps"] == 1
     with pytest.raises(ParameterError, match=r"^hyperparameters\.size=9: has no effect with kind=b\.$"):
-        setting(Hooked(), {"kind": "b"}, {"size": 9})
+        setting(Deciding(), {"kind": "b"}, {"size": 9})
 
 
 def test_the_document_is_json_and_complete() -> None:

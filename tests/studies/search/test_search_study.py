@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.base import Value
-from mlflow_l3d.approaches.searching import SearchChoices, SearchRange
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange, Value
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.search import optional, samplers, storages
 from mlflow_l3d.studies.search.space import SearchSpace

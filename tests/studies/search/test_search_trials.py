@@ -162,9 +162,9 @@ def test_curves_of_unequal_length_are_averaged_over_those_that_go_on() -> None:
     assert mean_curves([{"a": [1, 2, 3], "b": []}, {"a": [3.0], "c": [5]}, {}]) == {"a": [2, 2, 3], "c": [5]}
 
 
-@pytest.mark.parametrize("watchable", [True, False])
-def test_watched_trials_end_as_unwatched_ones_do_where_nothing_is_pruned(tmp_path: Path, watchable: bool) -> None:
-    search = Search(tmp_path, Climb(watchable=watchable), pruner="median", configurations=2)
+@pytest.mark.parametrize("reports_epochs", [True, False])
+def test_trials_that_report_end_as_silent_ones_do_where_nothing_is_pruned(tmp_path: Path, reports_epochs: bool) -> None:
+    search = Search(tmp_path, Climb(reports_epochs=reports_epochs), pruner="median", configurations=2)
     trial = search.study.ask()
     cell = search.maker({"x": 0.4, "kind": "b"}, trial.number, trial._trial_id)
     session = search.tuned.prepare(search.task, {}, model="", device="cpu", cache=tmp_path)
@@ -177,7 +177,7 @@ def test_watched_trials_end_as_unwatched_ones_do_where_nothing_is_pruned(tmp_pat
         assert outcome.metrics == unwatched.metrics
         assert outcome.curves == unwatched.curves
     reported = search.study.get_trials()[0].intermediate_values
-    if not watchable:
+    if not reports_epochs:
         assert reported == {}
         return
     first, second = ([height(0.4, "b") * (1 - 0.5 ** (e + 1)) + luck(s) for e in range(8)] for s in seeds_of(2))
@@ -203,7 +203,7 @@ def test_the_setting_that_was_given_is_never_told_to_end(may_end: bool, pruned: 
     trial = Mock(should_prune=Mock(return_value=True))
     report = TrialReport(trial, [], "validation_f1_macro", 100, may_end=may_end)
     report.begin([])
-    assert report.watch("key", 0, {"validation_f1_macro": 0.1}) is pruned
+    assert report.on_epoch_end("key", 0, {"validation_f1_macro": 0.1}) is pruned
     assert report.pruned is pruned
     trial.report.assert_called_once_with(0.1, 0)
 
@@ -217,4 +217,4 @@ def test_only_the_first_trial_is_spared(tmp_path: Path, number: int) -> None:
     report = Reports("auto", tmp_path, "median", "f1_macro", 100).of(cell)
     report._trial = Mock(should_prune=Mock(return_value=True))
     report.begin([])
-    assert report.watch("key", 0, {"validation_f1_macro": 0.1}) is (number > 0)
+    assert report.on_epoch_end("key", 0, {"validation_f1_macro": 0.1}) is (number > 0)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.callbacks import should_stop, validation_scores
 from mlflow_l3d.approaches.meta_learning import MetaLearning
-from mlflow_l3d.approaches.watching import told_to_end, validation_scores
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import configuration_seed
@@ -57,8 +57,8 @@ def test_one_class_has_no_correlation() -> None:
 def test_nobody_is_told_of_nothing() -> None:
     watcher = Watcher({"key": 1})
     nothing = np.empty(0, dtype=np.int64)
-    assert told_to_end(watcher, "key", 0, torch.empty(0, 2), nothing) is False
-    assert told_to_end(None, "key", 0, torch.ones(1, 2), np.array([0])) is False
+    assert should_stop(watcher, "key", 0, torch.empty(0, 2), nothing) is False
+    assert should_stop(None, "key", 0, torch.ones(1, 2), np.array([0])) is False
     assert watcher.seen == {}
 
 
@@ -74,17 +74,17 @@ def session(request, tmp_path_factory):
         early_stopping_patience=0,
         learning_rate={"full": 1e-4, "head": 3e-3}[request.param],
     )
-    assert found.watch is None
+    assert found.on_epoch_end is None
     return found
 
 
 def test_being_watched_changes_nothing(session) -> None:
     unwatched = run(session, cell(0), cell(1))
-    session.watch = watcher = Watcher()
+    session.on_epoch_end = watcher = Watcher()
     try:
         watched = run(session, cell(0), cell(1))
     finally:
-        session.watch = None
+        session.on_epoch_end = None
     assert [content(outcome) for outcome in watched] == [content(outcome) for outcome in unwatched]
     for outcome in watched:
         told = watcher.seen[outcome.key]
@@ -94,11 +94,11 @@ def test_being_watched_changes_nothing(session) -> None:
 
 def test_a_cell_that_is_told_to_end_ends_alone(session) -> None:
     whole = run(session, cell(0), cell(1))
-    session.watch = watcher = Watcher({whole[0].key: 2})
+    session.on_epoch_end = watcher = Watcher({whole[0].key: 2})
     try:
         ended, other = run(session, cell(0), cell(1))
     finally:
-        session.watch = None
+        session.on_epoch_end = None
     assert len(ended.curves["train_loss"]) == len(watcher.seen[ended.key]) == 2
     assert ended.curves["validation_f1_macro"] == list(whole[0].curves["validation_f1_macro"][:2])
     assert ended.metrics["best_epoch"] <= 2
@@ -126,11 +126,11 @@ def meta_session(request, tmp_path_factory):
 def test_a_watched_learner_is_adapted_after_every_epoch_and_trains_as_before(meta_session) -> None:
     cells = [meta_cell(number) for number in range(3)]
     unwatched = run(meta_session, *cells)
-    meta_session.watch = watcher = Watcher({cells[1].key: 2})
+    meta_session.on_epoch_end = watcher = Watcher({cells[1].key: 2})
     try:
         watched = run(meta_session, *cells)
     finally:
-        meta_session.watch = None
+        meta_session.on_epoch_end = None
     for number in (0, 2):
         assert content(watched[number]).predictions == content(unwatched[number]).predictions
         assert watched[number].scores == pytest.approx(unwatched[number].scores, abs=1e-5)
@@ -147,11 +147,11 @@ def test_a_watched_learner_is_adapted_after_every_epoch_and_trains_as_before(met
 
 def test_a_learner_that_is_told_to_end_is_what_one_of_fewer_epochs_is(meta_session) -> None:
     ended = meta_cell(0)
-    meta_session.watch = Watcher({ended.key: 3})
+    meta_session.on_epoch_end = Watcher({ended.key: 3})
     try:
         (cut,) = run(meta_session, ended)
     finally:
-        meta_session.watch = None
+        meta_session.on_epoch_end = None
     recipe = meta_session.recipe
     meta_session.recipe = replace(recipe, epochs=3)
     try:

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic, SyntheticSession
 from mlflow_l3d.tasks.base import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
@@ -12,25 +13,27 @@ TASK = replace(generate(90, 3), settings=SplitSettings(num_labelled=15, test_siz
 EPOCHS = 3
 
 
-class Watched(Synthetic):
+class Reporting(Synthetic):
     """Says after every epoch what `scores` returns, and does what it is asked to."""
 
     def __init__(self, change=None):
         self.change = change
 
     def prepare(self, task, hyperparameters, *, model, device, cache):
-        return WatchedSession(SyntheticSession(task, dict(hyperparameters)), self.change)
+        return ReportingSession(SyntheticSession(task, dict(hyperparameters)), self.change)
 
 
-class WatchedSession:
+class ReportingSession(Session):
+    reports_epochs = True
+
     def __init__(self, inner, change):
         self.inner, self.change = inner, change
-        self.watch = (lambda *_: False) if change == "never none" else None
+        self.on_epoch_end = (lambda *_: False) if change == "never none" else None
 
     def run(self, cells):
         cells = list(cells)
         for cell, outcome in zip(cells, self.inner.run(cells), strict=True):
-            if self.watch is not None:
+            if self.on_epoch_end is not None:
                 outcome = self.epochs(cell, outcome)
             yield outcome
 
@@ -39,7 +42,7 @@ class WatchedSession:
             key = "another" if self.change == "key" else cell.key
             number = epoch + 1 if self.change == "from one" else epoch
             name = "f1" if self.change == "name" else "validation_f1_macro"
-            end = self.watch(key, number, {name: np.nan if self.change == "nan" else 0.5})
+            end = self.on_epoch_end(key, number, {name: np.nan if self.change == "nan" else 0.5})
             if end and self.change != "deaf":
                 break
         if self.change == "shy":
@@ -47,25 +50,25 @@ class WatchedSession:
         return outcome
 
     def close(self):
-        assert self.watch is None or self.change == "never none"
+        assert self.on_epoch_end is None or self.change == "never none"
 
 
-def test_a_watched_approach_keeps_the_contract(tmp_path):
-    check_approach(Watched(), TASK, cache=tmp_path)
+def test_an_approach_that_reports_epochs_keeps_the_contract(tmp_path):
+    check_approach(Reporting(), TASK, cache=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ("never none", "must be None until someone sets it"),
-        ("key", "told of the key 'another'"),
-        ("from one", "told of epoch 1 where epoch 0 comes next"),
+        ("key", "called with the key 'another'"),
+        ("from one", "called with epoch 1 where epoch 0 comes next"),
         ("name", "scores named validation_..., it is given \\['f1'\\]"),
         ("nan", "must be given finite numbers"),
-        ("deaf", "training goes on where watch asks for its end, to epoch 2"),
-        ("shy", "gives other predictions.* where it is watched"),
+        ("deaf", "training goes on where on_epoch_end asks for its end, to epoch 2"),
+        ("shy", "gives other predictions.* where on_epoch_end is set"),
     ],
 )
-def test_what_a_watched_session_does_wrong_is_named(change, said, tmp_path):
+def test_what_a_reporting_session_does_wrong_is_named(change, said, tmp_path):
     with pytest.raises(AssertionError, match=said):
-        check_approach(Watched(change), TASK, cache=tmp_path)
+        check_approach(Reporting(change), TASK, cache=tmp_path)

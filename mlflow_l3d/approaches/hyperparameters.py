@@ -1,0 +1,144 @@
+"""Hyperparameters: what each of them is, what may be searched, and values that follow from others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from mlflow_l3d.errors import ParameterError, unknown_name
+
+Value = bool | int | float | str
+
+AUTO: Final = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRange:
+    """A number between two bounds.
+
+    Attributes
+    ----------
+    low, high
+        Inclusive bounds, in the unit of the hyperparameter.
+    log
+        Whether orders of magnitude matter; `low` is then positive.
+    whole
+        Whether it is a whole number.
+    coarse
+        The values of level 1, rising; empty where they follow from the bounds
+        (:meth:`mlflow_l3d.studies.search.space.SearchSpace.coarse`).
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+    coarse: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchChoices:
+    """One of some values, which have no order: all of them at level 1, the best one at level 2."""
+
+    choices: tuple[Value, ...]
+
+
+Searched = SearchRange | SearchChoices
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperparameter:
+    """One hyperparameter: its type (that of `default`), what is allowed, and what it does.
+
+    Attributes
+    ----------
+    default
+        The value where the user gives none; its type is the type of the hyperparameter.
+    help
+        One line, with the unit.
+    low, high
+        Inclusive bounds of a number, None where there is none.
+    choices
+        Allowed values of a text, empty where any is.
+    log
+        Whether orders of magnitude matter (a search then samples on a log scale).
+    auto
+        ``int`` or ``float`` for a number that may also be ``auto``, as its default is: the approach's ``complete`` puts
+        the value that goes with the others.
+    """
+
+    default: Value
+    help: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    log: bool = False
+    auto: type[int | float] | None = None
+
+    @property
+    def type(self) -> type:
+        """Type of its values other than ``auto``."""
+        return self.auto or type(self.default)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number, or a number or ``auto``."""
+        return self.type in {int, float}
+
+    def parse(self, name: str, value: object) -> Value:
+        """Return `value` as this hyperparameter's type.
+
+        Raises
+        ------
+        ParameterError
+            If it has another type or lies outside the bounds.
+        """
+        if self.auto and str(value).strip().lower() == AUTO:
+            return AUTO
+        try:
+            parsed = _convert(self.type, value)
+        except (OverflowError, TypeError, ValueError):
+            raise ParameterError(f"hyperparameters.{name}", value, f"must be a {self.type.__name__}") from None
+        if self.choices and parsed not in self.choices:
+            raise unknown_name(f"hyperparameters.{name}", str(parsed), self.choices)
+        if isinstance(parsed, int | float) and not isinstance(parsed, bool):
+            below = self.low is not None and parsed < self.low
+            above = self.high is not None and parsed > self.high
+            if below or above or not math.isfinite(parsed):
+                low = "-inf" if self.low is None else f"{self.low:g}"
+                high = "inf" if self.high is None else f"{self.high:g}"
+                raise ParameterError(f"hyperparameters.{name}", value, f"must lie in [{low}, {high}]")
+        return parsed
+
+    def searched(self) -> Searched | None:
+        """Return all that it allows, or None where that is open or a single value.
+
+        The scale is logarithmic where the declaration says so and the lower bound is positive.
+        """
+        if self.type is bool:
+            return SearchChoices((False, True))
+        if len(self.choices) >= 2:
+            return SearchChoices(self.choices)
+        low, high = self.low, self.high
+        if not self.is_number or low is None or high is None or not low < high:
+            return None
+        return SearchRange(low, high, log=self.log and low > 0, whole=self.type is int)
+
+
+def _convert(kind: type, value: object) -> Value:
+    if kind is bool:
+        text = str(value).lower()
+        if text not in {"true", "false"}:
+            raise ValueError
+        return text == "true"
+    if kind is int:
+        number = float(str(value))
+        if isinstance(value, bool) or number != int(number):
+            raise ValueError
+        return int(number)
+    if kind is float:
+        if isinstance(value, bool):
+            raise ValueError
+        return float(str(value))
+    return str(value)
