@@ -71,12 +71,13 @@ def parser() -> argparse.ArgumentParser:
         for word in verb.words.values():
             sub.add_argument(word.name, metavar=word.name.upper(), help=word.help)
         for parameter in verb.parameters.values():
+            allowed = f"{parameter.values}; " if parameter.values else ""
             sub.add_argument(
                 parameter.option,
                 dest=parameter.name,
                 default=parameter.default,
                 metavar="VALUE",
-                help=f"{parameter.help} (default: {parameter.default})".replace("%", "%%"),
+                help=f"{parameter.help} ({allowed}default: {parameter.default})".replace("%", "%%"),
             )
     return root
 

@@ -44,7 +44,8 @@ def test_help_lists_every_parameter_with_its_default(verb: str, capsys: Capture)
     shown = " ".join(capsys.readouterr().out.split())
     parameters = VERBS[verb].parameters.values()
     for parameter in parameters:
-        assert f"{parameter.option} VALUE {parameter.help} (default: {parameter.default})" in shown
+        allowed = f"{parameter.values}; " if parameter.values else ""
+        assert f"{parameter.option} VALUE {parameter.help} ({allowed}default: {parameter.default})" in shown
     assert set(re.findall(r"(--[a-z-]+) VALUE", shown)) == {parameter.option for parameter in parameters}
 
 

@@ -59,55 +59,51 @@ def _table(*parameters: Parameter) -> Parameters:
     return {parameter.name: parameter for parameter in parameters}
 
 
+_AUTO_OR_MORE: Final = Whole(2, words=("auto",))
 _ROOT_SEED = Parameter("root_seed", "0", "the number that every seed is derived from", Whole(0))
-_SUBJECT = _table(
-    Parameter(
-        "task", "auto", "name of a task, a .csv, .parquet or .jsonl file, a data set folder, or hf:NAME[/CONFIG]"
-    ),
+_TASK = Parameter("task", "auto", "name of a task, .csv, .parquet or .jsonl file, data set folder, or hf:NAME[/CONFIG]")
+_TRAINED = (
     Parameter("approach", "finetuning", "what is trained: an entry point of the group mlflow_l3d.approaches"),
     Parameter("model", "auto", "hub id, folder, or package:NAME; auto is the approach's own default"),
 )
-_DATA = _table(
+_SIZES = (
     Parameter(
         "num_labelled",
         "auto",
         "training examples that count as labelled; auto is 1000, fewer where data is small",
-        Whole(2, words=("auto",)),
+        _AUTO_OR_MORE,
     ),
     Parameter(
-        "test_size",
-        "auto",
-        "test examples that are evaluated; auto is 1000, fewer where data is small",
-        Whole(2, words=("auto",)),
+        "test_size", "auto", "test examples that are evaluated; auto is 1000, fewer where data is small", _AUTO_OR_MORE
     ),
     Parameter(
         "test_selection",
         "label_selection",
-        "`label_selection` (the factor draws test examples, too) or `fixed`",
+        "whether the factor label_selection draws test examples, too",
         Choice(("label_selection", "fixed")),
     ),
 )
-_COLUMNS_AND_PLACE = _table(
+_PLACE = (
     Parameter("text_column", "auto", "text column of a file or data set; two for sentence pairs, separated by a comma"),
     Parameter("label_column", "label", "label column of a file or data set"),
     Parameter("device", "auto", "cpu, cuda, cuda:N, mps; auto takes an accelerator where there is one"),
     Parameter("executor", "processes", "where cells run: an entry point of the group mlflow_l3d.executors"),
     Parameter("workers", "auto", "worker processes; auto is one a core (one a GPU)", Whole(1, words=("auto",))),
 )
+_PARENT = Parameter("parent_run_id", "latest", "the parent run; `latest` is the experiment's latest investigation")
 
 MAIN: Final[Parameters] = _table(
     Parameter(
         "factor",
         "data_order",
-        "randomness factors to investigate: names separated by commas, or `all`; a+b investigates a and b jointly",
+        "randomness factors to investigate: names separated by commas, or `all`; a+b is a and b jointly",
     ),
-    *_SUBJECT.values(),
+    _TASK,
+    *_TRAINED,
     Parameter(
         "design", "crossed", "how cells are laid out: crossed (published), nested, radial, or a baseline: random, fixed"
     ),
-    Parameter(
-        "investigation_runs", "10", "N: configurations of the investigated factor, the columns", Whole(2, MOST_RUNS)
-    ),
+    Parameter("investigation_runs", "10", "N: configurations of the factor, the columns", Whole(2, MOST_RUNS)),
     Parameter(
         "mitigation_runs",
         "auto",
@@ -120,23 +116,11 @@ MAIN: Final[Parameters] = _table(
         "L: runs in which every factor varies; auto is N x M, pooled takes all other runs in their place",
         Whole(2, words=("auto", "pooled")),
     ),
+    Parameter("joint", "paired", "columns of a+b: i-th with i-th, or every combination", Choice(("paired", "product"))),
+    Parameter("mitigation", "none", "reduced sets of mitigated factors: data_order:0, or name=sample_choice:0+3+7"),
+    Parameter("stop", "none", "the rule that stops early", Choice(("none", "interval", "epsilon"))),
     Parameter(
-        "joint",
-        "paired",
-        "columns of a+b: paired (i-th with i-th) or product (every combination)",
-        Choice(("paired", "product")),
-    ),
-    Parameter(
-        "mitigation",
-        "none",
-        "reduced sets of configurations of mitigated factors: data_order:0, or name=sample_choice:0+3+7",
-    ),
-    Parameter("stop", "none", "when to stop early: none, interval or epsilon", Choice(("none", "interval", "epsilon"))),
-    Parameter(
-        "half_width",
-        "0.1",
-        "stop=interval, plan: wanted half-width of the interval of the corrected score",
-        Number(0, 1),
+        "half_width", "0.1", "stop=interval, plan: wanted half-width of the corrected score's interval", Number(0, 1)
     ),
     Parameter(
         "epsilon",
@@ -144,12 +128,7 @@ MAIN: Final[Parameters] = _table(
         "stop=epsilon: largest change by a row (percentage points, score) that counts as none",
         Number(0),
     ),
-    Parameter(
-        "missing",
-        "drop",
-        "rows with missing cells: drop leaves them out, reml estimates from every cell",
-        Choice(("drop", "reml")),
-    ),
+    Parameter("missing", "drop", "rows with missing cells: left out, or estimated from all", Choice(("drop", "reml"))),
     _ROOT_SEED,
     Parameter("metric", "f1_macro", "the metric whose spread is investigated"),
     Parameter(
@@ -158,37 +137,24 @@ MAIN: Final[Parameters] = _table(
         "`default`, `latest` (finished search) or a search's run id, `paper` (the authors' values), or a JSON file; "
         "name=value pairs, separated by commas, stand alone or after one of these and override it",
     ),
-    *_DATA.values(),
-    *_COLUMNS_AND_PLACE.values(),
+    *_SIZES,
+    *_PLACE,
 )
 """Of the entry point `main`."""
 
 SEARCH: Final[Parameters] = _table(
-    *_SUBJECT.values(),
+    _TASK,
+    *_TRAINED,
     Parameter("metric", "f1_macro", "what a trial is scored by, on the validation part"),
-    Parameter(
-        "hyperparameters",
-        "default",
-        "what holds for all trials, and the first trial itself; forms as in main, e.g. trainable=full",
-    ),
+    Parameter("hyperparameters", "default", "what holds for all trials, and the first trial itself; forms as in main"),
     Parameter(
         "space",
         "auto",
-        "what is searched: auto, name=low..high, name=a|b|c or a name alone, separated by commas, JSON, or a JSON file",
+        "what is searched: auto, name=low..high, name=a|b|c or a name, separated by commas, or JSON (a file)",
     ),
-    Parameter(
-        "coarse_trials",
-        "auto",
-        "trials of level 1; auto is the grid of coarse values, and 40 at most",
-        Whole(2, words=("auto",)),
-    ),
+    Parameter("coarse_trials", "auto", "trials of level 1; auto is the grid, and 40 at most", _AUTO_OR_MORE),
     Parameter("fine_trials", "20", "trials of level 2, around the best of level 1; 0 leaves level 2 out", Whole(0)),
-    Parameter(
-        "search_seeds",
-        "1",
-        "configurations that each trial is trained on and averaged over; it costs as much",
-        Whole(1, 1000),
-    ),
+    Parameter("search_seeds", "1", "configurations that a trial is trained on and averaged over", Whole(1, 1000)),
     Parameter("coarse_sampler", "auto", "level 1: auto (grid where it fits, else qmc), or any sampler of Optuna"),
     Parameter("fine_sampler", "auto", "level 2: auto (tpe), or any sampler of Optuna"),
     Parameter("pruner", "auto", "what ends poor trials early: auto (median), none, or any pruner of Optuna"),
@@ -202,19 +168,17 @@ SEARCH: Final[Parameters] = _table(
         Whole(0, 100_000),
     ),
     replace(_ROOT_SEED, help="the number that the search's configurations and samplers are derived from"),
-    *_DATA.values(),
-    *_COLUMNS_AND_PLACE.values(),
+    *_SIZES,
+    *_PLACE,
 )
 
 SEEDS: Final[Parameters] = _table(
-    Parameter(
-        "task",
-        "auto",
-        "a task of GLUE or SuperGLUE by name, or a file with a column split: its own parts are used; another task is "
-        "split once, as main splits it first",
+    replace(
+        _TASK,
+        help="a task of GLUE or SuperGLUE by name, or a file with a column split: its own parts are used; another task "
+        "is split once, as main splits it first",
     ),
-    MAIN["approach"],
-    MAIN["model"],
+    *_TRAINED,
     Parameter("seeds", "10", "how many (42, 52, 62, ... as the papers'), or the seeds themselves, separated by commas"),
     Parameter("metric", "auto", "the metric in the headline; auto is the task's own (mcc for cola, pearson for stsb)"),
     Parameter(
@@ -229,35 +193,22 @@ SEEDS: Final[Parameters] = _table(
         "share of the train part that is held out, for early stopping and the best epoch; 0: the last epoch counts",
         Number(0, 1, closed=True),
     ),
-    replace(MAIN["num_labelled"], help="training examples, drawn once from the task's train part; auto is all of them"),
-    replace(MAIN["test_size"], help="evaluated examples, drawn once from its validation part; auto is all of them"),
+    replace(_SIZES[0], help="training examples, drawn once from the task's train part; auto is all of them"),
+    replace(_SIZES[1], help="evaluated examples, drawn once from its validation part; auto is all of them"),
     replace(_ROOT_SEED, help="the number that these draws are derived from; the seeds are not"),
     Parameter("task_kind", "auto", "classification, regression or multiple_choice; auto goes by the data"),
     Parameter("choice_columns", "auto", "columns of a multiple-choice file, separated by commas"),
-    *_COLUMNS_AND_PLACE.values(),
+    *_PLACE,
 )
 
 EVALUATE: Final[Parameters] = _table(
-    Parameter(
-        "parent_run_id",
-        "latest",
-        "the parent run; `latest` is the experiment's latest investigation; several seed studies, separated by commas",
-    ),
+    replace(_PARENT, help=f"{_PARENT.help}; several studies of seeds, separated by commas"),
     Parameter("where", "none", "an MLflow filter that finds the cells, in place of the parent's children"),
     Parameter("metric", "auto", "the metric whose spread is investigated; auto is the parent's own, or f1_macro"),
+    Parameter("design", "auto", "how cells are laid out; auto is the parent's own, or what their phases say"),
+    Parameter("missing", "auto", "as in main; auto is the parent's own, or drop", Choice(("auto", "drop", "reml"))),
     Parameter(
-        "design", "auto", "how cells are laid out; auto is the parent's own, or what the phases of the cells say"
-    ),
-    Parameter(
-        "missing",
-        "auto",
-        "drop or reml, as in main; auto is the parent's own, or drop",
-        Choice(("auto", "drop", "reml")),
-    ),
-    Parameter(
-        "agreement",
-        "auto",
-        "how predictions are compared: auto, regression, or a scoring function such as rougeL or squad_f1",
+        "agreement", "auto", "how predictions are compared: auto, regression, or a scoring function (rougeL, ...)"
     ),
 )
 
@@ -278,17 +229,15 @@ STRATEGIES: Final[Parameters] = {
 """Those of `main` that all three strategies share."""
 
 ABLATION: Final[Parameters] = _table(
-    Parameter("parent_run_id", "latest", "the parent run; `latest` is the experiment's latest investigation"),
+    _PARENT,
     Parameter("metric", "auto", "the metric whose spread is investigated; auto is the parent's own"),
     Parameter("rows", "auto", "numbers of rows (mitigation runs) to look at, separated by commas"),
     Parameter("columns", "auto", "numbers of columns (investigation runs) to look at, separated by commas"),
     Parameter("test_sizes", "auto", "numbers of test examples to look at, separated by commas; all is all of them"),
-    Parameter(
-        "repeats", "10", "how many random choices of rows, columns and examples for each setting", Whole(1, 10_000)
-    ),
+    Parameter("repeats", "10", "how many random choices for each setting", Whole(1, 10_000)),
     replace(_ROOT_SEED, help="the number that these choices are derived from"),
 )
 
 DELETE: Final[Parameters] = _table(
-    Parameter("parent_run_id", "none", "the parent run that is deleted together with its children"),
+    replace(_PARENT, default="none", help="the parent run that is deleted together with its children")
 )
