@@ -19,8 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from _common import machine, table
 
+from mlflow_l3d.analysis.stability.classes import ClassComparison
+from mlflow_l3d.analysis.stability.comparable import Group
 from mlflow_l3d.analysis.stability.con import consistency_matrixwise
-from mlflow_l3d.analysis.stability.consistency import VoteCounter
+from mlflow_l3d.analysis.stability.groups import consistency_of
 from mlflow_l3d.analysis.stability.votes import vote_consistency
 
 IntArray = npt.NDArray[np.int64]
@@ -51,10 +53,10 @@ def over_pairs(predictions: IntArray, labels: IntArray) -> tuple[float, float]:
 
 def counted(predictions: IntArray, labels: IntArray) -> tuple[float, float]:
     """Return CON and CCON as an investigation has them: run by run."""
-    counter, ids = VoteCounter(CLASSES), np.arange(len(labels))
+    compared, ids = ClassComparison(), np.arange(len(labels))
     for run in predictions:
-        counter.add("golden", ids, labels, run)
-    found = counter.result("golden")
+        compared.add([Group("golden", 0)], ids, labels, run)
+    found = consistency_of(compared.of("golden"), "golden")
     return found.consistency, found.correct_consistency
 
 
@@ -87,7 +89,7 @@ def main() -> None:
     print(machine(), end="\n\n")
     sides = {
         "`vote_consistency`: CON and CCON": vote_consistency,
-        "`VoteCounter`: run by run": counted,
+        "`ClassComparison`: run by run": counted,
         "`consistency_matrixwise`: everything": everything,
     }
     lines: list[list[str]] = []

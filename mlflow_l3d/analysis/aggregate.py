@@ -96,8 +96,8 @@ def analyse(
     classes
         Number of classes, for the share of collapsed runs; None where it is not known.
     consistencies
-        Factor or ``golden`` -> agreement of single predictions, from a
-        :class:`mlflow_l3d.analysis.stability.consistency.VoteCounter`.
+        Factor or ``golden`` -> agreement of single predictions, from
+        :class:`mlflow_l3d.analysis.stability.stability.Stability`.
     mitigated
         Whether a mitigation strategy holds in the tables, so that golden runs vary more than they do.
     product

@@ -8,7 +8,10 @@ import statistics
 import numpy as np
 from scipy import stats
 
+from mlflow_l3d.analysis.stability.classes import ClassComparison
+from mlflow_l3d.analysis.stability.comparable import Group
 from mlflow_l3d.analysis.stability.examples import ExampleVotes, ranked_votes
+from mlflow_l3d.analysis.stability.groups import consistency_of
 from mlflow_l3d.analysis.stability.prediction_matrix import UNPARSED, PredictionMatrix
 
 
@@ -83,3 +86,25 @@ def example_votes_of_frame(frame, *, min_runs=2) -> ExampleVotes:
     width = int(max(matrix.predictions.max(initial=0), matrix.labels.max(initial=0))) + 2
     counts = [[int((column == guess).sum()) for guess in range(UNPARSED, width - 1)] for column in matrix.predictions.T]
     return ranked_votes(matrix.example_ids, matrix.labels, np.array(counts), min_runs)
+
+
+class VoteCounter:
+    """Groups of runs with class numbers, by any names."""
+
+    def __init__(self):
+        self.compared = ClassComparison()
+
+    def add(self, group, ids, labels, predictions):
+        self.compared.add([Group("all", group)], np.asarray(ids), np.asarray(labels), np.asarray(predictions))
+
+    def close(self, group):
+        self.compared.groups[Group("all", group)].close()
+
+    def result(self, name):
+        return consistency_of(self.compared.of("all"), name)
+
+    def per_group(self):
+        return {group.member: consistency_of([one], "") for group, one in self.compared.groups.items()}
+
+    def per_run(self):
+        return {group.member: one.found.per_run for group, one in self.compared.groups.items()}

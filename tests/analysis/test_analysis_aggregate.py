@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from analysis_oracle import VoteCounter
 
 from mlflow_l3d.analysis.aggregate import analyse
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.stability.consistency import VoteCounter
 
 
 def investigation(rows=12, columns=5, golden=60, seed=0):
@@ -92,7 +92,7 @@ def test_collapse_is_judged_only_where_chance_is_one_in_classes():
 
 def test_consistencies_are_passed_through():
     frame, _, _ = investigation()
-    counter = VoteCounter(2)
+    counter = VoteCounter()
     counter.add(0, [0, 1], [0, 1], [0, 1])
     counter.add(0, [0, 1], [0, 1], [0, 0])
     found = analyse(frame, metric="f1_macro", factors=["seed"], consistencies={"seed": counter.result("seed")})

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.noise import population_std, population_variance
+from mlflow_l3d.analysis.stability.noise import population_std, population_variance
 from mlflow_l3d.analysis.stability.votes import vote_consistency
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.stability.number_stability import NumberStability, RegressionRecord
+from mlflow_l3d.analysis.stability.numbers import NumberComparison, pair_correlations
 from mlflow_l3d.analysis.stability.regression_agreement import regression_consistency
-from mlflow_l3d.analysis.stability.regression_overlap import overlap_correlations
+from mlflow_l3d.analysis.stability.stability import Stability
 from mlflow_l3d.errors import ParameterError
 
 N = 25
@@ -29,6 +29,10 @@ def put(stability, phase, factor, row, predictions, ids=None):
         labels=np.zeros(len(predictions)),
         predictions=predictions,
     )
+
+
+def by_numbers(design, factors):
+    return Stability(design, factors, NumberComparison())
 
 
 def lin(one, other):
@@ -50,26 +54,24 @@ def pairs_of(runs):
 def test_different_test_sets_by_brute_force(seed, count, scale, shift):
     rng = np.random.default_rng(seed)
     truth = rng.normal(size=N)
-    stability, runs = NumberStability("crossed", ["order"]), []
+    stability, runs = by_numbers("crossed", ["order"]), []
     for _ in range(count):
         ids = rng.permutation(N)[: rng.integers(1, 12)]
         guess = scale * (truth[ids] + rng.normal(size=len(ids)) + 0.3 * rng.normal()) + shift
         put(stability, "golden", None, None, guess, ids)
         runs.append(dict(zip(ids.tolist(), guess.tolist(), strict=True)))
-    record, expected = stability.results()["golden"], list(pairs_of(runs))
+    record, expected = stability.regression()["golden"], list(pairs_of(runs))
     if expected:
-        assert (record.pearson, record.ccc) == pytest.approx(tuple(np.mean(expected, axis=0)), abs=1e-6)
-        assert (record.groups, record.runs) == (1, count)
+        assert tuple(record.values()) == pytest.approx(tuple(np.mean(expected, axis=0)), abs=1e-6)
     else:
-        assert record.metrics() == {}
-        assert record.groups == 0
+        assert record == {}
 
 
 def test_overlap_of_one_test_set_is_the_function_for_one():
     rng = np.random.default_rng(0)
     runs = 1e4 + rng.normal(size=N) + rng.normal(size=(300, N))
     whole = regression_consistency(runs)
-    assert overlap_correlations(runs) == pytest.approx((whole.pearson, whole.concordance, True), abs=1e-9)
+    assert pair_correlations(runs) == pytest.approx((whole.pearson, whole.concordance), abs=1e-9)
 
 
 @pytest.mark.parametrize("design", ["crossed", "nested"])
@@ -77,66 +79,64 @@ def test_mean_over_rows(design):
     rng = np.random.default_rng(1)
     table = rng.normal(size=(4, 1, N)) + rng.normal(size=(4, 3, N))
     golden = rng.normal(size=(5, N))
-    stability = NumberStability(design, ["order"])
+    stability = by_numbers(design, ["order"])
     for row, runs in enumerate(table):
         for run in runs:
             put(stability, "investigation", "order", row, run)
     for run in golden:
         put(stability, "golden", None, None, run)
-    found = stability.results()
+    found = stability.regression()
     rows = [regression_consistency(runs) for runs in table]
     whole = regression_consistency(golden)
-    assert found["order"].pearson == pytest.approx(np.mean([one.pearson for one in rows]))
-    assert found["order"].ccc == pytest.approx(np.mean([one.concordance for one in rows]))
-    assert found["golden"] == RegressionRecord("golden", whole.pearson, whole.concordance, 5, 1)
-    assert found["golden"].metrics() == {"consistency_pearson": whole.pearson, "consistency_ccc": whole.concordance}
+    assert found["order"]["consistency_pearson"] == pytest.approx(np.mean([one.pearson for one in rows]))
+    assert found["order"]["consistency_ccc"] == pytest.approx(np.mean([one.concordance for one in rows]))
+    expected = {"consistency_pearson": whole.pearson, "consistency_ccc": whole.concordance}
+    assert found["golden"] == pytest.approx(expected)
     assert list(found) == ["order", "golden"]
 
 
 def test_radial_groups():
     rng = np.random.default_rng(2)
     base, swaps = rng.normal(size=(4, N)), rng.normal(size=(4, N))
-    stability = NumberStability("radial", ["order"])
+    stability = by_numbers("radial", ["order"])
     names = np.array([f"example {at}" for at in range(N)])
     for row in range(4):
         put(stability, "base", None, row, base[row], names)
         put(stability, "swap", "order", row, swaps[row], names)
-    found = stability.results()
+    found = stability.regression()
     correlations = [np.corrcoef(base[row], swaps[row])[0, 1] for row in range(4)]
-    assert found["order"].pearson == pytest.approx(np.mean(correlations))
+    assert found["order"]["consistency_pearson"] == pytest.approx(np.mean(correlations))
     sets = [regression_consistency(runs).concordance for runs in (base, swaps)]
-    assert found["golden"].ccc == pytest.approx(np.mean(sets))
-    assert (found["golden"].groups, found["order"].groups) == (2, 4)
+    assert found["golden"]["consistency_ccc"] == pytest.approx(np.mean(sets))
 
 
 @pytest.mark.parametrize("shift", [0, 1], ids=["one test set", "different ones"])
 def test_a_run_of_one_number_has_no_correlation(shift):
     rng = np.random.default_rng(3)
-    stability = NumberStability("nested", ["order"])
+    stability = by_numbers("nested", ["order"])
     runs = [rng.normal(size=N), np.full(N, 0.1), rng.normal(size=N), rng.normal(size=N)]
     for at, run in enumerate(runs):
         put(stability, "investigation", "order", at // 2, run, np.arange(N) + shift * (at % 2))
-    record = stability.results()["order"]
-    assert (record.groups, record.runs, record.constant_runs) == (2, 4, 1)
+    record = stability.regression()["order"]
     first, second = runs[2][shift:], runs[3][: N - shift]
-    assert record.pearson == pytest.approx(np.corrcoef(first, second)[0, 1])
-    assert record.ccc == pytest.approx(lin(first, second) / 2), "0 with a run of one number"
+    assert record["consistency_pearson"] == pytest.approx(np.corrcoef(first, second)[0, 1])
+    assert record["consistency_ccc"] == pytest.approx(lin(first, second) / 2), "0 with a run of one number"
 
 
 def test_single_runs_and_bad_input():
-    stability = NumberStability("crossed", ["order"])
-    assert stability.results() == {}
+    stability = by_numbers("crossed", ["order"])
+    assert stability.regression() == {}
     put(stability, "golden", None, None, np.arange(3.0))
-    assert stability.results()["golden"].metrics() == {}
+    assert stability.regression()["golden"] == {}
     put(stability, "golden", None, None, np.arange(3.0), [7, 8, 9])
-    assert math.isnan(stability.results()["golden"].ccc)
-    with pytest.raises(ParameterError, match=r"prediction=nan: must be a finite number"):
-        put(stability, "golden", None, None, [1.0, math.nan])
+    assert stability.regression()["golden"] == {}
+    with pytest.raises(ParameterError, match=r"prediction=inf: must be a finite number"):
+        put(stability, "golden", None, None, [1.0, math.inf])
     with pytest.raises(ParameterError, match=r"example_id=1: must occur once"):
         put(stability, "golden", None, None, [1.0, 2.0], [1, 1])
-    with pytest.raises(ValueError, match="one axis of numbers"):
+    with pytest.raises(ValueError, match="must be a number"):
         put(stability, "golden", None, None, ["a", "b"])
-    with pytest.raises(ValueError, match="differ in shape"):
+    with pytest.raises(ValueError, match="differ in number"):
         put(stability, "golden", None, None, [1.0, 2.0], [1, 2, 3])
     put(stability, "investigation", "order", 0, np.arange(3.0))
     put(stability, "investigation", "order", 1, np.arange(3.0))
@@ -145,8 +145,8 @@ def test_single_runs_and_bad_input():
 
 
 def test_the_array_may_be_reused_by_the_caller():
-    stability, run = NumberStability("crossed", ["order"]), np.arange(5.0)
+    stability, run = by_numbers("crossed", ["order"]), np.arange(5.0)
     put(stability, "golden", None, None, run)
     run *= -1
     put(stability, "golden", None, None, run)
-    assert stability.results()["golden"].pearson == pytest.approx(-1)
+    assert stability.regression()["golden"]["consistency_pearson"] == pytest.approx(-1)

@@ -10,6 +10,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from analysis_oracle import VoteCounter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -17,7 +18,6 @@ from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as kappa_of_statsmodels
 
 from mlflow_l3d.analysis.stability.con import consistency_matrixwise
-from mlflow_l3d.analysis.stability.consistency import VoteCounter
 from mlflow_l3d.analysis.stability.votes import vote_consistency
 from mlflow_l3d.errors import ParameterError
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import proof_oracle as oracle
 import pytest
+from analysis_oracle import VoteCounter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,12 +15,11 @@ from mlflow_l3d.analysis.importance.importance import importance, radial_importa
 from mlflow_l3d.analysis.importance.intervals import crossed_estimate
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.importance.nested import nested_estimate
-from mlflow_l3d.analysis.importance.noise import population_variance
 from mlflow_l3d.analysis.importance.radial import JACKKNIFE_TAIL, radial_estimate
 from mlflow_l3d.analysis.planning.runs_needed import optimal_columns
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule
 from mlflow_l3d.analysis.stability.con import consistency_matrixwise
-from mlflow_l3d.analysis.stability.consistency import VoteCounter
+from mlflow_l3d.analysis.stability.noise import population_variance
 from mlflow_l3d.analysis.stability.prediction_importance import prediction_importance
 
 CLOSE = {"rel": 1e-8, "abs": 1e-10}
@@ -173,7 +173,7 @@ def test_agreement(seed, runs, examples, classes, unparsed):
     assert found.agreement_on_wrong == pytest.approx(con - ccon, **CLOSE)
     assert found.per_run == pytest.approx(per_run, **CLOSE)
     assert found.leave_one_out == pytest.approx(without, nan_ok=True, **CLOSE)
-    counter = VoteCounter(classes)
+    counter = VoteCounter()
     for run in predictions:
         counter.add("golden", np.arange(examples), labels, run)
     counted = counter.result("golden")
@@ -209,7 +209,7 @@ def test_importance_for_single_predictions():
         for base in generator.integers(0, 3, (5, 30))
     ]
     golden = generator.integers(0, 3, (8, 30))
-    counter, all_golden = VoteCounter(3), VoteCounter(3)
+    counter, all_golden = VoteCounter(), VoteCounter()
     for row, runs in enumerate(groups):
         for run in runs:
             counter.add(row, np.arange(30), labels, run)

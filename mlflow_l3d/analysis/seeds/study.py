@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import LEVEL
-from mlflow_l3d.analysis.importance.noise import population_std
 from mlflow_l3d.analysis.seeds.intervals import number_intervals, vote_intervals
 from mlflow_l3d.analysis.seeds.predictions import Kind, check_seeds, prediction_matrix
 from mlflow_l3d.analysis.seeds.spread import MetricSpread, metric_spread
 from mlflow_l3d.analysis.stability.con import Agreement, consistency_matrixwise
 from mlflow_l3d.analysis.stability.examples import ExampleVotes, example_votes
+from mlflow_l3d.analysis.stability.noise import population_std
 from mlflow_l3d.analysis.stability.pair_spread import PairSpread, class_pair_spreads, number_pair_spreads
 from mlflow_l3d.analysis.stability.prediction_matrix import PredictionMatrix
 from mlflow_l3d.analysis.stability.regression_agreement import RegressionAgreement, regression_consistency

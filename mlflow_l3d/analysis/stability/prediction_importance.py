@@ -79,8 +79,7 @@ def prediction_importance(
     golden
         Consistency of golden runs, in which every factor differs.
     row_values
-        Shape (M,): CON of each row, whose mean is that of `within`; nan where a row has no pair. See
-        :meth:`mlflow_l3d.analysis.stability.consistency.VoteCounter.per_group`.
+        Shape (M,): CON of each row, whose mean is that of `within`; nan where a row has no pair.
     without_column
         Shape (N,): CON within rows where one column is left out of all rows. A crossed design has the same N
         configurations in every row, so without these the interval is too narrow. Where all rows have one test set, it

@@ -29,7 +29,7 @@ class Consistency:
     accuracy_std
         Standard deviation of the accuracy within a group: root of the mean over groups of the variance (ddof=1).
     accuracy_std_population
-        The same without the noise of a finite test set (:mod:`mlflow_l3d.analysis.importance.noise`); 0 where the test
+        The same without the noise of a finite test set (:mod:`mlflow_l3d.analysis.stability.noise`); 0 where the test
         set alone explains the spread, nan where runs of a group have different test sets.
     """
 

@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.importance.variances import Layout
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.agreement.choice import AUTO, choose, scoring_of
 from mlflow_l3d.analysis.stability.agreement.kinds import class_column
-from mlflow_l3d.analysis.stability.agreement.of_runs import AgreementOfRuns
+from mlflow_l3d.analysis.stability.agreement.scored import comparisons_by
 from mlflow_l3d.analysis.stability.stability import Stability
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
@@ -168,7 +168,7 @@ def score(
             interim_analyses=interim_analyses,
             prediction_importances=stability.prediction_importances(),
             examples=stability.examples(),
-            regression=stability.regression() if isinstance(stability, AgreementOfRuns) else {},
+            regression=stability.regression(),
             agreement=counted.choice,
         ),
         counted.steps,
@@ -180,7 +180,7 @@ def score(
 class _Counted:
     """What the predictions of all cells say together."""
 
-    stability: Stability | AgreementOfRuns
+    stability: Stability
     choice: str | None = None
     present: list[bool] = field(default_factory=list)
     steps: dict[int, dict[str, float]] = field(default_factory=dict)
@@ -215,11 +215,11 @@ def _count(
             if first:
                 choice = choose(agreement, table["label"], table["prediction"])
                 if choice is not None:
-                    counted.stability = AgreementOfRuns(layout, factors, scoring_of(choice))
+                    counted.stability = Stability(layout, factors, *comparisons_by(scoring_of(choice)))
                 counted.choice = choice
             first = False
             try:
-                _add(counted.stability, cell, table, writer)
+                _add(counted, cell, table, writer)
             except ParameterError as error:
                 fix = f"{error.fix} It is in {_named(cell)}.".strip()
                 raise ParameterError(error.name, error.value, error.allowed, fix) from error
@@ -228,18 +228,17 @@ def _count(
     return counted
 
 
-def _add(stability: Stability | AgreementOfRuns, cell: Any, table: pa.Table, writer: _Writer) -> None:
+def _add(counted: _Counted, cell: Any, table: pa.Table, writer: _Writer) -> None:
     """Count the predictions of one cell; class numbers are written into the table of all of them, too."""
     place = {name: _plain(getattr(cell, name)) for name in ("factor", "row", "column", "index")}
     ids = table["example_id"].to_numpy()
-    if isinstance(stability, AgreementOfRuns):
-        labels, predictions = table["label"], table["prediction"]
-        stability.add(phase=str(cell.phase), **place, example_ids=ids, labels=labels, predictions=predictions)
-        return
-    classes = {what: class_column(table[what], what) for what in ("label", "prediction")}
-    labels, predictions = classes["label"], classes["prediction"]
-    stability.add(phase=str(cell.phase), **place, example_ids=ids, labels=labels, predictions=predictions)
-    writer.add(cell, table["example_id"], classes)
+    columns: dict[str, Any] = {what: table[what] for what in ("label", "prediction")}
+    if counted.choice is None:
+        columns = {what: class_column(column, what) for what, column in columns.items()}
+    labels, predictions = columns["label"], columns["prediction"]
+    counted.stability.add(phase=str(cell.phase), **place, example_ids=ids, labels=labels, predictions=predictions)
+    if counted.choice is None:
+        writer.add(cell, table["example_id"], columns)
 
 
 def _named(cell: Any) -> str:

@@ -16,10 +16,15 @@ from hypothesis import strategies as st
 from mlflow_l3d.analysis.stability.agreement.base import Scoring
 from mlflow_l3d.analysis.stability.agreement.choice import choose, scoring_of
 from mlflow_l3d.analysis.stability.agreement.names import scoring
-from mlflow_l3d.analysis.stability.agreement.of_runs import AgreementOfRuns
+from mlflow_l3d.analysis.stability.agreement.scored import comparisons_by
 from mlflow_l3d.analysis.stability.regression_agreement import regression_consistency
 from mlflow_l3d.analysis.stability.stability import Stability
 from mlflow_l3d.errors import L3DError, ParameterError
+
+
+def by_scoring(design, factors, function):
+    return Stability(design, factors, *comparisons_by(function))
+
 
 WORDS = st.lists(st.sampled_from(["red", "blue", "cat", "sky"]), max_size=3)
 KINDS = {
@@ -87,7 +92,7 @@ def test_equal_to_brute_force(data, name, design):
     def read(value):
         return json.loads(value) if name == "set_f1" and value is not None else value
 
-    found = fed(AgreementOfRuns(design, ("order", "split"), function), cells, runs, truth)
+    found = fed(by_scoring(design, ("order", "split"), function), cells, runs, truth)
     records = found.consistencies()
     assert list(records) == ["order", "split", "golden"]
     for record_name, groups in groups_by_hand(design, cells).items():
@@ -155,7 +160,7 @@ def test_class_numbers_give_what_votes_give(design, same_tests, lost):
         other = rng.integers(-1, 3, size=len(held)).tolist()
         runs.append({key: truth[key] if hit else guess for key, hit, guess in zip(held, right, other, strict=True)})
     votes = fed(Stability(design, ("order", "split")), cells, runs, truth)
-    found = fed(AgreementOfRuns(design, ("order", "split"), scoring("exact_match")), cells, runs, truth)
+    found = fed(by_scoring(design, ("order", "split"), scoring("exact_match")), cells, runs, truth)
     ours, theirs = found.consistencies(), votes.consistencies()
     assert list(ours) == list(theirs)
     for name, record in ours.items():
@@ -179,10 +184,10 @@ def test_asking_between_two_runs_changes_nothing(design):
     rng = np.random.default_rng(7)
     cells = list(cells_of(design, 2, 2, 3))
     runs = [dict(enumerate(rng.integers(0, 5, size=6).tolist())) for _ in cells]
-    found = AgreementOfRuns(design, ("order", "split"), scoring("closeness", scale=4))
+    found = by_scoring(design, ("order", "split"), scoring("closeness", scale=4))
     for at in range(len(cells)):
         fed(found, cells[at : at + 1], runs[at : at + 1], None)
-        fresh = AgreementOfRuns(design, ("order", "split"), scoring("closeness", scale=4))
+        fresh = by_scoring(design, ("order", "split"), scoring("closeness", scale=4))
         fed(fresh, cells[: at + 1], runs[: at + 1], None)
         assert found.consistencies().keys() == fresh.consistencies().keys()
         for name, record in fresh.consistencies().items():
@@ -193,7 +198,7 @@ def test_asking_between_two_runs_changes_nothing(design):
 
 
 def test_base_runs_alone_are_golden_runs_only():
-    found = AgreementOfRuns("radial", ("order",), scoring("closeness", scale=1))
+    found = by_scoring("radial", ("order",), scoring("closeness", scale=1))
     for row in (0, 1):
         place = {"phase": "base", "factor": None, "row": row, "column": None, "index": None}
         found.add(**place, example_ids=[1, 2], labels=None, predictions=[0.25, row / 2])
@@ -206,7 +211,7 @@ def test_base_runs_alone_are_golden_runs_only():
 def radial(function, base, swap, truth):
     cells = list(cells_of("radial", len(base), 0, 0, ("order",)))
     runs = [dict(enumerate(run)) for pair in zip(base, swap, strict=True) for run in pair]
-    return fed(AgreementOfRuns("radial", ("order",), function), cells, runs, truth)
+    return fed(by_scoring("radial", ("order",), function), cells, runs, truth)
 
 
 def test_radial_by_hand():
@@ -222,7 +227,7 @@ def test_radial_by_hand():
 
 def test_a_graded_agreement_has_a_share_by_hand():
     # Differences within rows are 1 and 0, of golden runs 1, 2, 1 in units of the scale, 4.
-    found = AgreementOfRuns("nested", ("order",), scoring("closeness", scale=4))
+    found = by_scoring("nested", ("order",), scoring("closeness", scale=4))
     runs = [{0: 1.5}, {0: 2.5}, {0: 3.0}, {0: 3.0}, {0: 0.5}, {0: 1.5}, {0: 2.5}]
     fed(found, list(cells_of("nested", 2, 2, 3, ("order",))), runs, None)
     assert found.consistencies()["order"].consistency == pytest.approx(1 - 0.5 / 4)
@@ -250,7 +255,7 @@ def test_regression_is_numpys_correlation(choice):
     rows = [rng.normal(size=(3, 20)) + rng.normal(size=20) for _ in range(2)]
     golden = rng.normal(size=(4, 20)) + rng.normal(size=20)
     runs = [dict(enumerate(run.tolist())) for table in (*rows, golden) for run in table]
-    found = AgreementOfRuns("crossed", ("order",), scoring_of(choice))
+    found = by_scoring("crossed", ("order",), scoring_of(choice))
     fed(found, list(cells_of("crossed", 2, 3, 4, ("order",))), runs, dict.fromkeys(range(20), 0.5))
 
     def pearson(table):
@@ -276,7 +281,7 @@ def test_regression_is_numpys_correlation(choice):
 
 def test_unreadable_numbers_are_left_out_of_correlations():
     runs = [{0: 1.0, 1: 2.0, 2: 4.0, 3: None}, {0: 1.0, 1: math.nan, 2: 3.0, 3: 5.0}, {0: 2.0, 1: 3.0, 2: 5.0, 3: 1.0}]
-    found = AgreementOfRuns("fixed", ("order",), scoring("closeness", scale=10))
+    found = by_scoring("fixed", ("order",), scoring("closeness", scale=10))
     fed(found, list(cells_of("fixed", 1, 3, 0, ("order",))), runs, None)
     tables = [([1.0, 4.0], [1.0, 3.0]), ([1.0, 2.0, 4.0], [2.0, 3.0, 5.0]), ([1.0, 3.0, 5.0], [2.0, 5.0, 1.0])]
     expected = np.mean([np.corrcoef(*pair)[0, 1] for pair in tables])
@@ -299,7 +304,7 @@ def test_missing_answers_and_truths():
         assert record.consistency == 0.5
         assert math.isnan(record.correct_consistency)
         assert record.metrics() == {"consistency": 0.5}
-    alone = AgreementOfRuns("crossed", ("order", "split"), scoring("exact_match"))
+    alone = by_scoring("crossed", ("order", "split"), scoring("exact_match"))
     alone.add(**next(cells_of("crossed", 1, 1, 0)), example_ids=[1], labels=["a"], predictions=["a"])
     assert list(alone.consistencies()) == ["order"]
     assert math.isnan(alone.consistencies()["order"].consistency)
@@ -307,7 +312,7 @@ def test_missing_answers_and_truths():
     assert alone.metrics_of("order") == alone.metrics_of("split") == {}
     assert np.isnan(alone.agreement_of_runs()).all()
     assert alone.prediction_importances() == {}
-    assert AgreementOfRuns("crossed", ("order",), None).consistencies() == {}
+    assert by_scoring("crossed", ("order",), None).consistencies() == {}
 
 
 def test_columns_of_pyarrow_lists_and_json_are_the_same():
@@ -315,12 +320,12 @@ def test_columns_of_pyarrow_lists_and_json_are_the_same():
     truth = [["O", "B-PER"], ["O", "O"]]
     results = []
     for encode in (lambda each: each, np.array, json.dumps, tuple):
-        found = AgreementOfRuns("fixed", ("order",), scoring("token_match"))
+        found = by_scoring("fixed", ("order",), scoring("token_match"))
         for cell, run in zip(cells_of("fixed", 1, 2, 0, ("order",)), tags, strict=True):
             columns = {"labels": [encode(each) for each in truth], "predictions": [encode(each) for each in run]}
             found.add(**cell, example_ids=np.array([7, 9]), **columns)
         results.append(found.consistencies()["order"])
-    found = AgreementOfRuns("fixed", ("order",), scoring("token_match"))
+    found = by_scoring("fixed", ("order",), scoring("token_match"))
     for cell, run in zip(cells_of("fixed", 1, 2, 0, ("order",)), tags, strict=True):
         table = pa.table({"example_id": [7, 9], "label": truth, "prediction": run})
         found.add(**cell, example_ids=table["example_id"], labels=table["label"], predictions=table["prediction"])
@@ -338,11 +343,11 @@ ROW = {"phase": "investigation", "factor": "order", "row": 0, "column": 0, "inde
 
 
 def test_bad_input_is_named_without_its_text():
-    found = AgreementOfRuns("crossed", ("order",), scoring("token_match"))
+    found = by_scoring("crossed", ("order",), scoring("token_match"))
     with pytest.raises(ParameterError, match="prediction=a text, of example q7: must be a list") as error:
         found.add(**ROW, example_ids=["q7"], labels=None, predictions=["a secret sentence"])
     assert "secret" not in str(error.value)
-    texts = AgreementOfRuns("crossed", ("order",), scoring("exact_match"))
+    texts = by_scoring("crossed", ("order",), scoring("exact_match"))
     texts.add(**ROW, example_ids=["q7"], labels=["secret"], predictions=["a"])
     with pytest.raises(ParameterError, match="label=two different ones of example q7") as error:
         texts.add(**ROW, example_ids=["q7"], labels=["other"], predictions=["a"])
@@ -353,7 +358,7 @@ def test_bad_input_is_named_without_its_text():
         texts.add(**ROW, example_ids=["q7", "q8"], labels=None, predictions=["a"])
     with pytest.raises(ParameterError, match="phase="):
         texts.add(**{**ROW, "phase": "base"}, example_ids=["q7"], labels=None, predictions=["a"])
-    numbers = AgreementOfRuns("crossed", ("order",), None)
+    numbers = by_scoring("crossed", ("order",), None)
     with pytest.raises(ParameterError, match="prediction=str: must be a number"):
         numbers.add(**ROW, example_ids=["q7"], labels=None, predictions=["secret"])
     with pytest.raises(ParameterError, match="prediction=inf: must be a finite number"):
@@ -361,7 +366,7 @@ def test_bad_input_is_named_without_its_text():
 
 
 def test_a_row_that_was_left_is_closed():
-    found = AgreementOfRuns("crossed", ("order",), scoring("exact_match"))
+    found = by_scoring("crossed", ("order",), scoring("exact_match"))
     for row in (0, 1):
         found.add(**{**ROW, "row": row}, example_ids=[1], labels=["a"], predictions=["a"])
     with pytest.raises(ValueError, match="closed"):
@@ -381,7 +386,7 @@ def test_equal_predictions_are_compared_once():
         def with_truth(self, forms, truth):
             return np.zeros((len(forms), len(forms)))
 
-    found = AgreementOfRuns("fixed", ("order",), Counting())
+    found = by_scoring("fixed", ("order",), Counting())
     runs = [{0: answer} for answer in "abaab"]
     fed(found, list(cells_of("fixed", 1, 5, 0, ("order",))), runs, None)
     assert found.consistencies()["order"].consistency == pytest.approx((3 + 1) / 10)
