@@ -153,7 +153,7 @@ def tracking_uri(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.Monke
 
 
 class TrackingServer:
-    """A real ``mlflow server`` with its default number of workers, on a port that stays the same over restarts."""
+    """A real ``mlflow server`` of one worker, on a port that stays the same over restarts."""
 
     def __init__(self, folder: Path, template: Path) -> None:
         self.folder = folder
@@ -167,6 +167,7 @@ class TrackingServer:
     def start(self, timeout: float = 180) -> TrackingServer:
         """Start the server and wait until it answers."""
         command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
+        command += ["--workers", "1"]  # four, the default, import MLflow four times
         command += ["--backend-store-uri", self._store, "--artifacts-destination", str(self.folder / "artifacts")]
         # Jobs are of no use here, and their consumers are seven more processes.
         environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
