@@ -39,7 +39,8 @@ def load(settings: Mapping[str, Any]) -> Task:
     """Return the first examples of a data set's own train and validation parts, in one fixed random order."""
     import pandas as pd
 
-    from mlflow_l3d.tasks.base import SplitSettings, Task
+    from mlflow_l3d.tasks.base import Task
+    from mlflow_l3d.tasks.settings import SplitSettings
 
     table = pd.read_parquet(Path(os.environ["L3D_DATA"]) / f"{settings['data']}.parquet")
     chosen = []

@@ -51,8 +51,8 @@ def _compare(learner: str, cache: Path, options: argparse.Namespace) -> None:
     from mlflow_l3d.approaches.meta_learning import MetaLearning
     from mlflow_l3d.execution.base import Job
     from mlflow_l3d.execution.processes import ProcessExecutor
-    from mlflow_l3d.tasks.base import SplitSettings
     from mlflow_l3d.tasks.resolve import load_task
+    from mlflow_l3d.tasks.settings import SplitSettings
     from mlflow_l3d.testing import one_cell
 
     approach, task = MetaLearning(), load_task(options.task, settings=SplitSettings())

@@ -23,7 +23,8 @@ from mlflow_l3d.studies.search.samplers import sampler_of
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.study import open_study, pruner_of, storage_of
 from mlflow_l3d.studies.search.trials import Tuned
-from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
 
 BEST = {"x": 0.3, "kind": "b"}

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.callable import Callable
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.plan.factors import stream
-from mlflow_l3d.tasks.base import Split, Task
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.identity import make_task
+from mlflow_l3d.tasks.settings import Split
 
 FACTORS = ("model_initialisation", "data_order")
 

@@ -16,7 +16,8 @@ from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
-from mlflow_l3d.tasks.base import KINDS, Split, Task, TaskKind
+from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
+from mlflow_l3d.tasks.settings import Split
 
 Function: TypeAlias = abc.Callable[[Task, Split, Mapping[str, int], Mapping[str, Value]], npt.ArrayLike]
 """``function(task, split, seeds, hyperparameters)`` -> class numbers of shape (n,), -1 for none, or class scores of

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import OnEpochEnd
 from mlflow_l3d.metrics.known import of_kind, score
-from mlflow_l3d.tasks.base import IntArray
+from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
     import torch

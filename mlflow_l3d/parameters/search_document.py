@@ -9,12 +9,12 @@ from typing import Any, Final
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import TASK_FACTORS
-from mlflow_l3d.tasks.base import SplitSettings
+from mlflow_l3d.tasks.settings import SplitSettings
 
 SCHEMA: Final = 1
 """Schema of ``hyperparameters.json``."""
 _SETTINGS: Final = ("num_labelled", "test_size", "test_selection")
-"""Settings of a split that the document has, as :class:`mlflow_l3d.tasks.base.SplitSettings` has them."""
+"""Settings of a split that the document has, as :class:`mlflow_l3d.tasks.settings.SplitSettings` has them."""
 _MORE_SETTINGS: Final = ("fixed_seed", "train_fraction")
 """Settings that are compared where the document has them."""
 

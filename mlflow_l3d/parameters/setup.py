@@ -16,8 +16,9 @@ from mlflow_l3d.parameters.sources import Origin, choose
 from mlflow_l3d.parameters.table import MAIN, Parameters
 from mlflow_l3d.parameters.values import as_text, public_name
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
-from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.predefined_split import NoParts
+from mlflow_l3d.tasks.settings import SplitSettings
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def set_up(
         Finds the search that ``hyperparameters=latest`` or a run id means; None where no tracking server can be asked.
     predefined_split, validation_fraction
         Whether the task's own train and validation parts are used where it has some, and which share of the train part
-        is held out: see :class:`mlflow_l3d.tasks.base.SplitSettings`.
+        is held out: see :class:`mlflow_l3d.tasks.settings.SplitSettings`.
 
     Raises
     ------

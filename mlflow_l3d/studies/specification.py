@@ -14,7 +14,8 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.tasks.base import SPLITS_VERSION, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import SPLITS_VERSION
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
 

@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tasks.base import IntArray, Task, TaskKind
+from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.files import load_file
 from mlflow_l3d.tasks.hub import PREFIX, load_from_hub
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.packaged import refuse_options
 from mlflow_l3d.tasks.pooling import Pool, Published, pool_examples, published_examples
+from mlflow_l3d.tasks.settings import IntArray
 
 FOLDER_VARIABLE: Final = "L3D_DATA"
 """Environment variable: a folder that may hold ``NAME.parquet``."""

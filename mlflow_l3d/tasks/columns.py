@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.tasks.base import IntArray, Task, TaskKind
+from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.kinds import (
     Reading,
@@ -19,6 +19,7 @@ from mlflow_l3d.tasks.kinds import (
     find_choice_columns,
     find_kind,
 )
+from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.table import Table, check_labels_there, missing, no_column, with_parts, without_empty
 
 AUTO_TEXT: Final = (

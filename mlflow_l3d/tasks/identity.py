@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import of_kind
-from mlflow_l3d.tasks.base import KINDS, PARTS, IntArray, Task, TaskKind
+from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
+from mlflow_l3d.tasks.settings import PARTS, IntArray
 
 
 def fingerprint(

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.tasks.base import KINDS, IntArray, TaskKind
+from mlflow_l3d.tasks.base import KINDS, TaskKind
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.mixed_labels import check_one_sort
+from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.table import Table, check_labels_there, missing, no_column
 
 _CHOICE: Final = re.compile(r"choice_?([0-9]+)")

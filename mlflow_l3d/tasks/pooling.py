@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.tasks.base import PARTS, IntArray
+from mlflow_l3d.tasks.settings import PARTS, IntArray
 
 ID_DIGITS: Final = 16
 """Hexadecimal digits of an id: with 64 bits, two of 600,000 examples get the same one with a chance of 1 in 10^8."""
@@ -60,7 +60,7 @@ class Published:
         Shape (n,), strings: name of the part and :func:`content_id`, as ``validation/0123456789abcdef``; the second
         example of a part with the same texts ends in ``-2``, and so on.
     parts
-        Shape (n,), int64: positions in :data:`mlflow_l3d.tasks.base.PARTS`.
+        Shape (n,), int64: positions in :data:`mlflow_l3d.tasks.settings.PARTS`.
     """
 
     texts: tuple[tuple[str, ...], ...]

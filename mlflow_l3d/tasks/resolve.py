@@ -11,12 +11,13 @@ import numpy as np
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.factors import TASK_FACTORS
-from mlflow_l3d.tasks.base import IntArray, Split, SplitSettings, Task
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import SUFFIXES, load_file
 from mlflow_l3d.tasks.hub import PREFIX, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import check, content
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.predefined_split import evaluated_part, no_parts, predefined_split
+from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
 

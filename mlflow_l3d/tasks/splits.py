@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.factors import TASK_FACTORS, stream
-from mlflow_l3d.tasks.base import IntArray, Split, SplitSettings
+from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 
 DEFAULT_SIZE: Final = 1000
 """Labelled examples, and test examples, where the user asks for no number (Pecher et al. 2024, section 4)."""

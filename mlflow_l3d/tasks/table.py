@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.tasks.base import IntArray
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.predefined_split import no_parts, numbers_of_parts
+from mlflow_l3d.tasks.settings import IntArray
 
 SPLIT_COLUMN: Final = "split"
 """Column that says which part a row belongs to: train, validation or test."""

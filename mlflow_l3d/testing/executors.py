@@ -16,7 +16,7 @@ from mlflow_l3d.approaches.synthetic import FACTORS, fails, score
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.tasks.base import SplitSettings
+from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
 from mlflow_l3d.testing.cells import design_cells, one_cell
 from mlflow_l3d.testing.outcomes import require

@@ -15,7 +15,8 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import configuration_seed
-from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import SplitSettings
 
 LENGTH = 8
 LABELS = np.arange(90, dtype=np.int64) % 2

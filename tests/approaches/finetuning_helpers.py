@@ -10,7 +10,8 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import configuration_seed
-from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import SplitSettings
 
 WORDS = (("superb", "moving", "a joy", "brilliant"), ("dull", "a mess", "tedious", "awful"))
 THINGS = ("plot", "cast", "score", "dialogue", "camera work", "ending", "pace", "humour", "first half", "second hour")

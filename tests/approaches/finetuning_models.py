@@ -14,7 +14,8 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import SplitSettings
 
 SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
 

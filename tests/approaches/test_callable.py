@@ -9,8 +9,8 @@ from mlflow_l3d.approaches.callable import Callable
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream
-from mlflow_l3d.tasks.base import SplitSettings
 from mlflow_l3d.tasks.identity import make_task
+from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
 from mlflow_l3d.testing import check_approach, one_cell
 

@@ -7,8 +7,9 @@ from mlflow_l3d.approaches.finetuning import Finetuning, head, heads
 from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import f1_macro
-from mlflow_l3d.tasks.base import Split, Task
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.packaged import rotten_tomatoes
+from mlflow_l3d.tasks.settings import Split
 
 TASK = handmade_task()
 DRAWS = {"batch_order": heads, "initial_head": head, "dropout_masks": heads}

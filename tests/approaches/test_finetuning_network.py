@@ -9,7 +9,7 @@ from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
 from mlflow_l3d.approaches.stacked.draws import initial_head
 from mlflow_l3d.approaches.stacked.stack import Stack
-from mlflow_l3d.tasks.base import Split
+from mlflow_l3d.tasks.settings import Split
 
 CELLS, INPUTS, HIDDEN, CLASSES = 3, 7, 5, 3
 

@@ -16,7 +16,8 @@ from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.models import find_gguf
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import SplitSettings
 
 needs_data = pytest.mark.skipif("L3D_TEST_DATA" not in os.environ, reason="L3D_TEST_DATA is not set")
 needs_decoder = pytest.mark.skipif(

@@ -22,7 +22,8 @@ from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.approaches.icl.wording import prompt_format
 from mlflow_l3d.approaches.shots import check_shots
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import SplitSettings
 
 ROOMY = 4096
 

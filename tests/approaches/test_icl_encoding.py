@@ -5,16 +5,9 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers import models as tokenizer_models
 from transformers import PreTrainedTokenizerFast
 
-from mlflow_l3d.approaches.icl.models import (
-    LoadedModel,
-    answer_ids,
-    check_length,
-    decode,
-    load_model,
-    prompt_ids,
-    prompts_ids,
-    stop_ids,
-)
+from mlflow_l3d.approaches.icl.encoding import answer_ids, check_length, decode, prompt_ids, prompts_ids, stop_ids
+from mlflow_l3d.approaches.icl.loading import LoadedModel
+from mlflow_l3d.approaches.icl.models import load_model
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ import torch
 from icl_tiny_models import ALPHABET, SPECIAL, byte_tokenizer, llama, refusal, save
 
 from mlflow_l3d.approaches.icl import gguf as conversion
-from mlflow_l3d.approaches.icl.models import answer_ids, decode, load_model, prompt_ids, revision, stop_ids
+from mlflow_l3d.approaches.icl.encoding import answer_ids, decode, prompt_ids, stop_ids
+from mlflow_l3d.approaches.icl.models import load_model, revision
 from mlflow_l3d.approaches.models import find_gguf, resolve
 from mlflow_l3d.paths import cache_folder
 

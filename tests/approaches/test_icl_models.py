@@ -20,7 +20,8 @@ from transformers import (
 )
 
 from mlflow_l3d.approaches.icl import loading, presets
-from mlflow_l3d.approaches.icl.models import PRESETS, context_length, load_model, revision
+from mlflow_l3d.approaches.icl.models import context_length, load_model, revision
+from mlflow_l3d.approaches.icl.presets import PRESETS
 from mlflow_l3d.approaches.models import resolve
 
 

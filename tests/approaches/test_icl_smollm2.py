@@ -14,13 +14,13 @@ from run_helpers import Place, sqlite_place
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.encoding import answers_ids, decode, prompts_ids, stop_ids
-from mlflow_l3d.approaches.icl.models import LoadedModel
+from mlflow_l3d.approaches.icl.loading import LoadedModel
 from mlflow_l3d.approaches.icl.session import PromptSession
 from mlflow_l3d.approaches.models import find_gguf
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.tasks.base import SplitSettings
 from mlflow_l3d.tasks.resolve import load_task
+from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.testing import changed, one_cell
 
 pytestmark = [

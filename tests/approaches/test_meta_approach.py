@@ -23,8 +23,9 @@ from mlflow_l3d.execution.outcomes import finished
 from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import configuration_seed
-from mlflow_l3d.tasks.base import Split, SplitSettings, Task
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.packaged import rotten_tomatoes
+from mlflow_l3d.tasks.settings import Split, SplitSettings
 from mlflow_l3d.testing.approaches import check_approach
 
 APPROACH = MetaLearning()

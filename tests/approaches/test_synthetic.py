@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.synthetic import (
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.designs import CrossedDesign
 from mlflow_l3d.plan.factors import configuration_seed
-from mlflow_l3d.tasks.base import SplitSettings
+from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
 from mlflow_l3d.testing import changed, one_cell
 

@@ -25,7 +25,7 @@ from mlflow_l3d.parameters.sources import choose
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.investigation.specification import Specification, specify
-from mlflow_l3d.tasks.base import SplitSettings
+from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
 
 RUN_ID = "0123456789abcdef" * 2

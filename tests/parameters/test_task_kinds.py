@@ -17,9 +17,10 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.setup import Setup, check_kind, given_texts, set_up
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.studies.investigation.specification import specify
-from mlflow_l3d.tasks.base import KINDS, SplitSettings, Task
+from mlflow_l3d.tasks.base import KINDS, Task
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.resolve import bind_task
+from mlflow_l3d.tasks.settings import SplitSettings
 
 FEW = {**SMALL, "num_labelled": 8, "test_size": 4}
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.tasks.base import SplitSettings
 from mlflow_l3d.tasks.resolve import load_task
+from mlflow_l3d.tasks.settings import SplitSettings
 
 FOLDER = os.environ.get("L3D_TEST_DATA", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="L3D_TEST_DATA names no folder")

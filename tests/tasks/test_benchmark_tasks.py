@@ -15,9 +15,10 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.benchmark import BENCHMARKS, Benchmark
 from mlflow_l3d.tasks.resolve import load_task
+from mlflow_l3d.tasks.settings import SplitSettings
 
 FOLDER = os.environ.get("L3D_TEST_DATA", "")
 needs_data = pytest.mark.skipif(not FOLDER, reason="L3D_TEST_DATA names no folder")

@@ -12,10 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.predefined_split import _allotted, numbers_of_parts, predefined_split
 from mlflow_l3d.tasks.resolve import inactive_factors, load_task
+from mlflow_l3d.tasks.settings import SplitSettings
 
 OWN = SplitSettings(source="own")
 

@@ -11,8 +11,9 @@ import pytest
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tasks.base import SplitSettings, Task
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import inactive_factors, load_task
+from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
 
 SEEDS = {"data_split": 1, "label_selection": 2}

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tasks.base import IntArray, Split, SplitSettings
+from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import draw_split, outer_parts, quotas
 
 SEEDS = {"data_split": 11, "label_selection": 12}

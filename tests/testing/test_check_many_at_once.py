@@ -12,7 +12,7 @@ from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.outcomes import run_cell
 from mlflow_l3d.execution.sessions import session_of
 from mlflow_l3d.plan.cells import Outcome
-from mlflow_l3d.tasks.base import SplitSettings
+from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
 from mlflow_l3d.testing import check_approach, check_executor, differences
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from mlflow_l3d.tasks.base import IntArray
+from mlflow_l3d.tasks.settings import IntArray
 
 
 class OwnVocabulary(torch.nn.Module):

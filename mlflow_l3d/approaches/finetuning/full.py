@@ -19,7 +19,8 @@ from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import TASK_FACTORS
-from mlflow_l3d.tasks.base import IntArray, Split, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray, Split
 
 if TYPE_CHECKING:
     import torch

@@ -18,7 +18,7 @@ from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, l
 from mlflow_l3d.approaches.stacked.draws import FloatArray
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.approaches.stacked.stack import Stack
-from mlflow_l3d.tasks.base import IntArray, Split
+from mlflow_l3d.tasks.settings import IntArray, Split
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,8 @@ import numpy as np
 
 from mlflow_l3d.approaches.encoder.tokens import Tokens, tokenise
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.tasks.base import IntArray, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
     import torch

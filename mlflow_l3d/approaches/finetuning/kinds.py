@@ -13,7 +13,8 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import of_kind, score
 from mlflow_l3d.metrics.regression import PEARSON
-from mlflow_l3d.tasks.base import IntArray, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
     import torch

@@ -12,7 +12,8 @@ from mlflow_l3d.approaches.finetuning.training import Progress
 from mlflow_l3d.approaches.threads import one_thread
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.tasks.base import IntArray, Split, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray, Split
 
 if TYPE_CHECKING:
     import torch

@@ -12,10 +12,11 @@ from mlflow_l3d.approaches.icl.encoding import answers_ids, prompt_ids
 from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.tasks.base import IntArray, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
-    from mlflow_l3d.approaches.icl.models import LoadedModel
+    from mlflow_l3d.approaches.icl.loading import LoadedModel
 
 MOST_CHARACTERS: Final = 10_000_000
 """More text than this is not cut into tokens only to say early what the first cell says anyway."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mlflow_l3d.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mlflow_l3d.approaches.icl.models import LoadedModel
+    from mlflow_l3d.approaches.icl.loading import LoadedModel
     from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 
 # Stands for an answer where a chat template is asked what it puts around one; no template holds it.

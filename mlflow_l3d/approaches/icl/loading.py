@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.models import ModelReference
@@ -15,6 +16,42 @@ if TYPE_CHECKING:
     import torch
 
 TRUST: Final = "trust_remote_code"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedModel:
+    """A model and its tokenizer, ready to answer.
+
+    Attributes
+    ----------
+    model
+        A `transformers` model in evaluation mode on `device`, no parameter of which asks for gradients.
+    tokenizer
+        Its tokenizer; it has a padding token.
+    kind
+        ``causal``, or ``seq2seq`` (encoder-decoder).
+    device, dtype
+        Where it computes, and in what: float32 on the CPU; on CUDA what the model's configuration says; bfloat16 where
+        the weights are 4-bit.
+    context
+        Tokens that fit: of prompt and answer together for a causal model, of the prompt for an encoder-decoder.
+    chat
+        Whether the tokenizer has a chat template.
+    name
+        The reference without private folders, for messages.
+    context_source
+        Where `context` comes from, for messages.
+    """
+
+    model: Any
+    tokenizer: Any
+    kind: Literal["causal", "seq2seq"]
+    device: torch.device
+    dtype: torch.dtype
+    context: int
+    chat: bool
+    name: str = ""
+    context_source: str = ""
 
 
 def config_and_tokenizer(found: ModelReference, *, trust: bool = False) -> tuple[Any, Any]:

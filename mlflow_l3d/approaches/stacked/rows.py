@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.tasks.base import IntArray
+from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
     import torch

@@ -17,8 +17,9 @@ from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.designs.seeds import PAPER_SEEDS, SeedsDesign
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.studies.specification import StudySpecification, context_of
-from mlflow_l3d.tasks.base import Split, Task
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.glue import benchmark_of
+from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tracking import names
 
 MOST_SEEDS: Final = 100_000

@@ -1,0 +1,104 @@
+"""Splits: what decides how many examples are drawn, and what is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+PARTS: Final = ("train", "validation", "test")
+"""Names of the published parts; their positions here are their numbers in `Task.parts`."""
+
+SPLITS_VERSION: Final = 1
+"""Part of every cell's key; changed whenever the same seeds would draw another split."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSettings:
+    """Systematic choices that decide how many examples are drawn.
+
+    Attributes
+    ----------
+    num_labelled
+        Training examples that count as labelled, divided evenly over the classes (rounded up); None means up to 1,000,
+        fewer where a class is small. With ``source=own`` None means all, and a number means so many of them, drawn
+        once from `fixed_seed` in the shares that the classes have there.
+    test_size
+        Test examples that are evaluated, likewise.
+    test_selection
+        ``label_selection``: the factor also draws the test examples, as the papers do; ``fixed``: one outer test set
+        for every cell, drawn once from `fixed_seed`.
+    fixed_seed
+        Seed of that fixed test set, and of what is drawn once with ``source=own``.
+    train_fraction
+        Share of the training part, in the outer (train/test) and in the inner (train/validation) split.
+    evaluated
+        The part that a cell is evaluated on. With ``validation``, `Split.test` is the validation part, so that any
+        approach can be scored without a look at a test example: what a search of hyperparameters needs.
+    source
+        ``drawn``: two factors draw the split from all examples, as Pecher et al. (2024) do. ``own``: the task's own
+        train examples are trained on and its own validation examples are evaluated, as Zhou et al. (2025, appendix
+        A.2) do; nothing is left for ``data_split`` and ``label_selection`` to decide.
+    validation_fraction
+        With ``source=own``: share of the train examples that is held out for validation (early stopping, choice of
+        the best epoch), drawn once from `fixed_seed`, stratified by class. 0 leaves the validation part empty.
+    """
+
+    num_labelled: int | None = None
+    test_size: int | None = None
+    test_selection: str = "label_selection"
+    fixed_seed: int = 0
+    train_fraction: float = 0.8
+    evaluated: Literal["test", "validation"] = "test"
+    source: Literal["drawn", "own"] = "drawn"
+    validation_fraction: float = 0.0
+
+    def identity(self) -> dict[str, Any]:
+        """Return what belongs into the key of a cell, as JSON types; later settings only where not at their default."""
+        found = asdict(self)
+        for name, default in (("evaluated", "test"), ("source", "drawn"), ("validation_fraction", 0.0)):
+            if found[name] == default:
+                # Keys that were computed before there was a choice stay as they are.
+                del found[name]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Positions (into the task's arrays, int64) of the examples that one cell uses.
+
+    The three parts are disjoint; but where the settings evaluate on the validation part, `test` is that very part.
+    `validation` may be empty.
+    """
+
+    train: IntArray
+    validation: IntArray
+    test: IntArray
+
+
+class Divisible(Protocol):
+    """What a split looks at of a task; see :class:`mlflow_l3d.tasks.base.Task`."""
+
+    @property
+    def name(self) -> str:
+        """Name of the task."""
+
+    @property
+    def settings(self) -> SplitSettings:
+        """How many examples a split draws."""
+
+    @property
+    def parts(self) -> IntArray | None:
+        """Published part of each example, shape (n,)."""
+
+    @property
+    def strata(self) -> IntArray:
+        """What draws are stratified by, shape (n,)."""
+
+    @property
+    def strata_names(self) -> tuple[str, ...]:
+        """Name of each stratum."""
