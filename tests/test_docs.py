@@ -6,12 +6,16 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.results import IMPORTANCE_METRICS
+from mlflow_l3d.metrics import classification, regression
+from mlflow_l3d.metrics.base import OF_CLASSES
+from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.parameters.verbs import VERBS
 from mlflow_l3d.tracking import names
 
@@ -80,6 +84,42 @@ def test_page_on_runs_is_what_an_investigation_writes(tracking_uri: str, monkeyp
         for name in ("score_mean", "importance", "consistency")
     }
     assert steps == {"score_mean": {1, 2, 3}, "importance": {2, 3}, "consistency": {1, 2, 3}}
+
+
+def test_metric_of_the_page_is_computed_asked_for_and_shown(
+    tmp_path: Path, tracking_uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import mlflow
+
+    information = tmp_path / "mine-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (declared,) = re.findall(r"```toml\n(.*?)```", PAGES["writing-a-metric.md"], re.DOTALL)
+    points = tomllib.loads(declared)["project"]["entry-points"]["mlflow_l3d.metrics"]
+    lines = [f"{name} = {value}" for name, value in points.items()]
+    (information / "entry_points.txt").write_text("\n".join(["[mlflow_l3d.metrics]", *lines]))
+    (tmp_path / "my_metrics.py").write_text(block("writing-a-metric.md", "metric"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    registered.cache_clear()
+    try:
+        exec(block("writing-a-metric.md", "use of the metric"), {})
+    finally:
+        monkeypatch.delitem(sys.modules, "my_metrics")
+        registered.cache_clear()
+    assert capsys.readouterr().out.startswith("balanced_accuracy {")
+    client = mlflow.MlflowClient(tracking_uri)
+    (child, *_) = client.search_runs(["0"], "tags.`l3d.phase` = 'golden'")
+    assert 0 <= child.data.metrics["balanced_accuracy"] <= 1
+    (parent,) = client.search_runs(["0"], "tags.`l3d.role` = 'investigation'")
+    report = client.download_artifacts(parent.info.run_id, names.REPORT, str(tmp_path))
+    assert "balanced_accuracy" in Path(report).read_text(encoding="utf-8")
+
+
+def test_page_on_metrics_names_ours() -> None:
+    ours = [*classification.METRICS, *regression.METRICS]
+    rows = re.findall(r"^\| `(\w+)` \| (classes|numbers) \| (.*) \|$", PAGES["writing-a-metric.md"], re.MULTILINE)
+    assert rows == [(each.name, "classes" if each.kinds == OF_CLASSES else "numbers", each.words) for each in ours]
 
 
 def test_every_tag_of_ours_and_every_metric_stands_on_the_page() -> None:

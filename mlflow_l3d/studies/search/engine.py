@@ -46,7 +46,7 @@ def run_level(
     Parameters
     ----------
     study
-        That of the level, with sampler and pruner; maximised. One process may run it at a time.
+        That of the level, with direction, sampler and pruner. One process may run it at a time.
     space
         What is suggested.
     trials

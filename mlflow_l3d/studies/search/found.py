@@ -10,8 +10,9 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.search.held_out import HeldOut
-from mlflow_l3d.studies.search.results import FinishedTrial
+from mlflow_l3d.studies.search.results import FinishedTrial, best_of
 
 TRIAL_COLUMNS: Final = (
     "level",
@@ -44,7 +45,7 @@ class LevelSummary:
     complete, pruned, failed
         How they ended.
     best_score
-        Highest score of a complete trial, a fraction; nan without one.
+        Best score of a complete trial, a fraction; nan without one.
     """
 
     name: str
@@ -58,11 +59,16 @@ class LevelSummary:
 
     @classmethod
     def of(
-        cls, name: str, sampler: str, ranges: Mapping[str, Searched], trials: Sequence[FinishedTrial]
+        cls,
+        name: str,
+        sampler: str,
+        ranges: Mapping[str, Searched],
+        trials: Sequence[FinishedTrial],
+        metric: Metric | None = None,
     ) -> LevelSummary:
         """Count the trials of a level; one that was taken over counts for the best score only."""
         own = [trial.state for trial in trials if trial.origin != "taken over"]
-        scores = [trial.score for trial in trials if trial.state == "complete" and trial.score is not None]
+        best = best_of(list(trials), metric)
         return cls(
             name=name,
             sampler=sampler,
@@ -71,7 +77,7 @@ class LevelSummary:
             complete=own.count("complete"),
             pruned=own.count("pruned"),
             failed=own.count("failed"),
-            best_score=max(scores, default=math.nan),
+            best_score=math.nan if best is None or best.score is None else best.score,
         )
 
 
@@ -84,7 +90,7 @@ class SearchResult:
     title
         What was searched, as in ``finetuning on rotten_tomatoes: search of hyperparameters``.
     metric
-        What is scored; higher is better.
+        What is scored.
     levels
         In their order.
     trials

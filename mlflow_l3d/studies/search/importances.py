@@ -87,12 +87,12 @@ def _uniform(trial: FrozenTrial, score: float, names: list[str]) -> FrozenTrial:
     return made
 
 
-def in_memory(pruner: object) -> Study:
-    """Return an empty study that maximises and is not stored."""
+def in_memory(pruner: object, direction: object = "maximize") -> Study:
+    """Return an empty study that is not stored."""
     optuna = need_optuna()
     sampler = optuna.samplers.RandomSampler(seed=0)
     storage = optuna.storages.InMemoryStorage()
-    study: Study = optuna.create_study(storage=storage, sampler=sampler, pruner=pruner, direction="maximize")
+    study: Study = optuna.create_study(storage=storage, sampler=sampler, pruner=pruner, direction=direction)
     return study
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.studies.search.cells import TrialCell
 
@@ -118,8 +119,12 @@ def finished_trials(study: optuna.Study) -> list[FinishedTrial]:
     return found
 
 
-def best_of(trials: list[FinishedTrial]) -> FinishedTrial | None:
-    """Return the complete trial with the highest score, of equals the first; None where none is complete."""
+def best_of(trials: list[FinishedTrial], metric: Metric | None = None) -> FinishedTrial | None:
+    """Return the complete trial with the best score, of equals the first; None where none is complete.
+
+    The best is the highest where `metric` does not say otherwise.
+    """
+    sign = 1.0 if metric is None else metric.sign
     scored = [(trial.score, -trial.number, trial) for trial in trials if trial.state == "complete"]
-    ranked = [(score, order, trial) for score, order, trial in scored if score is not None]
+    ranked = [(sign * score, order, trial) for score, order, trial in scored if score is not None]
     return max(ranked, key=lambda entry: entry[:2])[2] if ranked else None

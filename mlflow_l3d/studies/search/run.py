@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor, Job
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.studies.interrupts import deferred_interrupts
@@ -58,7 +60,8 @@ class SearchRun:
         self.specification = specification
         self.progress = progress
         self.ended = 0
-        self.best = float("-inf")
+        self.metric = named(specification.metric)
+        self.best = -self.metric.sign * float("inf")
         self.metrics: dict[str, Mapping[str, float]] = {}
 
     def run(self, project_run: str | None) -> tuple[str, SearchResult]:
@@ -92,11 +95,11 @@ class SearchRun:
         planned = specification.coarse_trials + specification.fine_trials
         with _bar(specification.setup.approach.name, planned, self.progress) as bar:
             studies["coarse"], trials["coarse"] = self._level("coarse", spaces["coarse"], storage, ledger, bar)
-            best = _best(trials["coarse"])
+            best = _best(trials["coarse"], self.metric)
             spaces["fine"] = specification.space.around({**best.hyperparameters, **best.params})
             if specification.fine_trials and spaces["fine"].ranges:
                 studies["fine"], trials["fine"] = self._level("fine", spaces["fine"], storage, ledger, bar, after=best)
-                best = _best(trials["fine"])
+                best = _best(trials["fine"], self.metric)
         compared = self._compare(best.hyperparameters, ledger)
         ledger.wait()
         found, note = importances(studies["coarse"], seed=specification.root_seed)
@@ -104,7 +107,7 @@ class SearchRun:
             title=specification.title,
             metric=specification.metric,
             levels=tuple(
-                LevelSummary.of(level, specification.samplers[level], spaces[level].ranges, trials[level])
+                LevelSummary.of(level, specification.samplers[level], spaces[level].ranges, trials[level], self.metric)
                 for level in trials
             ),
             trials=self._table(trials, ledger),
@@ -147,7 +150,7 @@ class SearchRun:
         name = f"{ledger.spool.folder.name}-{level}"
         pruner = pruner_of(specification.pruner)
         seed = specification.sampler_seed(level)
-        study = open_study(storage, name, sampler_of(sampler, level=level, seed=seed), pruner)
+        study = open_study(storage, name, sampler_of(sampler, level=level, seed=seed), pruner, metric=self.metric)
         begun = len(study.get_trials(deepcopy=False))
         if begun:
             study.sampler = sampler_of(sampler, level=level, seed=seed, begun=begun)
@@ -220,7 +223,7 @@ class SearchRun:
         """Show how far the search is; also for a trial of an earlier process."""
         metrics = {}
         if trial.state == "complete" and trial.score is not None:
-            self.best = max(self.best, trial.score)
+            self.best = max(self.best, trial.score, key=lambda score: self.metric.sign * score)
             metrics = {"score": trial.score, "best_score": self.best}
             bar.set_postfix_str(f"{level}, best {self.specification.metric} {100 * self.best:.1f}", refresh=False)
         if metrics:
@@ -280,9 +283,9 @@ def _first(hyperparameters: Mapping[str, Value], space: SearchSpace) -> dict[str
     return {name: hyperparameters[name] for name in space.ranges}
 
 
-def _best(trials: list[FinishedTrial]) -> FinishedTrial:
+def _best(trials: list[FinishedTrial], metric: Metric) -> FinishedTrial:
 
-    best = best_of(trials)
+    best = best_of(trials, metric)
     if best is None:
         msg = "No trial was complete: all were pruned or failed. Use pruner=none, or another space."
         raise L3DError(msg)

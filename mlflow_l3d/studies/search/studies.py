@@ -28,7 +28,7 @@ def in_points(study: Study) -> Study:
     """
     optuna = need_optuna()
     states = optuna.trial.TrialState
-    shown = in_memory(optuna.pruners.NopPruner())
+    shown = in_memory(optuna.pruners.NopPruner(), study.direction)
     trials = study.get_trials(deepcopy=False)
     kinds = {name: kind for trial in trials for name, kind in trial.distributions.items()}
     for trial in trials:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.search.optional import need_optuna
 from mlflow_l3d.studies.search.planned import planned
 from mlflow_l3d.studies.search.samplers import PLANNED, Level, pruner_name, pruner_of, sampler_name, sampler_of
@@ -36,11 +37,14 @@ __all__ = [
 ]
 
 
-def open_study(storage: BaseStorage, name: str, sampler: BaseSampler, pruner: BasePruner) -> Study:
-    """Return the study of one level, a new one or the one that is there; its scores are maximised."""
+def open_study(
+    storage: BaseStorage, name: str, sampler: BaseSampler, pruner: BasePruner, *, metric: Metric | None = None
+) -> Study:
+    """Return the study of one level, a new one or the one that is there; in the direction of `metric`, else upwards."""
     optuna = need_optuna()
+    direction = "maximize" if metric is None or metric.greater_is_better else "minimize"
     study: Study = optuna.create_study(
-        study_name=name, storage=storage, sampler=sampler, pruner=pruner, direction="maximize", load_if_exists=True
+        study_name=name, storage=storage, sampler=sampler, pruner=pruner, direction=direction, load_if_exists=True
     )
     return study
 

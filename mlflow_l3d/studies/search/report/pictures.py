@@ -145,7 +145,7 @@ def _parallel(study: Study, metric: str, columns: int) -> Any:
     lines: Any = axes.collections[0]
     scores = np.asarray(lines.get_array(), dtype=float)
     # The best one is drawn last.
-    order = np.argsort(scores, kind="stable")
+    order = np.argsort(scores if study.direction.name == "MAXIMIZE" else -scores, kind="stable")
     lines.set_segments([lines.get_segments()[at] for at in order])
     lines.set_array(scores[order])
     lines.set_cmap(_colours("#c3cedb", BLUE))

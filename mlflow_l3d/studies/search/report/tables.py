@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.investigation.verdicts import MISSING, points, shorten
 from mlflow_l3d.studies.search.found import SearchResult, value_text
 
@@ -52,10 +53,10 @@ def trial_rows(result: SearchResult, most: int) -> list[dict[str, Any]]:
     searched hyperparameter), ``seconds`` and ``run_id``, all texts but `values`.
     """
     table = result.trials
-    rank = {"complete": 0, "pruned": 1}
+    rank, sign = {"complete": 0, "pruned": 1}, named(result.metric).sign
     order = sorted(
         range(len(table)),
-        key=lambda at: (rank.get(table["state"].iloc[at], 2), _rising(table["score"].iloc[at]), at),
+        key=lambda at: (rank.get(table["state"].iloc[at], 2), _rising(sign * table["score"].iloc[at]), at),
     )
     rows = []
     for place, at in enumerate(order[:most]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.investigation.verdicts import MISSING, percent, points
 from mlflow_l3d.studies.search.found import SearchResult
 from mlflow_l3d.studies.search.held_out import HeldOut
@@ -54,7 +55,8 @@ def bias_sentence(result: SearchResult) -> str:
     """Return why the score of the winner is not to be believed."""
     trials = counted(result.trials_run, "trial")
     if result.kept_default or result.trials_run < 2:
-        return f"It is the best of {trials}; on other examples its score may be lower."
+        other = "lower" if named(result.metric).greater_is_better else "higher"
+        return f"It is the best of {trials}; on other examples its score may be {other}."
     return f"The best of {trials} looks better on the examples that chose it than it is."
 
 
@@ -76,7 +78,8 @@ def held_out_sentence(result: SearchResult) -> str:
         f"{change(held.difference)} percentage points"
     )
     if math.isfinite(held.ci_low):
-        text += f" ({percent(held.level)} interval {change(held.ci_low)} to {change(held.ci_high)}). {_verdict(held)}"
+        text += f" ({percent(held.level)} interval {change(held.ci_low)} to {change(held.ci_high)}). "
+        text += _verdict(held, result.metric)
     else:
         text += ". One configuration gives no interval, so this may be luck."
     if held.missing:
@@ -116,12 +119,13 @@ def _held_out_short(held: HeldOut | None) -> str:
     return f"{change(held.difference)}{'' if sure else ', unsure'}"
 
 
-def _verdict(held: HeldOut) -> str:
-    if held.ci_low > 0:
+def _verdict(held: HeldOut, metric: str) -> str:
+    low, high = sorted(named(metric).sign * end for end in (held.ci_low, held.ci_high))
+    if low > 0:
         return "The found setting is better than the default."
-    if held.ci_high < 0:
+    if high < 0:
         return "The default is better: the search has found what suits its own split."
-    if held.ci_low == held.ci_high == 0:
+    if low == high == 0:
         return "The two are the same."
     return "The interval holds 0: whether the found setting is better is not certain."
 

@@ -1,0 +1,169 @@
+"""The registry of metrics: ours, a stranger's, broken ones; and what each part of the package asks the object."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mlflow_l3d import registry
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics import classification, known, regression
+from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, Metric
+
+LABELS, PREDICTIONS = np.array([0, 0, 1, 2]), np.array([0, 1, 1, -1])
+
+
+def error_rate(labels: np.ndarray, predictions: np.ndarray) -> float:
+    return float((labels != predictions).mean())
+
+
+ERROR_RATE = Metric("error_rate", error_rate, greater_is_better=False, range=(0.0, 1.0), chance=lambda classes: 0.0)
+
+
+@pytest.fixture
+def strangers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
+    """What entry points of other packages name; an error is raised when it is loaded."""
+    found: dict[str, object] = {"error_rate": ERROR_RATE}
+    names, others = registry.names, registry.load
+
+    def load(parameter: str, name: str) -> object:
+        if parameter != "metric":
+            return others(parameter, name)
+        if isinstance(found[name], Exception):
+            raise found[name]
+        return found[name]
+
+    monkeypatch.setattr(known.registry, "names", lambda what: sorted(found) if what == "metric" else names(what))
+    monkeypatch.setattr(known.registry, "load", load)
+    known.registered.cache_clear()
+    known._warn.cache_clear()
+    yield found
+    known.registered.cache_clear()
+
+
+@pytest.mark.parametrize("metric", [*classification.METRICS, *regression.METRICS], ids=lambda metric: metric.name)
+def test_ours_lie_in_their_range_and_perfect_predictions_at_its_better_end(metric: Metric) -> None:
+    generator = np.random.default_rng(0)
+    kind = metric.kinds[0]
+    labels = generator.integers(0, 3, 40) if kind == "classification" else generator.normal(size=40)
+    for predictions in (labels, generator.permutation(labels), np.full(40, labels[0])):
+        assert metric.range[0] <= known.scores_of(labels, predictions, kind)[metric.name] <= metric.range[1]
+    assert known.score(metric, labels, labels) == pytest.approx(metric.range[metric.greater_is_better], abs=1e-12)
+    assert known.named(metric.name) is metric
+
+
+def test_each_kind_has_its_metrics_in_one_order() -> None:
+    of_classes = ["accuracy", "precision_macro", "recall_macro", "f1_macro", "matthews_corrcoef"]
+    for kind in OF_CLASSES:
+        assert [metric.name for metric in known.of_kind(kind)][:5] == of_classes
+    assert [metric.name for metric in known.of_kind(*OF_NUMBERS)][:4] == ["pearson", "spearman", "mse", "mae"]
+    assert list(known.scores_of(LABELS, PREDICTIONS))[:5] == of_classes
+    assert list(known.scores_of(LABELS, PREDICTIONS, only=["f1_macro"])) == ["f1_macro"]
+    assert known.of_kind("no kind") == ()
+
+
+def test_f1_of_a_result_leaves_out_absent_classes_and_that_of_a_training_counts_them() -> None:
+    labels = np.array([0, 0, 1])
+    assert known.score(classification.F1_MACRO, labels, labels) == 1.0
+    assert known.score(classification.F1_MACRO, labels, labels, 4) == 0.5
+    many = np.array([0, 1, 300])
+    assert known.score(classification.F1_MACRO, many, many, 301) == pytest.approx(3 / 301)
+    assert math.isnan(classification.f1_macro(labels[:0], labels[:0], 4))
+
+
+def test_what_only_an_approach_knows_is_better_when_it_is_greater() -> None:
+    metric = known.named("synthetic_score")
+    assert (metric.sign, metric.percent, metric.chance_level(2)) == (1.0, True, None)
+    assert math.isnan(known.score(metric, LABELS, PREDICTIONS))
+
+
+def test_chance_is_known_where_the_classes_are() -> None:
+    accuracy, correlation = known.named("accuracy"), known.named("matthews_corrcoef")
+    assert [accuracy.chance_level(classes) for classes in (4, 0, None)] == [0.25, None, None]
+    assert correlation.chance_level(4) is None
+
+
+def test_a_strangers_metric_is_one_of_them(strangers: dict[str, object]) -> None:
+    from mlflow_l3d.approaches.watching import validation_scores
+
+    from mlflow_l3d.studies.investigation.specification import specify
+
+    assert known.scores_of(LABELS, PREDICTIONS)["error_rate"] == 0.5
+    assert "error_rate" not in known.scores_of([1.0, 2.0], [1.0, 3.0], "regression")
+    assert validation_scores(LABELS, np.array([0, 1, 1, 1]), 3)["validation_error_rate"] == 0.5
+    assert specify({"approach": "synthetic", "metric": "error_rate"}).metric == "error_rate"
+    with pytest.raises(ParameterError, match=r"^metric='error': must be one of accuracy, error_rate, f1_macro, "):
+        specify({"approach": "synthetic", "metric": "error"})
+
+
+def test_a_secondary_metric_is_recorded_and_not_what_an_investigation_is_about(strangers: dict[str, object]) -> None:
+    from mlflow_l3d.studies.investigation.specification import specify
+
+    strangers["error_rate"] = Metric("error_rate", error_rate, secondary=True)
+    assert known.scores_of(LABELS, PREDICTIONS)["error_rate"] == 0.5
+    with pytest.raises(ParameterError, match=r"^metric='error_rate': must be one of accuracy, f1_macro, matthews"):
+        specify({"approach": "synthetic", "metric": "error_rate"})
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "warning"),
+    [
+        ("broken", L3DError("metric=broken: the entry point cannot be loaded."), "metric=broken: the entry point"),
+        ("plain", error_rate, "metric=plain: is no Metric"),
+        ("other", ERROR_RATE, "metric=other: is no Metric with a function under this name"),
+        ("accuracy", Metric("accuracy", error_rate), "metric=accuracy: "),
+        ("empty", Metric("empty"), "metric=empty: "),
+    ],
+)
+def test_one_that_cannot_be_used_costs_itself_only(strangers, caplog, name, found, warning) -> None:
+    strangers[name] = found
+    assert set(known.registered()) - {"error_rate"} == {
+        metric.name for metric in (*classification.METRICS, *regression.METRICS)
+    }
+    assert caplog.text.count(warning) == 1
+    assert known.scores_of(LABELS, LABELS)["accuracy"] == 1.0
+
+
+def test_a_function_that_fails_or_has_no_value_leaves_its_metric_out(strangers, caplog) -> None:
+    def fails(labels: np.ndarray, predictions: np.ndarray) -> float:
+        raise ZeroDivisionError("no such class")
+
+    strangers |= {"fails": Metric("fails", fails), "undefined": Metric("undefined", lambda *_: math.nan)}
+    for _ in range(2):
+        assert not {"fails", "undefined"} & set(known.scores_of(LABELS, PREDICTIONS))
+    message = "metric=fails: has no value for some predictions (ZeroDivisionError: no such class)."
+    assert caplog.text.count(message) == 1
+
+
+def test_where_lower_is_better_a_search_goes_down(tmp_path: Path) -> None:
+    optuna = pytest.importorskip("optuna")
+    from mlflow_l3d.studies.search.found import LevelSummary
+    from mlflow_l3d.studies.search.results import FinishedTrial, best_of
+    from mlflow_l3d.studies.search.study import open_study
+
+    storage, sampler = optuna.storages.InMemoryStorage(), optuna.samplers.RandomSampler(seed=0)
+    study = open_study(storage, "down", sampler, optuna.pruners.NopPruner(), metric=ERROR_RATE)
+    assert study.direction.name == "MINIMIZE"
+    trials = [
+        FinishedTrial(number=at, params={}, hyperparameters={}, key="", state="complete", score=score, origin="trained")
+        for at, score in enumerate((0.4, 0.1, 0.1, 0.3))
+    ]
+    best, highest = best_of(trials, ERROR_RATE), best_of(trials)
+    assert best is not None
+    assert highest is not None
+    assert (best.number, highest.number) == (1, 0)
+    assert LevelSummary.of("coarse", "random", {}, trials, ERROR_RATE).best_score == 0.1
+
+
+def test_where_lower_is_better_the_lowest_epoch_is_the_best() -> None:
+    from mlflow_l3d.approaches.finetuning.training import Progress
+
+    recipe = SimpleNamespace(selection="best", early_stopping_metric="f1_macro", early_stopping_patience=0)
+    progress = Progress(recipe, metric=ERROR_RATE)  # type: ignore[arg-type]
+    assert [progress.add(score, 1.0, 1.0) for score in (0.4, 0.2, 0.3)] == [True, True, False]
+    assert progress.metrics["validation_error_rate"] == 0.2
