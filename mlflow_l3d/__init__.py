@@ -35,13 +35,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
     from importlib import import_module
 
     from mlflow_l3d.parameters.verbs import PUBLIC
 
-    if name not in PUBLIC:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
     return getattr(import_module(PUBLIC[name]), name)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import TASK_FACTORS
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings
 
 SCHEMA: Final = 1
@@ -42,6 +45,19 @@ class Subject:
     model: str
     model_revision: str
     settings: SplitSettings
+
+    @classmethod
+    def of(cls, approach: Approach, model: str, model_revision: str, task: Task) -> Self:
+        """Return what is trained on what; `model` may be a private path, and its public name is kept."""
+        return cls(
+            task=task.name,
+            task_fingerprint=task.fingerprint,
+            approach=approach.name,
+            version=approach.version,
+            model=public_name(model),
+            model_revision=model_revision,
+            settings=task.settings,
+        )
 
     @property
     def key(self) -> str:

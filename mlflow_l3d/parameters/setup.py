@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
@@ -13,12 +14,16 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named, of_kind, registered
 from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, choose
-from mlflow_l3d.parameters.table import MAIN, Parameters
-from mlflow_l3d.parameters.values import as_text, public_name
+from mlflow_l3d.parameters.table import MAIN, SEEDS, Parameters
+from mlflow_l3d.parameters.values import Choice, as_text, public_name
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.predefined_split import NoParts
+from mlflow_l3d.tasks.resolve import bind_task, inactive_factors, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
+
+_OF_FILES: Final = ("text_column", "label_column", "task_kind", "choice_columns")
+"""Parameters that say how a file or data set is read."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +35,8 @@ class Setup:
     approach, task, hyperparameters, origin, device
         The approach, the data with its split settings, the complete hyperparameters and where they came from, and where
         it is trained.
-    model, model_reference, model_revision
-        The model as people see it, as it was typed (it may be a private path and is not logged), and what identifies
-        its weights.
+    model_reference, model_revision
+        The model as it was typed (it may be a private path and is not logged), and what identifies its weights.
     numerics
         What decides the numbers beside the content.
     fixed_factors
@@ -45,7 +49,6 @@ class Setup:
     task: Task
     hyperparameters: Mapping[str, Value]
     origin: Origin
-    model: str
     model_reference: str
     model_revision: str
     device: str
@@ -55,6 +58,11 @@ class Setup:
     workers: int | None
 
     @property
+    def model(self) -> str:
+        """The model as people see it."""
+        return public_name(self.model_reference)
+
+    @property
     def all_factors(self) -> tuple[str, ...]:
         """Factors that have an effect."""
         return tuple(name for name in self.approach.factors if name not in self.fixed_factors)
@@ -62,7 +70,7 @@ class Setup:
     @property
     def subject(self) -> Subject:
         """What a search must have been of to be of use here."""
-        return subject_of(self.approach, self.model_reference, self.model_revision, self.task)
+        return Subject.of(self.approach, self.model_reference, self.model_revision, self.task)
 
 
 def given_texts(
@@ -73,26 +81,25 @@ def given_texts(
     Raises
     ------
     ParameterError
-        If a parameter is unknown, or the approach or the task is none.
+        If a parameter is unknown or has a value that the table does not allow, or the approach or the task is none.
     """
     for name in parameters:
         if name not in known:
             raise unknown_name("parameter", name, known)
     given = {name: as_text(name, parameters.get(name, parameter.default)) for name, parameter in known.items()}
     if approach is None:
-        check_choice("approach", given, registry.names("approach"))
-        approach = registry.load("approach", given["approach"])()
+        approach = registry.load("approach", known["approach"].parse(given))()
     _check_approach(approach)
     given["approach"] = approach.name
     if task is not None:
         _check_task(task, given)
         given["task"] = task.name
-    check_choice("executor", given, registry.names("executor"))
+    for parameter in known.values():
+        if parameter.name != "approach":  # it may be an object, which no entry point names
+            parameter.parse(given)
     own_choice = known["metric"].default == "auto"
     of_all = ["auto", *registered()] if own_choice else [m.name for m in of_kind("classification", secondary=False)]
-    check_choice("metric", given, [*of_all, *approach.metrics])
-    for parameter in known.values():
-        parameter.parse(given)
+    Choice((*of_all, *approach.metrics)).parse("metric", given["metric"])
     return given, approach
 
 
@@ -150,30 +157,32 @@ def set_up(
 
     def bind(settings: SplitSettings) -> Task:
         if task is not None:
-            return _bind_task(task, settings)
-        return _load_task(given, approach, settings, numbered_choices=predefined_split)
+            return bind_task(task, settings)
+        name = approach.default_task if given["task"] == "auto" else given["task"]
+        reading = {name: given[name] for name in _OF_FILES if name in given}
+        return load_task(name, **reading, settings=settings, numbered_choices=predefined_split)
 
     hyperparameters, origin = choose(
         given["hyperparameters"],
         approach,
-        lambda: subject_of(approach, model, *loaded()),
+        lambda: Subject.of(approach, model, *loaded()),
         searches,
         published=partial(approach.published_seeds, model) if predefined_split else None,
     )
-    numerics = numerics_of(approach, hyperparameters, model, device)
+    numerics = {**approach.numerics(device), **approach.dependencies(hyperparameters, model)}
     model_revision, bound = loaded()
     check_kind(bound, approach, hyperparameters, given.get("metric", ""))
+    fixed_by_task = {name: why for name, why in inactive_factors(bound).items() if name in approach.factors}
     return Setup(
         approach=approach,
         task=bound,
         hyperparameters=hyperparameters,
         origin=origin,
-        model=public_name(model),
         model_reference=model,
         model_revision=model_revision,
         device=device,
         numerics=numerics,
-        fixed_factors=_factors_without_effect(approach, hyperparameters, bound),
+        fixed_factors={**fixed_by_task, **approach.inactive_factors(hyperparameters)},
         executor=given["executor"],
         workers=workers,
     )
@@ -198,30 +207,6 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
         raise ParameterError("metric", metric, allowed, "Use accuracy, f1_macro or matthews_corrcoef.")
 
 
-def numerics_of(approach: Approach, hyperparameters: Mapping[str, Value], model: str, device: str) -> dict[str, str]:
-    """Return what decides the numbers beside the content, that of these hyperparameters included."""
-    return {**approach.numerics(device), **approach.dependencies(hyperparameters, model)}
-
-
-def subject_of(approach: Approach, model: str, model_revision: str, task: Task) -> Subject:
-    """Return what is trained on what."""
-    return Subject(
-        task=task.name,
-        task_fingerprint=task.fingerprint,
-        approach=approach.name,
-        version=approach.version,
-        model=public_name(model),
-        model_revision=model_revision,
-        settings=task.settings,
-    )
-
-
-def check_choice(name: str, given: Mapping[str, str], known: Sequence[str]) -> None:
-    """Raise with a did-you-mean if a parameter is none of the known names."""
-    if given[name] not in known:
-        raise unknown_name(name, given[name], known)
-
-
 def _check_approach(approach: object) -> None:
     """Check that an approach, from an entry point or from Python, is one."""
     if isinstance(approach, type):
@@ -235,40 +220,15 @@ def _check_task(task: object, given: Mapping[str, str]) -> None:
     if not isinstance(task, Task):
         allowed = "must be a name, or an object that mlflow_l3d.tasks.identity.make_task returned"
         raise ParameterError("task", type(task).__name__, allowed)
-    defaults = {"text_column": "auto", "label_column": "label", "task_kind": "auto", "choice_columns": "auto"}
-    for name, default in defaults.items():
-        if given.get(name, default) != default:
+    for name in _OF_FILES:
+        if given.get(name, SEEDS[name].default) != SEEDS[name].default:
             raise ParameterError(name, given[name], "has no effect on a task object", "Leave it out.")
-
-
-def _factors_without_effect(approach: Approach, hyperparameters: Mapping[str, Value], task: Task) -> dict[str, str]:
-    from mlflow_l3d.tasks.resolve import inactive_factors
-
-    of_task = {name: reason for name, reason in inactive_factors(task).items() if name in approach.factors}
-    return {**of_task, **approach.inactive_factors(hyperparameters)}
 
 
 def _split_once(task: Task, root_seed: int) -> str:
     split = task.split({name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS})
     sizes = f"{len(split.train)} train, {len(split.validation)} held-out, {len(split.test)} evaluated examples"
     return f"{task.name}: has no parts of its own, and is split once, as main splits it first: {sizes}"
-
-
-def _load_task(
-    given: Mapping[str, str], approach: Approach, settings: SplitSettings, *, numbered_choices: bool
-) -> Task:
-    from mlflow_l3d.tasks.resolve import load_task
-
-    name = approach.default_task if given["task"] == "auto" else given["task"]
-    return load_task(
-        name,
-        text_column=given["text_column"],
-        label_column=given["label_column"],
-        settings=settings,
-        task_kind=given.get("task_kind", "auto"),
-        choice_columns=given.get("choice_columns", "auto"),
-        numbered_choices=numbered_choices,
-    )
 
 
 def _split_settings(
@@ -283,19 +243,8 @@ def _split_settings(
             num_labelled, test_size, fixed_seed=seed, source="own", validation_fraction=validation_fraction
         )
     selection = given.get("test_selection", "label_selection")
-    fixed = selection == "fixed"
-    return SplitSettings(
-        num_labelled=num_labelled,
-        test_size=test_size,
-        test_selection=selection,
-        fixed_seed=configuration_seed(root_seed, "test_selection", 0) if fixed else 0,
-    )
-
-
-def _bind_task(task: Task, settings: SplitSettings) -> Task:
-    from mlflow_l3d.tasks.resolve import bind_task
-
-    return bind_task(task, settings)
+    seed = configuration_seed(root_seed, "test_selection", 0) if selection == "fixed" else 0
+    return SplitSettings(num_labelled, test_size, test_selection=selection, fixed_seed=seed)
 
 
 def _device(device: str, approach: Approach) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mlflow_l3d.parameters.values import Choice, Number, Whole
+from mlflow_l3d.parameters.values import Choice, Number, Registered, Whole
 
 MOST_RUNS: Final = 1_000_000
 """Beyond, columns would use the configurations of rows, and rows those of golden runs."""
@@ -27,7 +27,7 @@ class Parameter:
     name: str
     default: str
     help: str
-    values: Choice | Whole | Number | None = None
+    values: Choice | Registered | Whole | Number | None = None
 
     @property
     def option(self) -> str:
@@ -63,7 +63,7 @@ _AUTO_OR_MORE: Final = Whole(2, words=("auto",))
 _ROOT_SEED = Parameter("root_seed", "0", "the number that every seed is derived from", Whole(0))
 _TASK = Parameter("task", "auto", "name of a task, .csv, .parquet or .jsonl file, data set folder, or hf:NAME[/CONFIG]")
 _TRAINED = (
-    Parameter("approach", "finetuning", "what is trained: an entry point of the group mlflow_l3d.approaches"),
+    Parameter("approach", "finetuning", "what is trained", Registered("approach")),
     Parameter("model", "auto", "hub id, folder, or package:NAME; auto is the approach's own default"),
 )
 _SIZES = (
@@ -87,7 +87,7 @@ _PLACE = (
     Parameter("text_column", "auto", "text column of a file or data set; two for sentence pairs, separated by a comma"),
     Parameter("label_column", "label", "label column of a file or data set"),
     Parameter("device", "auto", "cpu, cuda, cuda:N, mps; auto takes an accelerator where there is one"),
-    Parameter("executor", "processes", "where cells run: an entry point of the group mlflow_l3d.executors"),
+    Parameter("executor", "processes", "where cells run", Registered("executor")),
     Parameter("workers", "auto", "worker processes; auto is one a core (one a GPU)", Whole(1, words=("auto",))),
 )
 _PARENT = Parameter("parent_run_id", "latest", "the parent run; `latest` is the experiment's latest investigation")

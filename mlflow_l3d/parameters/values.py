@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from mlflow_l3d import registry
 from mlflow_l3d.errors import ParameterError, unknown_name
 
 
@@ -26,6 +27,20 @@ class Choice:
         if text not in self.names:
             raise unknown_name(name, text, self.names)
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The name of an entry point of the group of `parameter`, see :data:`mlflow_l3d.registry.GROUPS`."""
+
+    parameter: str
+
+    def __str__(self) -> str:
+        return f"an entry point of the group {registry.GROUPS[self.parameter]}"
+
+    def parse(self, name: str, text: str) -> str:
+        """Return the value of the parameter `name`, or raise a ParameterError."""
+        return Choice(tuple(registry.names(self.parameter))).parse(name, text)
 
 
 @dataclass(frozen=True, slots=True)

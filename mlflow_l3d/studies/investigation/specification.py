@@ -9,7 +9,7 @@ from typing import Any, Literal
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.parameters.search_document import Searches, splits_of
-from mlflow_l3d.parameters.setup import check_choice, given_texts, set_up
+from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.designs import Design, factor_members, joint_name
@@ -142,7 +142,6 @@ def specify(
     """
     given, approach = given_texts(parameters, MAIN, approach, task)
     plan = parse_plan(given, approach.factors)
-    check_choice("missing", given, ["drop", "reml"])
     wanted = _wanted_factors(given["factor"], approach)
     setup = set_up(given, approach, task, root_seed=plan.root_seed, searches=searches)
     factors = _effective(wanted, approach, setup.fixed_factors)
