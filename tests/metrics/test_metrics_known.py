@@ -90,7 +90,6 @@ def test_chance_is_known_where_the_classes_are() -> None:
 
 def test_a_strangers_metric_is_one_of_them(strangers: dict[str, object]) -> None:
     from mlflow_l3d.approaches.callbacks import validation_scores
-
     from mlflow_l3d.studies.investigation.specification import specify
 
     assert known.scores_of(LABELS, PREDICTIONS)["error_rate"] == 0.5
