@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from mlflow_l3d.report.investigation.verdicts import shorten
+from mlflow_l3d.report.numbers import shorten
 from mlflow_l3d.report.style import MUTED
 
 if TYPE_CHECKING:
@@ -33,14 +33,6 @@ def size_ticks(smallest: float, largest: float, most: int = 4) -> list[float]:
         if len(found) <= most:
             break
     return found[:: -(-len(found) // most)] if found else [smallest]
-
-
-def size_text(size: float) -> str:
-    """Return a count as it stands at an axis: 500, 5k, 5M."""
-    for unit, letter in ((1e6, "M"), (1e3, "k")):
-        if size >= unit:
-            return f"{size / unit:g}{letter}"
-    return f"{size:g}"
 
 
 def name_points(axes: Axes, names: Sequence[str], x: FloatArray, y: FloatArray) -> None:

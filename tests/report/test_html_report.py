@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.importance.results import Check
-from mlflow_l3d.report.investigation.html import render
+from mlflow_l3d.report.investigation.page import render
 
 VOID = {"meta", "br", "wbr", "link", "img", "hr", "input"}
 ATTACK = "<script>alert('x')</script>"

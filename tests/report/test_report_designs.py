@@ -10,17 +10,19 @@ from simulated_analyses import simulated, with_interim_analyses
 
 from mlflow_l3d.analysis.importance.score_tables import paths_of
 from mlflow_l3d.report.investigation import figures
-from mlflow_l3d.report.investigation.html import render
-from mlflow_l3d.report.investigation.sections import (
+from mlflow_l3d.report.investigation.factor_tables import (
     component_table,
-    fragile_table,
     further_numbers,
     interim_table,
     ranking_tables,
 )
-from mlflow_l3d.report.investigation.terminal import WIDTH, summary
-from mlflow_l3d.report.investigation.verdicts import squared_points, verdict
+from mlflow_l3d.report.investigation.page import render
+from mlflow_l3d.report.investigation.prediction_tables import fragile_table
+from mlflow_l3d.report.investigation.terminal import summary
+from mlflow_l3d.report.investigation.verdicts import verdict
 from mlflow_l3d.report.investigation.words import answers, early_stops
+from mlflow_l3d.report.numbers import squared_points
+from mlflow_l3d.report.text import WIDTH
 
 DESIGNS = ("crossed", "nested", "radial", "random", "fixed")
 MINUS = "\N{MINUS SIGN}"

@@ -14,13 +14,13 @@ from seeds_report_cases import SEEDS, all_studies, regression, study
 from mlflow_l3d.analysis.seeds.over_tasks import over_tasks
 from mlflow_l3d.analysis.seeds.study import seeds_study
 from mlflow_l3d.analysis.seeds.tables import study_rows
-from mlflow_l3d.report.investigation.sections import Table
 from mlflow_l3d.report.seeds.figures import seed_figure, seed_heatmap, size_figure
-from mlflow_l3d.report.seeds.html import over_tasks_page, study_page
+from mlflow_l3d.report.seeds.page import over_tasks_page, study_page
 from mlflow_l3d.report.seeds.tables import difference_table, interval_table, published_table_1, published_table_7
-from mlflow_l3d.report.seeds.text import over_tasks_text, study_text, table_lines
+from mlflow_l3d.report.seeds.text import over_tasks_text, study_text
 from mlflow_l3d.report.seeds.words import better_sentences, over_answers
 from mlflow_l3d.report.style import save_png
+from mlflow_l3d.report.table import Table
 
 ATTACK = "<script>alert('x')</script>"
 
@@ -109,11 +109,11 @@ def test_text_over_tasks_holds_tables_test_and_seed_42(found):
 
 def test_tables_hold_the_published_layout(studies):
     rows = study_rows(studies)
-    title, first = published_table_1(rows)[1]
-    assert title == "RoBERTa-large, GLUE"
+    first = published_table_1(rows)[1]
+    assert first.title == "RoBERTa-large, GLUE"
     assert first.head == ("", "mrpc", "cola", "sst2", "stsb")
     assert [row[0] for row in first.rows] == ["score", "VAR", "CON", "CCON"]
-    seventh = published_table_7(rows)[1][1]
+    seventh = published_table_7(rows)[1]
     assert seventh.head == ("", "P", "R", "F1", "score", "CON", "CCON")
     assert seventh.rows[-1][1] == "-", "regression has no precision"
     assert seventh.rows[0][4] == f"{100 * studies[3].own.mean:.2f}\n(±{100 * studies[3].own.var:.2f})"
@@ -131,7 +131,7 @@ def test_intervals_over_tasks(found):
 
 def test_a_wide_table_goes_on_below():
     table = Table(("", *[f"task{at:02d}" for at in range(30)]), (("score", *["99.99"] * 30),), "A note.")
-    lines = table_lines(table)
+    lines = table.lines()
     assert max(map(len, lines)) <= 100
     assert sum(line.startswith("score") for line in lines) == 3
     assert sum(line.count("99.99") for line in lines) == 30

@@ -9,8 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.results import Check
-from mlflow_l3d.report.investigation.terminal import WIDTH, summary
-from mlflow_l3d.report.investigation.words import answers, by_importance, interval, points, shorten, signed, verdict
+from mlflow_l3d.report.investigation.prediction_tables import prediction_text
+from mlflow_l3d.report.investigation.terminal import summary
+from mlflow_l3d.report.investigation.verdicts import by_importance, interval, verdict
+from mlflow_l3d.report.investigation.words import answers
+from mlflow_l3d.report.numbers import points, shorten, signed
+from mlflow_l3d.report.text import WIDTH
 
 
 def table_line(text: str, factor: str) -> list[str]:
@@ -184,7 +188,5 @@ def test_interval_without_bounds(importance):
     ],
 )
 def test_the_share_of_predictions_has_an_end_that_says_something(share, low, high, shown):
-    from mlflow_l3d.report.investigation.sections.predictions import prediction_pair
-
     record = Mock(share=share, share_ci_low=low, share_ci_high=high, importance=0.1)
-    assert prediction_pair(record) == ("+0.10", shown)
+    assert prediction_text(record) == f"+0.10\n{shown}"

@@ -19,7 +19,7 @@ from mlflow_l3d.analysis.importance.score_tables import Tables
 from mlflow_l3d.analysis.planning.subsets import ABLATION_COLUMNS, NUMBERS, Answers, Place, Setting, ablate_tables, part
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import scores_of
-from mlflow_l3d.report.ablation.text import ablation_figure, ablation_table, ablation_text
+from mlflow_l3d.report.ablation import ablation_figure, ablation_table, ablation_text
 from mlflow_l3d.report.style import GRID
 from mlflow_l3d.studies.ablation.run import Ablation, ablate
 

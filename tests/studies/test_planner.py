@@ -20,7 +20,7 @@ from mlflow_l3d.analysis.importance.estimate import importance_of_logit
 from mlflow_l3d.analysis.planning.precision import expected_half_width, optimal_columns
 from mlflow_l3d.analysis.planning.runs_needed import runs_needed
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.report.planning.text import duration
+from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.studies.planning import Plan, plan
 from mlflow_l3d.studies.planning.notes import stop_notes
@@ -414,4 +414,4 @@ def test_a_server_that_is_away(place: Place) -> None:
     ("hours", "words"), [(math.nan, "n/a"), (0.01, "36 s"), (0.5, "30 min"), (30, "30.0 h"), (240, "10 days")]
 )
 def test_duration(hours: float, words: str) -> None:
-    assert duration(hours) == words
+    assert rough_duration(hours) == words

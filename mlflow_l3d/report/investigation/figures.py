@@ -20,11 +20,8 @@ from mlflow_l3d.report.investigation.verdicts import (
     golden_share,
     golden_word,
     level_of,
-    percent,
-    points,
-    shorten,
-    signed,
 )
+from mlflow_l3d.report.numbers import percent, points, shorten, signed
 from mlflow_l3d.report.style import (
     BLUE,
     GREY,

@@ -9,7 +9,8 @@ import numpy as np
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.report.investigation.pairs import pair_scatter
-from mlflow_l3d.report.investigation.verdicts import BASELINES, points, shorten
+from mlflow_l3d.report.investigation.verdicts import BASELINES
+from mlflow_l3d.report.numbers import points, shorten
 from mlflow_l3d.report.style import (
     ABSENT,
     BLUE,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.report.investigation.verdicts import points, shorten
+from mlflow_l3d.report.numbers import points, shorten
 from mlflow_l3d.report.style import BLUE, INK, MUTED, dress, new_figure, settings, typical_range
 
 if TYPE_CHECKING:

@@ -1,39 +1,26 @@
-"""The plain table at the end of a run: ASCII, no colours, at most 100 columns."""
+"""The text at the end of an investigation."""
 
 from __future__ import annotations
 
-import math
-import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 
-from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.investigation.sections import prediction_pair, ranking_letters
+from mlflow_l3d.report.investigation.factor_tables import factor_texts
 from mlflow_l3d.report.investigation.verdicts import (
     BASELINES,
-    MISSING,
     by_importance,
     golden_record,
     golden_runs,
-    golden_share,
-    interval,
     is_graded,
     level_of,
-    percent,
-    plain,
-    points,
-    probability,
-    shorten,
-    signed,
     verdict,
 )
-from mlflow_l3d.report.investigation.words import Answer, answers, early_stops
+from mlflow_l3d.report.investigation.words import answers, early_stops
+from mlflow_l3d.report.numbers import MISSING, percent, shorten
+from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.text import document, heading, wrap
 
-WIDTH = 100
-"""Columns of the terminal that are used at most."""
-
-_FACTOR_WIDTH = 20
-_GROUPS = (("", 1), ("", 1), ("corrected score", 1), ("std (pp)", 3), ("score (pp)", 2), ("agree (%)", 2), ("", 1))
 _LEGEND = (
     "importance = (contr - mitig) / {gold}, important if above 0. pp: percentage points of {metric}. std within a row "
     "(contr: the factor alone), of the row means (mitig: all other factors), of the {runs} ({gold}: every factor). "
@@ -44,7 +31,6 @@ _RADIAL_LEGEND = (
     "without bias) of the factor alone (contr), of all other factors (mitig), of every factor (gold), from base and "
     "swap runs. CON, CCON: {meaning}. miss: cells without a score."
 )
-_BASELINE_COLUMNS = ("factor", "important", "std", "gold", "std/gold", "mean", "CON", "CCON", "miss")
 _BASELINE_LEGEND = (
     "The {design} strategy has no importance score: important where the std of the runs is at least half that of the "
     "{runs} (gold). Std and mean in percentage points of {metric}. CON, CCON: % of {meaning}. miss: runs without a "
@@ -52,7 +38,16 @@ _BASELINE_LEGEND = (
 )
 _ALIKE = "pairs of runs that agree on an example, that agree and are right"
 _GRADED = "{}, mean over pairs of runs and examples, between two runs, and against the truth"
-_MORE_COLUMNS = ("factor", "apart", "p Holm", "IQR", "predictions (share)", "kappa", "Pearson", "CCC")
+_MORE = {
+    "factor": "factor",
+    "apart": "letters",
+    "p Holm": "p_holm",
+    "IQR": "iqr",
+    "predictions (share)": "predictions",
+    "kappa": "kappa",
+    "Pearson": "pearson",
+    "CCC": "ccc",
+}
 _MORE_LEGEND = {
     "apart": "apart: factors that share a letter cannot be told apart.",
     "p Holm": "p Holm: p-value of 'not important', adjusted for the number of factors.",
@@ -84,24 +79,25 @@ def summary(analysis: Analysis, *, title: str, lines: Sequence[str] = ()) -> str
         be copied): title, `lines`, one line a factor (most important first), a verdict per factor, the stability of
         predictions, and the checks.
     """
-    blocks = [shorten(title, WIDTH), "=" * len(shorten(title, WIDTH))]
+    blocks = heading(title)
     for line in lines:
-        blocks += _wrap(shorten(line, 10_000), split_words=False)
+        blocks += wrap(line, split_words=False)
     for sentence in early_stops(analysis):
-        blocks += _wrap(shorten(sentence, 10_000), indent="    ")
-    blocks += ["", *(_strategy_table(analysis) if analysis.design in BASELINES else _table(analysis)), ""]
-    blocks += _wrap(_legend(analysis))
-    blocks += _more(analysis)
-    blocks += ["", *_verdicts(analysis)]
+        blocks += wrap(sentence, "    ")
+    blocks += ["", *_table(analysis).lines(), *_more(analysis), ""]
+    for record in by_importance(analysis):
+        blocks += wrap(f"{shorten(record.factor, 60)}: {verdict(record).sentence}", "    ")
+    luck, _, stable = answers(analysis)
+    for name, answer in (("luck", luck), ("predictions", stable)):
+        short = "" if answer.short == MISSING else f"{answer.short}. "
+        blocks += wrap(f"{name}: {short}{' '.join(answer.sentences)}", "    ")
     if analysis.cells_failed:
-        blocks += _wrap(f"{analysis.cells_failed} cells of the plan have no score.")
-    if analysis.checks:
-        blocks += ["", "Checks"]
-        for check in analysis.checks:
-            about = f" [{shorten(check.factor, 40)}]" if check.factor else ""
-            text = f"{check.code}{about} {check.severity}, {check.title}: {check.message}"
-            blocks += _wrap(shorten(text, 10_000), indent="    ")
-    return "\n".join(blocks) + "\n"
+        blocks += wrap(f"{analysis.cells_failed} cells of the plan have no score.")
+    blocks += ["", "Checks"] if analysis.checks else []
+    for check in analysis.checks:
+        about = f" [{shorten(check.factor, 40)}]" if check.factor else ""
+        blocks += wrap(f"{check.code}{about} {check.severity}, {check.title}: {check.message}", "    ")
+    return document(blocks)
 
 
 def _legend(analysis: Analysis) -> str:
@@ -120,116 +116,40 @@ def _gold(analysis: Analysis) -> str:
     return "pool" if record is not None and record.golden_pooled else "gold"
 
 
-def _table(analysis: Analysis) -> list[str]:
-    records = by_importance(analysis)
-    shown = f"[{percent(level_of(records))} interval]"
-    columns = ("factor", "importance", shown, "contr", "mitig", _gold(analysis), "mean", "std", "CON", "CCON", "miss")
-    rows = [_cells(analysis, record) for record in records]
-    widths = [max(len(row[column]) for row in (columns, *rows)) for column in range(len(columns))]
-    widths[2] = max(widths[2], len(_GROUPS[2][0]))
-    # Two spaces between columns where they fit, as with short names; one where not.
-    gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= WIDTH else " "
-    head, at = [], 0
-    for text, span in _GROUPS:
-        width = sum(widths[at : at + span]) + len(gap) * (span - 1)
-        head.append(text.center(width) if span > 1 else text.rjust(width))
-        at += span
-    body = [_line(row, widths, gap) for row in (columns, *rows)]
-    return [gap.join(head).rstrip(), body[0], "-" * len(body[0]), *body[1:]]
-
-
-def _strategy_table(analysis: Analysis) -> list[str]:
+def _table(analysis: Analysis) -> Table:
+    gold, records = _gold(analysis), by_importance(analysis)
+    keys = {
+        "factor": "factor",
+        "importance": "importance",
+        f"corrected score\n[{percent(level_of(records))} interval]": "interval",
+        "contr": "contributed",
+        "mitig": "mitigated",
+        f"std (pp)\n{gold}": "golden",
+        "mean": "mean",
+        "score (pp)\nstd": "std",
+        "CON": "consistency",
+        "agree (%)\nCCON": "correct",
+        "miss": "missing",
+    }
+    if analysis.design in BASELINES:
+        keys = {"factor": "factor", "important": "important", "std": "std", gold: "golden", "std/gold": "share"}
+        keys |= {"mean": "mean", "CON": "consistency", "CCON": "correct", "miss": "missing"}
     rows = []
-    for record in by_importance(analysis):
-        agreement = analysis.consistencies.get(record.factor)
-        rows.append(
-            (
-                shorten(record.factor, 30),
-                verdict(record).yes_or_no,
-                points(record.score_std),
-                points(record.golden_std),
-                plain(golden_share(record)),
-                points(record.score_mean),
-                points(agreement.consistency, 1) if agreement else MISSING,
-                points(agreement.correct_consistency, 1) if agreement else MISSING,
-                str(record.cells_missing),
-            )
+    for texts in factor_texts(analysis):
+        score = (
+            texts["importance"] if texts["important"] == MISSING else f"{texts['importance']} {texts['important']:>3}"
         )
-    return _plain_table(tuple(_gold(analysis) if name == "gold" else name for name in _BASELINE_COLUMNS), rows)
+        shown = {**texts, "factor": shorten(texts["factor"], 30 if "important" in keys else 20), "importance": score}
+        rows.append(tuple(shown[key] for key in keys.values()))
+    return Table(tuple(keys), tuple(rows), _legend(analysis))
 
 
 def _more(analysis: Analysis) -> list[str]:
     """Return the second table: only columns that hold something, nothing where none does."""
-    letters = ranking_letters(analysis.ranking)
-    rows = []
-    for record in by_importance(analysis):
-        agreement = analysis.consistencies.get(record.factor)
-        numbers = analysis.regression.get(record.factor, {})
-        score, share = prediction_pair(analysis.prediction_importances.get(record.factor))
-        rows.append(
-            (
-                shorten(record.factor, 30),
-                shorten(letters.get(record.factor, "") or MISSING, 10),
-                probability(analysis.p_holm.get(record.factor, math.nan)),
-                points(record.score_iqr),
-                f"{score} {share}".strip(),
-                plain(agreement.fleiss_kappa) if agreement else MISSING,
-                plain(numbers.get("consistency_pearson", math.nan)),
-                plain(numbers.get("consistency_ccc", math.nan)),
-            )
-        )
-    kept = [at for at in range(1, len(_MORE_COLUMNS)) if any(row[at] != MISSING for row in rows)]
-    if not kept:
-        return []
-    columns = tuple(_MORE_COLUMNS[at] for at in (0, *kept))
-    legend = " ".join(_MORE_LEGEND[name] for name in columns[1:])
-    return ["", *_plain_table(columns, [tuple(row[at] for at in (0, *kept)) for row in rows]), "", *_wrap(legend)]
-
-
-def _plain_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[at]) for row in (columns, *rows)) for at in range(len(columns))]
-    lines = [_line(row, widths, "  ") for row in (columns, *rows)]
-    return [lines[0], "-" * len(lines[0]), *lines[1:]]
-
-
-def _line(row: Sequence[str], widths: Sequence[int], gap: str) -> str:
-    cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-    return gap.join([row[0].ljust(widths[0]), *cells[1:]])
-
-
-def _cells(analysis: Analysis, record: Importance) -> tuple[str, ...]:
-    agreement = analysis.consistencies.get(record.factor)
-    yes_or_no = verdict(record).yes_or_no
-    score = MISSING if yes_or_no == MISSING else f"{signed(record.importance)} {yes_or_no:>3}"
-    return (
-        shorten(record.factor, _FACTOR_WIDTH),
-        score,
-        interval(record),
-        points(record.contributed_std),
-        points(record.mitigated_std),
-        points(record.golden_std),
-        points(record.score_mean),
-        points(record.score_std),
-        points(agreement.consistency, 1) if agreement else MISSING,
-        points(agreement.correct_consistency, 1) if agreement else MISSING,
-        str(record.cells_missing),
+    rows = tuple(
+        (shorten(texts["factor"], 30), *[texts[key] for key in list(_MORE.values())[1:]])
+        for texts in factor_texts(analysis)
     )
-
-
-def _verdicts(analysis: Analysis) -> list[str]:
-    found: list[str] = []
-    for record in by_importance(analysis):
-        found += _wrap(f"{shorten(record.factor, 60)}: {verdict(record).sentence}", indent="    ")
-    luck, _, stable = answers(analysis)
-    return found + _answer("luck", luck) + _answer("predictions", stable)
-
-
-def _answer(name: str, answer: Answer) -> list[str]:
-    short = "" if answer.short == MISSING else f"{answer.short}. "
-    return _wrap(f"{name}: {short}{' '.join(answer.sentences)}".replace("±", "+-"), indent="    ")
-
-
-def _wrap(text: str, *, indent: str = "", split_words: bool = True) -> list[str]:
-    return textwrap.wrap(
-        text, WIDTH, subsequent_indent=indent, break_long_words=split_words, break_on_hyphens=False
-    ) or [""]
+    table = Table(tuple(_MORE), rows).without_empty(_MORE_LEGEND)
+    legend = " ".join(_MORE_LEGEND[name] for name in table.head[1:])
+    return ["", *replace(table, note=legend).lines()] if legend else []

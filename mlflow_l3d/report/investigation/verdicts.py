@@ -1,4 +1,4 @@
-"""Numbers as people read them, and what can be said about one factor."""
+"""What can be said about one factor."""
 
 from __future__ import annotations
 
@@ -13,59 +13,17 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import baseline_important
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.report.numbers import MISSING, between, bracketed, percent, plain, points, signed
 
-MISSING = "n/a"
-"""What stands where there is no number."""
 BASELINES: Final = ("random", "fixed")
 """Designs that have no importance score."""
 
 Status = Literal["important", "important?", "not important", "not important?", "unknown"]
 
 
-def points(value: float, digits: int = 2) -> str:
-    """Return a fraction (0..1) in percentage points, ``n/a`` where it is not finite."""
-    return f"{100 * value + 0.0:.{digits}f}" if math.isfinite(value) else MISSING
-
-
-def squared_points(value: float) -> str:
-    """Return a squared fraction in squared percentage points: three decimals, two digits where these would be zeros."""
-    if not math.isfinite(value):
-        return MISSING
-    scaled = 1e4 * value + 0.0
-    return f"{scaled:.2g}" if 0 < abs(scaled) < 0.001 else f"{scaled:.3f}"
-
-
-def plain(value: float, digits: int = 2) -> str:
-    """Return a number without a unit, ``n/a`` where it is not finite."""
-    return f"{value + 0.0:.{digits}f}" if math.isfinite(value) else MISSING
-
-
-def signed(value: float) -> str:
-    """Return a number without a unit with its sign and two decimals, ``n/a`` where it is not finite."""
-    return f"{value + 0.0:+.2f}" if math.isfinite(value) else MISSING
-
-
-def probability(value: float) -> str:
-    """Return a p-value with three decimals, ``<0.001`` below them, ``n/a`` where it is not finite."""
-    if not math.isfinite(value):
-        return MISSING
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def percent(level: float) -> str:
-    """Return a level of confidence as in ``95 %``."""
-    return f"{100 * level:.4g} %"
-
-
 def level_of(records: Iterable[Importance]) -> float:
     """Return the level of the records' intervals; they share one, 0.95 without a record."""
     return next((record.level for record in records), 0.95)
-
-
-def shorten(text: str, width: int) -> str:
-    """Return `text` on one line of printable characters, cut to at most `width` of them."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return line if len(line) <= width else line[: width - 3] + "..."
 
 
 def by_importance(analysis: Analysis) -> list[Importance]:
@@ -138,9 +96,7 @@ def interval(record: Importance) -> str:
     """Return the corrected score with its interval, as in ``-0.42 [-0.90, +0.10]``."""
     if not math.isfinite(record.importance_corrected):
         return MISSING
-    low, high = signed(record.importance_ci_low), signed(record.importance_ci_high)
-    bounds = MISSING if MISSING in (low, high) else f"[{low}, {high}]"
-    return f"{signed(record.importance_corrected)} {bounds}"
+    return f"{signed(record.importance_corrected)} {bracketed(record.importance_ci_low, record.importance_ci_high)}"
 
 
 def verdict(record: Importance) -> Verdict:
@@ -164,7 +120,7 @@ def verdict(record: Importance) -> Verdict:
         status: Status = "important?" if important else "not important?"
         trust = "there is no interval, so this may be luck"
     else:
-        shown = f"{percent(record.level)} interval of the corrected score {signed(low)} to {signed(high)}"
+        shown = f"{percent(record.level)} interval of the corrected score {between(low, high)}"
         if (low > 0 and important) or (high < 0 and not important):
             status, trust = word, shown
         else:

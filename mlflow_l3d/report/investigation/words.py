@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.report.investigation.verdicts import (
     BASELINES,
-    MISSING,
     Status,
     Verdict,
     by_importance,
@@ -19,31 +17,11 @@ from mlflow_l3d.report.investigation.verdicts import (
     golden_scores,
     golden_share,
     golden_word,
-    interval,
     is_graded,
-    plain,
-    points,
-    shorten,
-    signed,
     verdict,
 )
-
-__all__ = [
-    "MISSING",
-    "SINGLE_RUN_LIMIT",
-    "Answer",
-    "Status",
-    "Verdict",
-    "answers",
-    "by_importance",
-    "early_stops",
-    "golden_scores",
-    "interval",
-    "points",
-    "shorten",
-    "signed",
-    "verdict",
-]
+from mlflow_l3d.report.numbers import MISSING, plain, points
+from mlflow_l3d.report.text import Answer
 
 SINGLE_RUN_LIMIT = 1.96 * math.sqrt(2)
 """Two normal scores of equal mean differ by more than this many standard deviations one time in twenty."""
@@ -53,15 +31,6 @@ _DRAWN = {
     "base and swap runs": "in each set of them every randomness factor changes from run to run",
     "pooled runs": "the cells of all tables take the place of golden runs and vary less than these would",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One of the report's questions with its answer: a short one, and sentences below it."""
-
-    question: str
-    short: str
-    sentences: tuple[str, ...]
 
 
 def answers(analysis: Analysis) -> tuple[Answer, Answer, Answer]:

@@ -12,8 +12,8 @@ from mlflow_l3d.analysis.seeds.better_seed import NAMED_SEED, BetterSeed, normal
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.investigation.verdicts import plain, probability, shorten
-from mlflow_l3d.report.labelled_points import name_points, size_text, size_ticks
+from mlflow_l3d.report.labelled_points import name_points, size_ticks
+from mlflow_l3d.report.numbers import plain, probability, shorten, size_text
 from mlflow_l3d.report.style import ABSENT, BLUE, GREY, GRID, INK, MUTED, ORANGE, dress, new_figure, settings
 
 if TYPE_CHECKING:

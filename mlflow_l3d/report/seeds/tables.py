@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -14,8 +15,8 @@ from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.seeds.tables import table_1, table_7
 from mlflow_l3d.analysis.stability.examples import ExampleVotes
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.investigation.sections import Table
-from mlflow_l3d.report.investigation.verdicts import MISSING, plain, points, probability, shorten
+from mlflow_l3d.report.numbers import MISSING, between, bracketed, plain, points, probability, shorten, signed
+from mlflow_l3d.report.table import Table
 
 NAMES: Final = {
     "consistency": "CON",
@@ -57,20 +58,12 @@ def metric_table(study: SeedsStudy) -> Table:
     """Return mean, VAR and standard deviation of every metric of one study, the task's own first."""
     rows = []
     for name in dict.fromkeys((study.metric, *study.spreads)):
-        one = study.spreads[name]
-        shown = plain_or_points(name)
+        one, shown = study.spreads[name], plain_or_points(name)
+        mean_interval = between(one.mean_ci_low, one.mean_ci_high, shown)
+        std_interval = between(one.std_ci_low, one.std_ci_high, shown)
+        ends = shown(one.lowest), shown(one.highest)
         rows.append(
-            (
-                name,
-                str(one.runs),
-                shown(one.mean),
-                between(shown(one.mean_ci_low), shown(one.mean_ci_high)),
-                shown(one.var),
-                shown(one.std),
-                between(shown(one.std_ci_low), shown(one.std_ci_high)),
-                shown(one.lowest),
-                shown(one.highest),
-            )
+            (name, str(one.runs), shown(one.mean), mean_interval, shown(one.var), shown(one.std), std_interval, *ends)
         )
     head = ("metric (pp)", "seeds", "mean", "95 %", "VAR", "std", "95 % of std", "lowest", "highest")
     return Table(head, tuple(rows), METRIC_NOTE)
@@ -84,16 +77,15 @@ def pair_table(study: SeedsStudy) -> Table | None:
         (
             NAMES[name],
             points(one.mean),
-            between(points(one.mean_ci_low), points(one.mean_ci_high)),
+            between(one.mean_ci_low, one.mean_ci_high, points),
             points(one.std),
-            between(points(one.std_ci_low), points(one.std_ci_high)),
+            between(one.std_ci_low, one.std_ci_high, points),
         )
         for name, one in study.pairs.items()
     ]
     for name, value in _together(study).items():
         shown = _fine if name == "absolute_difference" else points
-        limits = between(*map(shown, study.intervals[name]))
-        rows.append((TOGETHER[name], shown(value), limits, "", ""))
+        rows.append((TOGETHER[name], shown(value), between(*study.intervals[name], shown), "", ""))
     return Table(("agreement (%)", "mean", "95 %", "std of pairs", "95 % of std"), tuple(rows), PAIR_NOTE)
 
 
@@ -145,58 +137,48 @@ def fragile_examples(examples: ExampleVotes, count: int = 10) -> Table | None:
     return Table(head, rows, "Examples on which the answer depends on the seed most.")
 
 
-def published_table_1(rows: pd.DataFrame) -> list[tuple[str, Table]]:
-    """Return Table 1 of Zhou et al. 2025: a title and a table for each model and benchmark."""
-    return [
-        (
-            _title(*names),
-            Table(
-                ("", *[shorten(str(task), 16) for task in part.columns]),
-                tuple((str(name), *map(points, map(float, values))) for name, values in part.iterrows()),
-            ),
-        )
-        for names, part in table_1(rows).items()
-    ]
+def published_table_1(rows: pd.DataFrame) -> list[Table]:
+    """Return Table 1 of Zhou et al. 2025, for each model and benchmark."""
+    tables = []
+    for names, part in table_1(rows).items():
+        head = ("", *[shorten(str(task), 16) for task in part.columns])
+        body = tuple((str(name), *map(points, map(float, values))) for name, values in part.iterrows())
+        tables.append(Table(head, body, title=_title(*names)))
+    return [*tables[:-1], replace(tables[-1], note=TABLE_1_NOTE)]
 
 
-def published_table_7(rows: pd.DataFrame) -> list[tuple[str, Table]]:
-    """Return Tables 7 and 8: a title and a table for each model and benchmark; the std in a second line."""
-    found = []
+def published_table_7(rows: pd.DataFrame) -> list[Table]:
+    """Return Tables 7 and 8, for each model and benchmark; the std in a second line."""
+    tables = []
     for names, part in table_7(rows).items():
         groups = part.columns.get_level_values(0).unique().tolist()
         body = []
         for task, values in zip(part.index, part.to_numpy(dtype=np.float64), strict=True):
             pairs = values.reshape(-1, 2).tolist()
             body.append((shorten(str(task), 20), *[_mean_and_std(mean, std) for mean, std in pairs]))
-        found.append((_title(*names), Table(("", *groups), tuple(body))))
-    return found
+        tables.append(Table(("", *groups), tuple(body), title=_title(*names)))
+    return [*tables[:-1], replace(tables[-1], note=TABLE_7_NOTE)]
 
 
-def interval_table(rows: pd.DataFrame) -> Table:
+def interval_table(rows: pd.DataFrame, title: str = "") -> Table:
     """Return every study of one model with its 95 % intervals, and robust and fragile examples."""
+    measures = {"metric_mean": "mean", "var": "std", "robust_share": "robust", "fragile_share": "fragile"}
     body = []
     for row in rows.to_dict("records"):
         cells = [shorten(str(row["task"]), 20)]
-        for value, start in (
-            ("metric_mean", "mean"),
-            ("var", "std"),
-            ("con", "con"),
-            ("ccon", "ccon"),
-            ("robust_share", "robust"),
-            ("fragile_share", "fragile"),
-        ):
-            low, high = (points(row[f"{start}_ci_{end}"], 1) for end in ("low", "high"))
-            limits = MISSING if MISSING in (low, high) else f"[{low}, {high}]"
+        for value in ("metric_mean", "var", "con", "ccon", "robust_share", "fragile_share"):
+            start = measures.get(value, value)
+            limits = bracketed(row[f"{start}_ci_low"], row[f"{start}_ci_high"], lambda end: points(end, 1))
             cells.append("-" if math.isnan(row[value]) else f"{points(row[value], 1)}\n{limits}")
         body.append(tuple("-" if cell == MISSING else cell for cell in cells))
     head = ("", "score", "VAR", "CON", "CCON", "robust", "fragile")
-    return Table(head, tuple(body), INTERVAL_NOTE)
+    return Table(head, tuple(body), INTERVAL_NOTE, title=title)
 
 
 def rank_table(better: BetterSeed) -> Table:
     """Return the seeds, best mean rank first."""
     rows = tuple(
-        (str(int(row["seed"])), plain(row["mean_rank"]), f"{row['mean_z']:+.2f}", str(int(row["first"])))
+        (str(int(row["seed"])), plain(row["mean_rank"]), signed(row["mean_z"]), str(int(row["first"])))
         for row in better.of_seeds.to_dict("records")
     )
     return Table(("seed", "mean rank", "mean z", "best on tasks"), rows, "Rank 1 is the best seed of a task.")
@@ -226,9 +208,9 @@ def correlation_table(correlations: pd.DataFrame) -> Table:
                 f"{MEASURES.get(row['measure'], row['measure'])}, {scale}",
                 str(row["tasks"]),
                 signed(row["pearson"]),
-                between(signed(row["pearson_ci_low"]), signed(row["pearson_ci_high"])),
+                between(row["pearson_ci_low"], row["pearson_ci_high"]),
                 signed(row["spearman"]),
-                between(signed(row["spearman_ci_low"]), signed(row["spearman_ci_high"])),
+                between(row["spearman_ci_low"], row["spearman_ci_high"]),
                 plain(row["detectable"]),
             )
         )
@@ -247,16 +229,6 @@ def plain_or_points(metric: str) -> Callable[[float], str]:
 
 def _fine(value: float) -> str:
     return plain(value, 3)
-
-
-def between(low: str, high: str) -> str:
-    """Return an interval; ``n/a`` where it has no end."""
-    return MISSING if MISSING in (low, high) else f"{low} to {high}"
-
-
-def signed(value: float) -> str:
-    """Return a correlation with its sign."""
-    return f"{value + 0.0:+.2f}" if math.isfinite(value) else MISSING
 
 
 def _mean_and_std(mean: float, std: float) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
-from mlflow_l3d.report.investigation.verdicts import MISSING, percent, plain, points, probability
-from mlflow_l3d.report.investigation.words import Answer
-from mlflow_l3d.report.seeds.tables import between, plain_or_points, signed
+from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, probability, signed
+from mlflow_l3d.report.seeds.tables import plain_or_points
+from mlflow_l3d.report.text import Answer
 
 
 def study_answers(study: SeedsStudy) -> tuple[Answer, Answer, Answer]:
@@ -22,7 +22,7 @@ def _score(study: SeedsStudy) -> Answer:
     own, shown = study.own, plain_or_points(study.metric)
     if math.isnan(own.var):
         return Answer(question, MISSING, ("Fewer than two seeds have a score.",))
-    spread = between(shown(own.std_ci_low), shown(own.std_ci_high))
+    spread = between(own.std_ci_low, own.std_ci_high, shown)
     sentences = [
         f"{own.runs} seeds score {shown(own.mean)} on average, from {shown(own.lowest)} to {shown(own.highest)}.",
         f"All seeds would have a standard deviation of {spread} (95 %)." if spread != MISSING else "",
@@ -63,10 +63,8 @@ def _predictions(study: SeedsStudy) -> Answer:
 
 def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before: str = "") -> str:
     """Return the interval of a number in a sentence; the empty text where it has none."""
-    low, high = map(shown, study.intervals.get(name, (math.nan, math.nan)))
-    if MISSING in (low, high):
-        return ""
-    return f"{before}{low} to {high}" if before else f" ({low} to {high})"
+    limits = between(*study.intervals.get(name, (math.nan, math.nan)), shown)
+    return "" if limits == MISSING else f"{before}{limits}" if before else f" ({limits})"
 
 
 def _correct(study: SeedsStudy) -> str:
@@ -140,7 +138,7 @@ def _size(found: Sequence[ModelOverTasks]) -> Answer:
         settled.append(high < 0 or low > 0)
         sentences.append(
             f"{_of(one, found)}The log of the size correlates with VAR at {signed(float(row['pearson']))} "
-            f"({signed(low)} to {signed(high)}), over {row['tasks']} tasks."
+            f"({between(low, high)}), over {row['tasks']} tasks."
         )
     if not settled:
         return Answer(question, MISSING, ("Too few tasks have a known training size.",))
@@ -164,7 +162,7 @@ def better_sentences(found: ModelOverTasks) -> tuple[str, ...]:
     if better is None or math.isnan(better.p):
         return ("A better seed can be looked for on two tasks or more that share two seeds or more.",)
     verdict = "some seed is better than others" if better.found else "no seed is found to be better than others"
-    limits = between(plain(better.kendall_w_ci_low), plain(better.kendall_w_ci_high))
+    limits = between(better.kendall_w_ci_low, better.kendall_w_ci_high, plain)
     best = better.of_seeds.iloc[0]
     sentences = [
         f"Over {len(better.tasks)} tasks and {len(better.seeds)} seeds, {verdict} (Friedman's test, p "

@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.planning.subsets import Answers, Setting, ablate_tables
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.parameters.table import ABLATION
 from mlflow_l3d.parameters.values import as_text, integer
-from mlflow_l3d.report.ablation.text import ablation_figure, ablation_table, ablation_text, spread
+from mlflow_l3d.report.ablation import ablation_figure, ablation_table, ablation_text, spread
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
 from mlflow_l3d.studies.investigation.artifacts import write_table
 from mlflow_l3d.studies.investigation.evaluate import check_metric, latest_investigation, own_parameter, planned_by

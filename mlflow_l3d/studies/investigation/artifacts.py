@@ -49,7 +49,7 @@ def write_artifacts(
     title, notes
         Headline of the report, and remarks.
     """
-    from mlflow_l3d.report.investigation import figures, heatmap, html
+    from mlflow_l3d.report.investigation import figures, heatmap, page
     from mlflow_l3d.report.style import save_png
 
     analysis = scored.analysis
@@ -66,8 +66,8 @@ def write_artifacts(
     _write_json(folder / names.IMPORTANCE, importance_document(analysis))
     if document:
         _write_json(folder / names.INVESTIGATION, document)
-    page = html.render(analysis, paths=paths, settings=settings, title=title, notes=notes)
-    (folder / names.REPORT).write_text(page, encoding="utf-8")
+    html = page.render(analysis, paths=paths, settings=settings, title=title, notes=notes)
+    (folder / names.REPORT).write_text(html, encoding="utf-8")
     for factor, record in analysis.importances.items():
         stem = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in factor)
         save_png(heatmap.heatmap(record, metric=analysis.metric), folder / f"heatmap-{stem}.png")

@@ -73,7 +73,8 @@ class Plan:
 
     def summary(self) -> str:
         """Return the plan as the command line prints it."""
-        from mlflow_l3d.report.planning.text import duration, plan_text, seconds_words
+        from mlflow_l3d.report.numbers import rough_duration
+        from mlflow_l3d.report.planning import plan_text
 
         specification = self.specification
         lines = [
@@ -86,8 +87,8 @@ class Plan:
         else:
             workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
             lines.append(
-                f"{seconds_words(self.seconds_per_cell)} a cell ({self.cost_source}), {workers}: "
-                f"{duration(self.hours)} for the cells to compute"
+                f"{self.seconds_per_cell:.3g} s a cell ({self.cost_source}), {workers}: "
+                f"{rough_duration(self.hours)} for the cells to compute"
             )
         return plan_text(
             f"plan: {specification.title}",

@@ -40,7 +40,7 @@ def write_study(
     predictions
         One row a prediction, of all seeds.
     """
-    from mlflow_l3d.report.seeds.html import study_page
+    from mlflow_l3d.report.seeds.page import study_page
 
     write_scores(folder, study, cells, predictions)
     _write_json(folder / names.INVESTIGATION, specification.document())
@@ -96,7 +96,7 @@ def write_over_tasks(folder: Path, found: Sequence[ModelOverTasks], *, title: st
         Of the page.
     """
     from mlflow_l3d.report.seeds.figures import seed_heatmap, size_figure
-    from mlflow_l3d.report.seeds.html import over_tasks_page
+    from mlflow_l3d.report.seeds.page import over_tasks_page
     from mlflow_l3d.report.style import save_png
 
     rows = pd.concat([one.rows for one in found], ignore_index=True)

@@ -185,7 +185,7 @@ def _rescored(client: MlflowClient, run_id: str, metric: str) -> SeedsStudy:
 
     from mlflow.entities import Metric
 
-    from mlflow_l3d.report.seeds.html import study_page
+    from mlflow_l3d.report.seeds.page import study_page
 
     read = _study(client, run_id, metric)
     now, step = int(time.time() * 1000), len(read.study.seeds)

@@ -23,7 +23,7 @@ from mlflow_l3d.analysis.importance.strategies import (
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.parameters.table import STRATEGIES
-from mlflow_l3d.report.investigation.words import signed
+from mlflow_l3d.report.numbers import signed
 from mlflow_l3d.studies.investigation.artifacts import write_table
 from mlflow_l3d.studies.investigation.run import Investigation, run
 from mlflow_l3d.studies.investigation.specification import Specification, specify

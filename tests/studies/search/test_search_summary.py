@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from search_examples import DEFAULT, coarse, fine, result
 
+from mlflow_l3d.report.numbers import duration
 from mlflow_l3d.studies.search.held_out import held_out
 from mlflow_l3d.studies.search.report.summary import summary
 from mlflow_l3d.studies.search.report.words import (
     bias_sentence,
-    duration,
     held_out_sentence,
     search_answers,
     validation_sentence,

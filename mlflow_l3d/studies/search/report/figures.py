@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from mlflow_l3d.report.numbers import share_text
 from mlflow_l3d.report.style import BLUE, GRID, INK, MUTED, ORANGE
-from mlflow_l3d.studies.search.report.words import share_text
 from mlflow_l3d.studies.search.studies import complete_trials, log_ticks, two_lines, values_of, varied
 
 if TYPE_CHECKING:

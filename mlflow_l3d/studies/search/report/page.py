@@ -9,12 +9,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from mlflow_l3d.report.numbers import counted, duration
 from mlflow_l3d.report.style import BLUE, GRID, INK, MUTED, ORANGE
 from mlflow_l3d.studies.search.found import SearchResult
 from mlflow_l3d.studies.search.report.figures import PALE
 from mlflow_l3d.studies.search.report.plots import Plot, plots
-from mlflow_l3d.studies.search.report.tables import level_rows, other_values, setting_rows, trial_rows
-from mlflow_l3d.studies.search.report.words import counted, duration, search_answers
+from mlflow_l3d.studies.search.report.tables import level_table, other_values, setting_table, trial_rows
+from mlflow_l3d.studies.search.report.words import search_answers
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -95,11 +96,11 @@ def render(
             notes=result.notes,
             links=[(label, address, urlsplit(address).scheme in ("http", "https")) for label, address in links.items()],
             answers=search_answers(result),
-            settings_found=setting_rows(result),
+            settings_found=setting_table(result, "").rows,
             levels=[level.name for level in result.levels],
             others=other_values(result),
             run_id=result.run_id,
-            level_rows=level_rows(result),
+            level_rows=level_table(result).rows,
             sections=_sections(found),
             scripts=[plot.document() for _, plot in _placed(found)],
             theme=_THEME,

@@ -1,24 +1,14 @@
-"""The text at the end of a search: ASCII, no colours, at most 100 columns."""
+"""The text at the end of a search."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
-from mlflow_l3d.report.investigation.terminal import WIDTH
-from mlflow_l3d.report.investigation.verdicts import shorten
+from mlflow_l3d.report.numbers import counted, duration, share_text
+from mlflow_l3d.report.text import document, heading, wrap
 from mlflow_l3d.studies.search.found import SearchResult
-from mlflow_l3d.studies.search.report.tables import level_rows, setting_rows
-from mlflow_l3d.studies.search.report.words import (
-    bias_sentence,
-    counted,
-    duration,
-    held_out_sentence,
-    share_text,
-    validation_sentence,
-)
-
-_LEVEL_HEAD = ("level", "sampler", "trials", "complete", "pruned", "failed", "best score")
+from mlflow_l3d.studies.search.report.tables import level_table, setting_table
+from mlflow_l3d.studies.search.report.words import bias_sentence, held_out_sentence, validation_sentence
 
 
 def summary(result: SearchResult, *, lines: Sequence[str] = ()) -> str:
@@ -38,51 +28,16 @@ def summary(result: SearchResult, *, lines: Sequence[str] = ()) -> str:
         be copied): title, `lines`, one row a level, one row a searched hyperparameter, the gain, the importances, the
         notes, and how to use what was found.
     """
-    title = shorten(result.title, WIDTH)
-    blocks = [title, "=" * len(title)]
-    for line in lines:
-        blocks += _wrap(shorten(line, 10_000), split_words=False)
     took = f"{counted(result.trials_run, 'trial')} in {duration(result.seconds)}, scored by {result.metric} (points)."
-    blocks += [*_wrap(took), ""]
-    blocks += [*_table(_LEVEL_HEAD, level_rows(result), left=2), ""]
-    ranges = tuple(f"range at level {at}" for at in range(1, len(result.levels) + 1))
-    blocks += [*_table(("hyperparameter", "default", "found", *ranges), setting_rows(result), left=1), ""]
+    blocks = [*heading(result.title), *[part for line in lines for part in wrap(line, split_words=False)], *wrap(took)]
+    blocks += ["", *level_table(result).lines(), "", *setting_table(result, "range at level {number}").lines(), ""]
     if result.importances:
         shares = ", ".join(f"{name} {share_text(share)}" for name, share in result.importances.items())
-        blocks += _wrap(f"Share of the variance of the score at level 1: {shares}.", indent="    ")
-    blocks += _wrap(f"validation: {validation_sentence(result)} {bias_sentence(result)}", indent="    ")
-    blocks += _wrap(f"held out: {held_out_sentence(result)}", indent="    ")
+        blocks += wrap(f"Share of the variance of the score at level 1: {shares}.", "    ")
+    blocks += wrap(f"validation: {validation_sentence(result)} {bias_sentence(result)}", "    ")
+    blocks += wrap(f"held out: {held_out_sentence(result)}", "    ")
     for note in result.notes:
-        blocks += _wrap(f"note: {shorten(note, 10_000)}", indent="    ")
+        blocks += wrap(f"note: {note}", "    ")
     if result.run_id:
-        blocks += ["", *_wrap(f"Use it: -P hyperparameters={result.run_id}", split_words=False)]
-    return "\n".join(blocks) + "\n"
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, left: int) -> list[str]:
-    """Return a plain table; `left` columns begin at the left. One that is too wide has a line for each cell instead."""
-    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
-    if sum(widths) + 2 * (len(widths) - 1) > WIDTH:
-        return _list(head, rows)
-    lines = [
-        "  ".join(
-            cell.ljust(width) if at < left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in (head, *rows)
-    ]
-    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
-
-
-def _list(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    lines = []
-    for row in rows:
-        parts = (f"{name} {cell}" for name, cell in zip(head[1:], row[1:], strict=True))
-        lines += _wrap(f"{row[0]}: {'; '.join(parts)}", indent="    ")
-    return lines
-
-
-def _wrap(text: str, *, indent: str = "", split_words: bool = True) -> list[str]:
-    return textwrap.wrap(
-        text, WIDTH, subsequent_indent=indent, break_long_words=split_words, break_on_hyphens=False
-    ) or [""]
+        blocks += ["", *wrap(f"Use it: -P hyperparameters={result.run_id}", split_words=False)]
+    return document(blocks)

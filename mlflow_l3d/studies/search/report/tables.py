@@ -7,20 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.investigation.verdicts import MISSING, points, shorten
+from mlflow_l3d.report.numbers import MISSING, points, shorten
+from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.search.found import SearchResult, value_text
 
 NOT_SEARCHED = "-"
 LEVEL_WORDS = {"coarse": "level 1", "fine": "level 2"}
 
 
-def setting_rows(result: SearchResult) -> list[tuple[str, ...]]:
+def setting_table(result: SearchResult, range_head: str) -> Table:
     """Return a row a searched hyperparameter: name, default, found, and its range at each level."""
     rows = []
     for name in result.searched:
         ranges = [shorten(level.ranges.get(name, "fixed"), 60) for level in result.levels]
         rows.append((name, _value(result.default, name), _value(result.best, name), *ranges))
-    return rows
+    heads = [range_head.format(number=at, name=level.name) for at, level in enumerate(result.levels, 1)]
+    texts = frozenset(range(3, 3 + len(heads)))
+    return Table(("hyperparameter", "default", "found", *heads), tuple(rows), texts=texts)
 
 
 def other_values(result: SearchResult) -> list[tuple[str, str]]:
@@ -30,9 +33,9 @@ def other_values(result: SearchResult) -> list[tuple[str, str]]:
     ]
 
 
-def level_rows(result: SearchResult) -> list[tuple[str, ...]]:
+def level_table(result: SearchResult) -> Table:
     """Return a row a level: title, sampler, trials, complete, pruned, failed, best score in percentage points."""
-    return [
+    rows = tuple(
         (
             f"{LEVEL_WORDS.get(level.name, level.name)}: {level.name}",
             level.sampler,
@@ -43,7 +46,9 @@ def level_rows(result: SearchResult) -> list[tuple[str, ...]]:
             points(level.best_score),
         )
         for level in result.levels
-    ]
+    )
+    head = ("level", "sampler", "trials", "complete", "pruned", "failed", "best score")
+    return Table(head, rows, texts=frozenset({1}))
 
 
 def trial_rows(result: SearchResult, most: int) -> list[dict[str, Any]]:

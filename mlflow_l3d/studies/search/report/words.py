@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.investigation.verdicts import MISSING, percent, points
+from mlflow_l3d.report.numbers import MISSING, change, counted, percent, points, share_text
+from mlflow_l3d.report.text import Answer
 from mlflow_l3d.studies.search.found import SearchResult
 from mlflow_l3d.studies.search.held_out import HeldOut
 
 
-@dataclass(frozen=True, slots=True)
-class SearchAnswer:
-    """The answer to one question about a search: a few words, and sentences."""
-
-    question: str
-    short: str
-    sentences: tuple[str, ...]
-
-
-def search_answers(result: SearchResult) -> tuple[SearchAnswer, SearchAnswer, SearchAnswer]:
+def search_answers(result: SearchResult) -> tuple[Answer, Answer, Answer]:
     """Return what was gained on validation, whether it holds elsewhere, and which hyperparameter matters."""
     gain = result.best_score - result.default_score
     gained = "the default stays" if result.kept_default else change(gain)
     return (
-        SearchAnswer("Gain on the validation examples", gained, (validation_sentence(result), bias_sentence(result))),
-        SearchAnswer("Gain on held-out configurations", _held_out_short(result.held_out), (held_out_sentence(result),)),
-        SearchAnswer("Which hyperparameter matters most?", next(iter(result.importances), MISSING), _matters(result)),
+        Answer("Gain on the validation examples", gained, (validation_sentence(result), bias_sentence(result))),
+        Answer("Gain on held-out configurations", _held_out_short(result.held_out), (held_out_sentence(result),)),
+        Answer("Which hyperparameter matters most?", next(iter(result.importances), MISSING), _matters(result)),
     )
-
-
-def change(difference: float) -> str:
-    """Return a difference of fractions as signed percentage points, ``n/a`` where it is not finite."""
-    return f"{100 * difference + 0.0:+.2f}" if math.isfinite(difference) else MISSING
 
 
 def validation_sentence(result: SearchResult) -> str:
@@ -85,27 +71,6 @@ def held_out_sentence(result: SearchResult) -> str:
     if held.missing:
         text += f" {counted(held.missing, 'pair')} without a score left out."
     return text
-
-
-def share_text(share: float) -> str:
-    """Return a share (0..1) in whole per cent."""
-    return f"{100 * share:.0f} %" if share >= 0.01 else "<1 %"
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number with its noun, as in ``1 trial`` or ``1,200 trials``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time as people read it, ``n/a`` where it is not finite."""
-    if not math.isfinite(seconds):
-        return MISSING
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
 def _of_each(configurations: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -12,9 +11,10 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.planning.subsets import NUMBERS
-from mlflow_l3d.report.investigation.terminal import WIDTH
-from mlflow_l3d.report.investigation.words import points, shorten, signed
+from mlflow_l3d.report.numbers import bracketed, points, shorten, signed
 from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, dress, new_figure, settings
+from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.text import WIDTH, document, heading, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,6 @@ _WORDS: Final = {
     "importance_ci_high": "  95 % to",
 }
 _HEAD: Final = ("mitigation runs", "investigation runs", "test size", "% of baseline")
-_NAME: Final = 26
 
 
 def spread(frame: pd.DataFrame) -> pd.DataFrame:
@@ -90,41 +89,26 @@ def ablation_table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def ablation_text(title: str, frame: pd.DataFrame, notes: Sequence[str] = ()) -> str:
-    """Return table and ranges as ASCII text of at most 100 columns."""
-    title = shorten(title, WIDTH)
+    """Return table and ranges as text."""
     table = ablation_table(frame)
     repeats = int(frame["repeat"].max()) + 1
-    lines = [title, "=" * len(title)]
-    first = _NAME + 2
-    at_once = (WIDTH - first) // 9
-    for start in range(0, table.shape[1], at_once):
-        some = table.iloc[:, start : start + at_once]
-        for level, name in enumerate(_HEAD):
-            lines.append(name.ljust(first) + "".join(str(column[level]).rjust(9) for column in some.columns))
-        lines.append("-" * (first + 9 * some.shape[1]))
-        last = None
-        for (factor, number), row in zip(some.index, some.to_numpy(), strict=True):
-            if factor != last:
-                lines.append(shorten("golden model" if factor == GOLDEN_ROW else str(factor), WIDTH))
-                last = factor
-            lines.append(f"  {number}".ljust(first) + "".join(str(text).rjust(9) for text in row))
-        lines.append("")
-    lines += _ranges(frame, repeats)
+    rows: list[tuple[str, ...]] = []
+    for factor, part in table.groupby("factor", sort=False):
+        rows.append(("golden model" if factor == GOLDEN_ROW else str(factor), *[""] * table.shape[1]))
+        rows += [
+            (f"  {number}", *map(str, texts)) for (_, number), texts in zip(part.index, part.to_numpy(), strict=True)
+        ]
+    lines = [*heading(title), *Table(tuple(map("\n".join, [_HEAD, *table.columns])), tuple(rows)).lines(), ""]
+    lines += _ranges(frame) if repeats > 1 else []
     legend = (
         f"Means over {repeats} random choices of rows, columns, golden runs and examples. Standard deviations in "
         "percentage points. The first column is all that was run. corrected: importance with its 95 % interval."
     )
-    lines += textwrap.wrap(legend, WIDTH)
-    for note in notes:
-        lines += textwrap.wrap(f"- {note}", WIDTH, subsequent_indent="  ")
-    lines = [line.rstrip()[:WIDTH] for line in lines]
-    return "\n".join(line.encode("ascii", "replace").decode() for line in lines) + "\n"
+    return document([*lines, *wrap(legend), *[line for note in notes for line in wrap(f"- {note}", "  ")]])
 
 
-def _ranges(frame: pd.DataFrame, repeats: int) -> list[str]:
+def _ranges(frame: pd.DataFrame) -> list[str]:
     """Return, factor by factor, where the importance lay in most of the choices."""
-    if repeats < 2:
-        return []
     means = spread(frame)
     means = means[means["number"] == "importance"]
     lines = []
@@ -134,8 +118,7 @@ def _ranges(frame: pd.DataFrame, repeats: int) -> list[str]:
             size = "all" if pd.isna(row["test_examples"]) else str(row["test_examples"])
             runs = "base runs" if pd.isna(row["investigation_runs"]) else f"x {row['investigation_runs']}"
             setting = f"  {row['mitigation_runs']} {runs}, {size} examples"
-            text = f"{signed(row['mean'])}  [{signed(row['low'])}, {signed(row['high'])}]"
-            lines.append(setting.ljust(_NAME + 12) + text)
+            lines.append(f"{setting:38}{signed(row['mean'])}  {bracketed(row['low'], row['high'])}")
         lines.append("")
     return lines
 

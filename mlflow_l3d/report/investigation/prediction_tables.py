@@ -9,16 +9,9 @@ from typing import Final
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
-from mlflow_l3d.report.investigation.sections.table import Table
-from mlflow_l3d.report.investigation.verdicts import (
-    MISSING,
-    by_importance,
-    golden_record,
-    is_graded,
-    plain,
-    points,
-    signed,
-)
+from mlflow_l3d.report.investigation.verdicts import by_importance, golden_record, is_graded
+from mlflow_l3d.report.numbers import MISSING, plain, points, signed
+from mlflow_l3d.report.table import Table
 
 FRAGILE_SHOWN: Final = 15
 
@@ -55,7 +48,7 @@ def agreement_table(analysis: Analysis) -> Table | None:
     )
     # Without classes some columns have no meaning; of those that have one, an empty one says so.
     optional = whole.head[6:] if analysis.agreement is None else whole.head[1:]
-    table = _without_empty(whole, *optional)
+    table = whole.without_empty(optional)
     return replace(table, note=_agreement_note(analysis, table.head))
 
 
@@ -105,16 +98,6 @@ def _agreement_note(analysis: Analysis, head: Sequence[str]) -> str:
     return " ".join(parts)
 
 
-def _without_empty(table: Table, *names: str) -> Table:
-    """Return the table without those of the named columns that hold no number."""
-    gone = {at for at, head in enumerate(table.head) if head in names and all(r[at] == MISSING for r in table.rows)}
-
-    def keep(cells: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(cell for at, cell in enumerate(cells) if at not in gone)
-
-    return Table(keep(table.head), tuple(keep(row) for row in table.rows), table.note)
-
-
 def fragile_table(analysis: Analysis) -> Table | None:
     """Return the examples on which runs differ most: ids and votes, no texts; None where there are none."""
     if analysis.examples is None:
@@ -152,19 +135,14 @@ def shares(analysis: Analysis) -> tuple[tuple[str, str, float], ...]:
     )
 
 
-def prediction_pair(record: PredictionImportance | None) -> tuple[str, str]:
-    """Return importance for predictions, and the share with its interval."""
+def prediction_text(record: PredictionImportance | None) -> str:
+    """Return importance for predictions, and below it the share with its interval."""
     if record is None or not math.isfinite(record.share):
-        return MISSING, ""
+        return MISSING
     low, high = record.share_ci_low, record.share_ci_high
     ends = points(low, 0), "any" if high >= _MOST_SHARE else points(high, 0)
     bounds = "" if MISSING in ends else f" ({ends[0]} to {ends[1]})"
-    return signed(record.importance), f"{points(record.share, 0)} %{bounds}"
-
-
-def prediction_text(record: PredictionImportance | None) -> str:
-    """Return importance for predictions, and below it the share with its interval."""
-    return "\n".join(part for part in prediction_pair(record) if part)
+    return f"{signed(record.importance)}\n{points(record.share, 0)} %{bounds}"
 
 
 def _votes(votes: Sequence[int], unparsed: int) -> str:

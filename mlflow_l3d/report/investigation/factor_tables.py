@@ -1,22 +1,30 @@
-"""What the report says of the factors below its first table: further numbers, order, variances."""
+"""What the report says of the factors: their numbers, order and variances, and the looks of a stopping rule."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from mlflow_l3d.analysis.importance.multiplicity import Ranking
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.stability.results import Consistency
-from mlflow_l3d.report.investigation.sections.predictions import prediction_text
-from mlflow_l3d.report.investigation.sections.table import Table, between
+from mlflow_l3d.report.investigation.prediction_tables import prediction_text
 from mlflow_l3d.report.investigation.verdicts import (
-    MISSING,
     by_importance,
+    golden_record,
+    golden_share,
     golden_word,
+    interval,
+    verdict,
+)
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    between,
     percent,
     plain,
     points,
@@ -24,25 +32,66 @@ from mlflow_l3d.report.investigation.verdicts import (
     signed,
     squared_points,
 )
+from mlflow_l3d.report.table import Table
+
+INTERIM_SHOWN: Final = 12
+"""Interim analyses of one factor that are shown at most: the rule of Appendix B.3 has one after every row."""
+
+
+def factor_texts(analysis: Analysis) -> list[dict[str, str]]:
+    """Return the numbers of each factor as texts, the most important factor first."""
+    letters = ranking_letters(analysis.ranking)
+    rows = []
+    for record in by_importance(analysis):
+        name = record.factor
+        agreement, numbers = analysis.consistencies.get(name), analysis.regression.get(name, {})
+        corrected = math.isfinite(record.importance_corrected)
+        rows.append(
+            {
+                "factor": name,
+                "important": verdict(record).yes_or_no,
+                "importance": signed(record.importance),
+                "interval": interval(record),
+                "corrected": signed(record.importance_corrected),
+                "bounds": between(record.importance_ci_low, record.importance_ci_high) if corrected else "",
+                "contributed": points(record.contributed_std),
+                "mitigated": points(record.mitigated_std),
+                "golden": points(record.golden_std),
+                "share": plain(golden_share(record)),
+                "mean": points(record.score_mean),
+                "std": points(record.score_std),
+                "consistency": points(getattr(agreement, "consistency", math.nan), 1),
+                "correct": points(getattr(agreement, "correct_consistency", math.nan), 1),
+                "missing": str(record.cells_missing),
+                "letters": letters.get(name, "") or MISSING,
+                "p_holm": probability(analysis.p_holm.get(name, math.nan)),
+                "predictions": prediction_text(analysis.prediction_importances.get(name)),
+                "kappa": plain(getattr(agreement, "fleiss_kappa", math.nan)),
+                "iqr": points(record.score_iqr),
+                "golden_iqr": points(record.golden_iqr),
+                "collapsed": points(record.collapsed_share, 1),
+                "pearson": plain(numbers.get("consistency_pearson", math.nan)),
+                "ccc": plain(numbers.get("consistency_ccc", math.nan)),
+            }
+        )
+    return rows
 
 
 def further_numbers(analysis: Analysis) -> Table | None:
     """Return what else is known of each factor; None where nothing is. Columns without a number are left out."""
-    records = by_importance(analysis)
-    letters = ranking_letters(analysis.ranking)
-    columns: dict[str, list[str]] = {
-        "told apart\n(letters)": [letters.get(record.factor, MISSING) or MISSING for record in records],
-        "p, Holm": [probability(analysis.p_holm.get(record.factor, math.nan)) for record in records],
-        "importance for\npredictions": [
-            prediction_text(analysis.prediction_importances.get(r.factor)) for r in records
-        ],
-        "kappa": [plain(_kappa(analysis.consistencies.get(record.factor))) for record in records],
-        "IQR of cells": [points(record.score_iqr) for record in records],
-        f"IQR of {_golden(records)} runs": [points(record.golden_iqr) for record in records],
-        "collapsed %": [points(record.collapsed_share, 1) for record in records],
+    record = golden_record(analysis)
+    keys = {
+        "told apart\n(letters)": "letters",
+        "p, Holm": "p_holm",
+        "importance for\npredictions": "predictions",
+        "kappa": "kappa",
+        "IQR of cells": "iqr",
+        f"IQR of {golden_word(record) if record else 'golden'} runs": "golden_iqr",
+        "collapsed %": "collapsed",
     }
-    shown = {head: cells for head, cells in columns.items() if set(cells) - {MISSING}}
-    if set(shown) <= {"collapsed %"}:
+    rows = tuple((texts["factor"], *[texts[key] for key in keys.values()]) for texts in factor_texts(analysis))
+    table = Table(("factor", *keys), rows).without_empty(keys)
+    if set(table.head) <= {"factor", "collapsed %"}:
         return None
     notes = {
         "told apart\n(letters)": "Factors that share a letter cannot be told apart.",
@@ -54,11 +103,7 @@ def further_numbers(analysis: Analysis) -> Table | None:
         "IQR of cells": "IQR: distance of the quartiles in points, which a few collapsed runs do not move.",
         "collapsed %": "Collapsed: runs that score below chance.",
     }
-    return Table(
-        ("factor", *shown),
-        tuple((record.factor, *(cells[at] for cells in shown.values())) for at, record in enumerate(records)),
-        " ".join(text for head, text in notes.items() if head in shown),
-    )
+    return replace(table, note=" ".join(text for head, text in notes.items() if head in table.head))
 
 
 def ranking_letters(ranking: Ranking | None) -> dict[str, str]:
@@ -157,10 +202,6 @@ def _component_note(records: Sequence[Importance], *, split: bool, closes: bool)
     return " ".join(parts)
 
 
-def _kappa(group: Consistency | None) -> float:
-    return math.nan if group is None else group.fleiss_kappa
-
-
 def _golden(records: Sequence[Importance]) -> str:
     return golden_word(records[0]) if records else "golden"
 
@@ -168,3 +209,33 @@ def _golden(records: Sequence[Importance]) -> str:
 def _variance(record: Importance) -> float:
     known = record.golden[np.isfinite(record.golden)]
     return float(known.var(ddof=1)) if len(known) >= 2 and record.design != "radial" else math.nan
+
+
+def interim_table(analysis: Analysis) -> Table | None:
+    """Return the looks of the stopping rule, those of one factor together; None without any."""
+    interim_analyses = analysis.interim_analyses
+    if interim_analyses is None or not len(interim_analyses):
+        return None
+    spends = bool(np.isfinite(interim_analyses["alpha"].to_numpy(dtype=np.float64)).any())
+    middle = ("interval", "alpha spent") if spends else ("importance", "change")
+    rows: list[tuple[str, ...]] = []
+    left_out = 0
+    for factor, own in interim_analyses.groupby("factor", sort=False):
+        left_out += max(0, len(own) - INTERIM_SHOWN)
+        for interim in own.tail(INTERIM_SHOWN).to_dict("records"):
+            numbers = (
+                (between(interim["low"], interim["high"]), _small(interim["alpha"]))
+                if spends
+                else (signed(interim["importance"]), _small(interim["change"]))
+            )
+            rows.append((str(factor), str(interim["rows"]), *numbers, str(interim["decision"]), str(interim["reason"])))
+    note = "The interval of a look holds at the level 1 - alpha spent, so that all claims of all looks hold together."
+    if not spends:
+        note = "A change may be small by chance, so this rule says nothing about the error of the score."
+    if left_out:
+        note += f" {left_out} earlier looks are left out."
+    return Table(("factor", "rows", *middle, "decision", "reason"), tuple(rows), note, frozenset({4, 5}))
+
+
+def _small(value: float) -> str:
+    return f"{value:.3g}" if pd.notna(value) and math.isfinite(value) else MISSING

@@ -1,1 +1,0 @@
-"""An ablation as text and picture."""

@@ -1,0 +1,103 @@
+"""Numbers as people read them; fractions (0..1) become percentage points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+MISSING: Final = "n/a"
+"""What stands where there is no number."""
+
+
+def plain(value: float, digits: int = 2, sign: str = "") -> str:
+    """Return a number without a unit, ``n/a`` where it is not finite; `sign` ``+`` shows that of a positive one."""
+    return f"{value + 0.0:{sign}.{digits}f}" if math.isfinite(value) else MISSING
+
+
+def points(value: float, digits: int = 2) -> str:
+    """Return a fraction (0..1) in percentage points."""
+    return plain(100 * value, digits)
+
+
+def signed(value: float) -> str:
+    """Return a number without a unit with its sign and two decimals."""
+    return plain(value, sign="+")
+
+
+def change(difference: float) -> str:
+    """Return a difference of fractions as signed percentage points."""
+    return signed(100 * difference)
+
+
+def squared_points(value: float) -> str:
+    """Return a squared fraction in squared percentage points: three decimals, two digits where these would be zeros."""
+    return f"{1e4 * value:.2g}" if 0 < abs(value) < 1e-7 else plain(1e4 * value, 3)
+
+
+def probability(value: float) -> str:
+    """Return a p-value with three decimals, ``<0.001`` below them."""
+    return "<0.001" if value < 0.001 else plain(value, 3)
+
+
+def percent(level: float) -> str:
+    """Return a level of confidence as in ``95 %``."""
+    return f"{100 * level:.4g} %"
+
+
+def share_text(share: float) -> str:
+    """Return a share (0..1) in whole per cent."""
+    return f"{100 * share:.0f} %" if share >= 0.01 else "<1 %"
+
+
+def between(low: float, high: float, shown: Callable[[float], str] = signed) -> str:
+    """Return an interval as in ``-0.90 to +0.10``, ``n/a`` where it has no end."""
+    ends = shown(low), shown(high)
+    return MISSING if MISSING in ends else f"{ends[0]} to {ends[1]}"
+
+
+def bracketed(low: float, high: float, shown: Callable[[float], str] = signed) -> str:
+    """Return an interval as in ``[-0.90, +0.10]``, ``n/a`` where it has no end."""
+    ends = shown(low), shown(high)
+    return MISSING if MISSING in ends else f"[{ends[0]}, {ends[1]}]"
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun, as in ``1 trial`` or ``1,200 trials``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time that was measured, as in ``12 min 34 s``, ``n/a`` where it is not finite."""
+    if not math.isfinite(seconds):
+        return MISSING
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def rough_duration(hours: float) -> str:
+    """Return a time that is estimated, in the unit that people would use, ``n/a`` where it is not known."""
+    if not math.isfinite(hours):
+        return MISSING
+    if hours < 100 / 3600:
+        return f"{hours * 3600:.3g} s"
+    if hours < 2:
+        return f"{hours * 60:.0f} min"
+    return f"{hours:.1f} h" if hours < 100 else f"{hours / 24:.0f} days"
+
+
+def size_text(size: float) -> str:
+    """Return a count as it stands at an axis: 500, 5k, 5M."""
+    for unit, letter in ((1e6, "M"), (1e3, "k")):
+        if size >= unit:
+            return f"{size / unit:g}{letter}"
+    return f"{size:g}"
+
+
+def shorten(text: str, width: int = 10_000) -> str:
+    """Return `text` on one line of printable characters, cut to at most `width` of them."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= width else line[: width - 3] + "..."

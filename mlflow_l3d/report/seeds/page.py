@@ -1,0 +1,91 @@
+"""Seeds studies as one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks
+from mlflow_l3d.analysis.seeds.study import SeedsStudy
+from mlflow_l3d.report.page import NO_TEXTS, Picture, Section, page
+from mlflow_l3d.report.seeds import tables
+from mlflow_l3d.report.seeds.figures import seed_figure, seed_heatmap, size_figure
+from mlflow_l3d.report.seeds.words import better_sentences, over_answers, study_answers
+from mlflow_l3d.report.table import Table
+
+
+def study_page(
+    study: SeedsStudy, *, title: str = "", notes: Sequence[str] = (), settings: Mapping[str, str] = NO_TEXTS
+) -> str:
+    """Return one study as an HTML page, by default under task and model; see :func:`mlflow_l3d.report.page.page`."""
+    name = title or ", ".join(part for part in ("Random seeds", study.task, study.model) if part)
+    caption = "Each dot is a seed; the band is mean ± VAR. Hollow: the seed gives every example one prediction."
+    picture = Picture.of(seed_figure(study), "seeds", "Score and agreement of each seed", caption)
+    sections = [
+        Section("Scores over seeds", [tables.metric_table(study)]),
+        Section("Each seed", [picture, tables.seed_table(study)]),
+    ]
+    pairs = tables.pair_table(study)
+    if pairs is not None:
+        fragile = None if study.examples is None else tables.fragile_examples(study.examples)
+        sections.insert(1, Section("Single predictions", [pairs, *_titled(fragile, "The most fragile examples")]))
+    answers = study_answers(study)
+    return page(name, notes=notes, answers=answers, sections=sections, settings=settings, template="seeds.html")
+
+
+def over_tasks_page(
+    found: Sequence[ModelOverTasks],
+    *,
+    title: str = "Random seeds over tasks",
+    notes: Sequence[str] = (),
+    settings: Mapping[str, str] = NO_TEXTS,
+) -> str:
+    """Return several studies as an HTML page: the papers' tables, heat map with test, luck against training size.
+
+    Parameters
+    ----------
+    found
+        One record a model.
+    title, notes, settings
+        As in :func:`mlflow_l3d.report.page.page`.
+    """
+    rows = pd.concat([one.rows for one in found], ignore_index=True)
+    intervals = [tables.interval_table(one.rows, one.model if len(found) > 1 else "") for one in found]
+    sections = [
+        Section("Scores and predictions (Table 1)", tables.published_table_1(rows)),
+        Section("With intervals", intervals),
+        Section("All metrics (Tables 7 and 8)", tables.published_table_7(rows)),
+    ]
+    for at, one in enumerate(found):
+        name = f" ({one.model})" if one.model else ""
+        caption = "Line: least squares on the log of the size. With so few tasks the intervals say more than the line."
+        figure = size_figure(one.rows, one.correlations)
+        picture = Picture.of(figure, f"size-{at}", "Training size against VAR, CON and CCON", caption)
+        sections += [
+            _better(one, name, at),
+            Section(
+                f"Does training size help{name}?", [picture, tables.correlation_table(one.correlations)], one.notes
+            ),
+        ]
+    answers = over_answers(found)
+    return page(title, notes=notes, answers=answers, sections=sections, settings=settings, template="seeds.html")
+
+
+def _better(one: ModelOverTasks, name: str, at: int) -> Section:
+    parts: list[str | Table | Picture] = [*better_sentences(one)]
+    if one.better_seed is not None:
+        caption = (
+            "Colours: distance from the task's mean in its own standard deviations (z), blue better. Numbers: the same "
+            "in percentage points."
+        )
+        figure = seed_heatmap(one.matrix, one.better_seed)
+        parts.append(Picture.of(figure, f"heat-{at}", "Normalised scores of seeds on tasks", caption))
+        differences = _titled(tables.difference_table(one.better_seed), "Seeds that differ")
+        parts += [tables.rank_table(one.better_seed), *differences]
+    return Section(f"Is there a better seed{name}?", parts)
+
+
+def _titled(table: Table | None, title: str) -> list[Table]:
+    return [] if table is None else [replace(table, title=title)]

@@ -1,0 +1,108 @@
+"""The table of every report: the same object as text in the terminal and, by a macro, on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from mlflow_l3d.report.numbers import MISSING, shorten
+from mlflow_l3d.report.text import WIDTH, wrap
+
+_NAME: Final = 60
+"""Longest first cell, in characters."""
+
+
+class _Column(NamedTuple):
+    at: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its head, its rows (the first cell names the row), and a sentence below it.
+
+    Attributes
+    ----------
+    head
+        In lines where there are line breaks. In the terminal a line above the last may reach over the columns to its
+        left.
+    rows
+        A cell may hold a second, smaller line after a line break; the terminal puts it behind the first. A page shows
+        a cell of type ``Markup`` as it is.
+    note
+        Below the table.
+    texts
+        Columns of words, which stand at the left and may break.
+    title
+        Above the table.
+    kind
+        A class of the style sheet, for a page.
+    """
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    texts: frozenset[int] = frozenset()
+    title: str = ""
+    kind: str = ""
+
+    def without_empty(self, names: Collection[str]) -> Table:
+        """Return the table without those of the named columns that hold no number."""
+        empty = {
+            at for at, name in enumerate(self.head) if name in names and all(row[at] == MISSING for row in self.rows)
+        }
+        head, *rows = (tuple(cell for at, cell in enumerate(row) if at not in empty) for row in (self.head, *self.rows))
+        return replace(self, head=head, rows=tuple(rows))
+
+    def lines(self, indent: str = "") -> list[str]:
+        """Return the table as lines of at most :data:`~mlflow_l3d.report.text.WIDTH` characters.
+
+        The columns stand closer where they do not fit, and else go below, under the same names.
+        """
+        room = WIDTH - len(indent)
+        heads = [cell.split("\n") for cell in self.head]
+        deep = max(map(len, heads))
+        head = list(zip(*([""] * (deep - len(each)) + each for each in heads), strict=True))
+        names = [_one_line(row[0], _NAME) for row in (*head, *self.rows)]
+        left = max(map(len, names))
+        grid = [
+            [name, *[_one_line(cell, room - left - 1) for cell in row[1:]]]
+            for name, row in zip(names, (*head, *self.rows), strict=True)
+        ]
+        widths = [left, *[max(len(row[at]) for row in grid[deep - 1 :]) for at in range(1, len(heads))]]
+        lines = [self.title] if self.title else []
+        for number, block in enumerate(_blocks(widths, room)):
+            shown = [indent + _line(row, block, self.texts) for row in grid]
+            rule = indent + "-" * block[-1].end
+            lines += [*[""][: min(number, 1)], *shown[:deep], rule, *shown[deep:]]
+        return [*lines, *(wrap(self.note) if self.note else [])]
+
+
+def _blocks(widths: Sequence[int], room: int) -> Iterator[list[_Column]]:
+    """Yield the columns that stand side by side, each time after the first one."""
+    gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= room else 1
+    block = [_Column(0, 0, widths[0])]
+    for at, width in enumerate(widths[1:], 1):
+        if len(block) > 1 and block[-1].end + gap + width > room:
+            yield block
+            block = block[:1]
+        start = block[-1].end + gap
+        block.append(_Column(at, start, start + width))
+    yield block
+
+
+def _line(row: Sequence[str], block: Sequence[_Column], texts: Collection[int]) -> str:
+    line = ""
+    for at, start, end in block:
+        if row[at]:
+            place = start if at == 0 or at in texts else end - len(row[at])
+            line = (f"{line} " if line else "").ljust(place) + row[at]
+    return line
+
+
+def _one_line(cell: str, width: int) -> str:
+    """Return a cell on one line; spaces that line up its parts stay."""
+    text = cell.replace("(\N{PLUS-MINUS SIGN}", "(")
+    return text if text.isprintable() and len(text) <= width else shorten(text, width)

@@ -1,0 +1,40 @@
+"""Text for the terminal: ASCII, no colours, at most 100 columns; and the answers that every report opens with."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from mlflow_l3d.report.numbers import shorten
+
+WIDTH: Final = 100
+"""Columns of the terminal that are used at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One of the questions that a report opens with: a short answer, and sentences below it."""
+
+    question: str
+    short: str
+    sentences: tuple[str, ...]
+
+
+def heading(text: str, line: str = "=") -> list[str]:
+    """Return a title and the line below it."""
+    short = shorten(text, WIDTH)
+    return [short, line * len(short)]
+
+
+def wrap(text: str, indent: str = "", *, split_words: bool = True) -> list[str]:
+    """Return one paragraph as lines, all but the first with an indent; paths and addresses may stay whole."""
+    return textwrap.wrap(
+        shorten(text), WIDTH, subsequent_indent=indent, break_long_words=split_words, break_on_hyphens=False
+    ) or [""]
+
+
+def document(lines: Iterable[str]) -> str:
+    """Return lines as one text, with what ASCII lacks written out."""
+    return "\n".join(line.rstrip() for line in lines).replace("±", "+-") + "\n"

@@ -1,0 +1,39 @@
+from markupsafe import Markup
+
+from mlflow_l3d.report.page import Section, chip, page
+from mlflow_l3d.report.table import Table
+
+TABLE = Table(
+    ("factor", "corrected score\n[95 %]", "note", "n"),
+    (("data_order", "+0.1\n[-1, +2]", "words", "1"), ("  inner", "n/a", "more words", "")),
+    "A note.",
+    texts=frozenset({2}),
+    title="Title",
+)
+
+
+def test_heads_have_lines_numbers_stand_right_and_words_left():
+    assert TABLE.lines("  ") == [
+        "Title",
+        "            corrected score",
+        "  factor             [95 %]  note        n",
+        "  ----------------------------------------",
+        "  data_order  +0.1 [-1, +2]  words       1",
+        "    inner               n/a  more words",
+        "A note.",
+    ]
+
+
+def test_columns_without_numbers_can_be_left_out():
+    table = Table(("a", "b", "c"), (("x", "n/a", "n/a"), ("y", "n/a", "1")))
+    assert table.without_empty(["b", "c"]) == Table(("a", "c"), (("x", "n/a"), ("y", "1")))
+
+
+def test_the_same_table_on_a_page():
+    table = Table(("factor",), (("a_b<",), (Markup("<b>c</b>"),)), "50 %", title="T")
+    text = page("t", sections=[Section("S", [table, "-1 % <"], ["note"])])
+    assert "a_<wbr>b&lt;" in text
+    assert "<b>c</b>" in text
+    assert "50\N{NO-BREAK SPACE}%" in text
+    assert "<p>\N{MINUS SIGN}1\N{NO-BREAK SPACE}% &lt;</p>" in text
+    assert chip("no", "<") == '<span class="chip no">&lt;</span>'
