@@ -208,3 +208,25 @@ def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: 
     assert run.data.tags["package"] == str(copy / "mlflow_l3d")
     assert run.data.tags["arguments"].startswith("investigate --factor data_split --task auto ")
     assert run.data.params["factor"] == "data_split"
+
+
+def test_hosted_workflow_runs_what_anybody_runs_and_may_only_read() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text)
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "secrets" not in text
+    (job,) = workflow["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    assert job["strategy"]["matrix"]["python"][0] == PROJECT["requires-python"].removeprefix(">=")
+    for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
+        assert yaml.safe_load(path.read_text(encoding="utf-8")), path
+
+
+def test_citation_names_the_papers_of_the_readme() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    assert citation["license"] == PROJECT["license"]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    for reference in citation["references"]:
+        assert reference["title"].partition(":")[0] in readme
+        assert all(author["family-names"] in readme for author in reference["authors"])
