@@ -10,12 +10,13 @@ import pytest
 from specification_helpers import FakeApproach, fake, keys, small
 
 from mlflow_l3d.studies.investigation.specification import Specification
-from mlflow_l3d.tasks import base as tasks
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.identity import make_task
+from mlflow_l3d.tasks.settings import SPLITS_VERSION
 from mlflow_l3d.tasks.synthetic import generate
 
 
-def task(examples: int = 400, **changes: object) -> tasks.Task:
+def task(examples: int = 400, **changes: object) -> Task:
     labels = np.arange(examples, dtype=np.int64) % 2
     content = {
         "name": "mine",
@@ -86,7 +87,7 @@ def test_every_cell_keeps_its_key_after_a_change_of(what: str, original: Specifi
 
 
 def test_version_of_the_splits_is_part_of_the_key(original: Specification, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlflow_l3d.studies.specification.SPLITS_VERSION", tasks.SPLITS_VERSION + 1)
+    monkeypatch.setattr("mlflow_l3d.studies.specification.SPLITS_VERSION", SPLITS_VERSION + 1)
     assert keys(fake(task())).isdisjoint(keys(original))
 
 
