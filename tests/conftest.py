@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import signal
@@ -111,6 +112,30 @@ def mlflow_state() -> Iterator[None]:
         mlflow.tracking.fluent._active_experiment_id = None
         mlflow.set_tracking_uri(None)
     clean()
+
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>'
+PICTURES = ("report", "studies/search/test_search_page.py", "studies/search/test_search_plots.py", "test_docs.py")
+"""Tests that look at pictures. In all others a figure is made and not drawn: drawing takes most of a small study."""
+
+
+@pytest.fixture(autouse=True)
+def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write an empty picture instead of each figure, but where pictures are tested."""
+    where = request.path.relative_to(Path(__file__).parent).as_posix()
+    if where.startswith(PICTURES):
+        return
+    from matplotlib.figure import Figure
+
+    def savefig(figure: Figure, place: object, **_: object) -> None:
+        if isinstance(place, io.TextIOBase):
+            place.write(SVG)
+        elif isinstance(place, io.BytesIO):
+            place.write(b"")
+        else:
+            Path(place).touch()
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
 
 
 @pytest.fixture
