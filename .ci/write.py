@@ -82,7 +82,12 @@ def table(parameters: Parameters) -> str:
     """Return one row a parameter."""
     rows = ["", "| Parameter | Default | Allowed | Meaning |", "|---|---|---|---|"]
     for parameter in parameters.values():
-        cells = [f"`{parameter.name}`", f"`{parameter.default}`", str(parameter.values or ""), parameter.help]
+        cells = [
+            f"`{parameter.name}`",
+            f"`{parameter.default}`" if parameter.default else "",
+            str(parameter.values or ""),
+            parameter.help,
+        ]
         rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(rows) + "\n"
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.search.entry import search
     from mlflow_l3d.studies.seeds.run import seeds
     from mlflow_l3d.studies.strategies.run import compare_strategies
+    from mlflow_l3d.testing.skeleton import new
 
 __all__ = [
     "Investigation",
@@ -28,6 +29,7 @@ __all__ = [
     "delete",
     "evaluate",
     "investigate",
+    "new",
     "plan_investigation",
     "search",
     "seeds",

@@ -117,7 +117,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("investigat", r"verb='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
         (
             "--factor data_order",
-            r"verb='data_order': must be one of ablation, delete, evaluate, investigate, plan, search, seeds, "
+            r"verb='data_order': must be one of ablation, delete, evaluate, investigate, new, plan, search, seeds, "
             r"strategies\.",
         ),
         ("", r"mlflow-l3d: the following arguments are required: VERB \(see mlflow-l3d --help\)"),

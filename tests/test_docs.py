@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -56,6 +57,27 @@ def test_example_and_query_of_the_page_on_runs(tmp_path: Path, tracking_uri: str
     assert metrics["contributed_std"] > 0.01
     artifacts = {entry.path for entry in client.list_artifacts(parent.info.run_id)}
     assert {names.REPORT, names.CELLS, names.PREDICTIONS, names.IMPORTANCE} <= artifacts
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("writing-an-approach.md", ["callable", "conformance"]),
+        ("writing-a-task.md", ["task", "loader"]),
+        ("writing-an-executor.md", ["executor", "conformance"]),
+    ],
+)
+def test_examples_of_the_pages_on_things_of_your_own(
+    page: str, names: list[str], tmp_path: Path, tracking_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    monkeypatch.chdir(tmp_path)
+    Path("cache").mkdir()
+    module = page.removesuffix(".md").replace("-", "_")
+    text = "\n".join(block(page, name) for name in names)
+    Path(f"{module}.py").write_text(text.replace('if __name__ == "__main__":', "if True:"))
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module(module)
 
 
 def test_page_on_runs_is_what_an_investigation_writes(tracking_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:

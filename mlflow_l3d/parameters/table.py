@@ -241,3 +241,8 @@ ABLATION: Final[Parameters] = _table(
 DELETE: Final[Parameters] = _table(
     replace(_PARENT, default="none", help="the parent run that is deleted together with its children")
 )
+
+NEW: Final[Parameters] = _table(
+    Parameter("kind", "", "what is written: approach"),
+    Parameter("name", "", "what it is to be called: small letters, digits and underscores"),
+)

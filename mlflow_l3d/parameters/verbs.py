@@ -14,6 +14,7 @@ from mlflow_l3d.parameters.table import (
     DELETE,
     EVALUATE,
     MAIN,
+    NEW,
     PLAN,
     SEARCH,
     SEEDS,
@@ -122,6 +123,15 @@ _ROWS: Final = (
         DELETE,
         is_study=False,
         progress=False,
+    ),
+    Verb(
+        "new",
+        "write a package with an approach of your own, which passes the conformance suite",
+        "mlflow_l3d.testing.skeleton:new",
+        {},
+        is_study=False,
+        progress=False,
+        words=NEW,
     ),
 )
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in _ROWS}
