@@ -19,11 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from _common import machine, table
 
+from mlflow_l3d.analysis.seeds.agreement import class_agreement
 from mlflow_l3d.analysis.stability.classes import ClassComparison
 from mlflow_l3d.analysis.stability.comparable import Group
-from mlflow_l3d.analysis.stability.con import consistency_matrixwise
 from mlflow_l3d.analysis.stability.groups import consistency_of
-from mlflow_l3d.analysis.stability.votes import vote_consistency
 
 IntArray = npt.NDArray[np.int64]
 GOAL_SECONDS = 0.1
@@ -61,9 +60,9 @@ def counted(predictions: IntArray, labels: IntArray) -> tuple[float, float]:
 
 
 def everything(predictions: IntArray, labels: IntArray) -> tuple[float, float]:
-    """Return CON and CCON with all that goes with them, but for the spread over pairs."""
-    found = consistency_matrixwise(predictions, labels, spread=False)
-    return found.consistency, found.correct_consistency
+    """Return CON and CCON with all that goes with them in a study of seeds."""
+    pairs = class_agreement(predictions, labels).pairs
+    return pairs["consistency"].mean, pairs["correct_consistency"].mean
 
 
 def measured(call: Callable[[], tuple[float, float]], repeats: int) -> tuple[float, float, tuple[float, float]]:
@@ -88,9 +87,8 @@ def main() -> None:
     options = parser.parse_args()
     print(machine(), end="\n\n")
     sides = {
-        "`vote_consistency`: CON and CCON": vote_consistency,
         "`ClassComparison`: run by run": counted,
-        "`consistency_matrixwise`: everything": everything,
+        "`class_agreement`: everything": everything,
     }
     lines: list[list[str]] = []
     for runs in (250, 500, 1000, 2000):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import statistics
+from types import SimpleNamespace
 
 import numpy as np
 from scipy import stats
 
+from mlflow_l3d.analysis.seeds.agreement import class_agreement, number_agreement
 from mlflow_l3d.analysis.stability.classes import ClassComparison
 from mlflow_l3d.analysis.stability.comparable import Group
 from mlflow_l3d.analysis.stability.examples import ExampleVotes, ranked_votes
 from mlflow_l3d.analysis.stability.groups import consistency_of
-from mlflow_l3d.analysis.stability.prediction_matrix import UNPARSED, PredictionMatrix
+from mlflow_l3d.metrics.classification import UNPARSED
 
 
 def published(table, golden):
@@ -81,11 +83,36 @@ def interval(table):
 
 
 def example_votes_of_frame(frame, *, min_runs=2) -> ExampleVotes:
-    """Examples of runs that may have different test sets, counted run by run."""
-    matrix = PredictionMatrix.from_frame(frame, "run")
-    width = int(max(matrix.predictions.max(initial=0), matrix.labels.max(initial=0))) + 2
-    counts = [[int((column == guess).sum()) for guess in range(UNPARSED, width - 1)] for column in matrix.predictions.T]
-    return ranked_votes(matrix.example_ids, matrix.labels, np.array(counts), min_runs)
+    """Examples of runs that may have different test sets, counted one by one."""
+    ids = frame["example_id"].unique()
+    width = int(max(frame["prediction"].max(), frame["label"].max())) + 2
+    own = dict(iter(frame.groupby("example_id")))
+    counts = [[int((own[each]["prediction"] == guess).sum()) for guess in range(UNPARSED, width - 1)] for each in ids]
+    labels = np.array([own[each]["label"].iloc[0] for each in ids])
+    return ranked_votes(np.asarray(ids), labels, np.array(counts), min_runs)
+
+
+def consistency_matrixwise(predictions, labels) -> SimpleNamespace:
+    """Agreement of runs with one test set, by short names."""
+    predictions, labels = np.asarray(predictions), np.asarray(labels)
+    found = class_agreement(predictions, labels)
+    con, ccon = found.pairs["consistency"], found.pairs["correct_consistency"]
+    left = [np.delete(predictions, run, axis=0) for run in range(len(predictions)) if len(predictions) > 1]
+    without = [class_agreement(each, labels).pairs for each in left]
+    return SimpleNamespace(
+        **found.together,
+        consistency=con.mean,
+        correct_consistency=ccon.mean,
+        consistency_std=con.std,
+        correct_consistency_std=ccon.std,
+        consistency_ci_low=con.mean_ci_low,
+        consistency_ci_high=con.mean_ci_high,
+        per_run=con.per_run,
+        per_run_correct=ccon.per_run,
+        accuracy_mean=(predictions == labels).mean() if predictions.size else math.nan,
+        leave_one_out=np.array([each["consistency"].mean for each in without]),
+        leave_one_out_correct=np.array([each["correct_consistency"].mean for each in without]),
+    )
 
 
 class VoteCounter:
@@ -108,3 +135,18 @@ class VoteCounter:
 
     def per_run(self):
         return {group.member: one.found.per_run for group, one in self.compared.groups.items()}
+
+
+def regression_consistency(predictions) -> SimpleNamespace:
+    """Agreement of predicted numbers, by short names."""
+    found = number_agreement(np.asarray(predictions, dtype=float))
+    pearson, ccc = found.pairs["consistency_pearson"], found.pairs["consistency_ccc"]
+    return SimpleNamespace(
+        **found.together,
+        pearson=pearson.mean,
+        pearson_std=pearson.std,
+        concordance=ccc.mean,
+        concordance_std=ccc.std,
+        per_run_pearson=pearson.per_run,
+        per_run_concordance=ccc.per_run,
+    )

@@ -9,16 +9,14 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from analysis_oracle import VoteCounter
+from analysis_oracle import VoteCounter, consistency_matrixwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as kappa_of_statsmodels
 
 from mlflow_l3d.analysis.stability.comparable import Group
-from mlflow_l3d.analysis.stability.con import consistency_matrixwise
 from mlflow_l3d.analysis.stability.noise import population_std
-from mlflow_l3d.analysis.stability.votes import vote_consistency
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import scores_of
 
@@ -309,7 +307,7 @@ def test_mean_over_groups_of_kappa_and_of_variances():
     terms = []
     for runs, variance in zip(groups, variances, strict=True):
         mean = (runs == labels).mean()
-        terms.append((50 * variance - (mean - vote_consistency(runs, labels)[1])) / 49)
+        terms.append((50 * variance - (mean - consistency_matrixwise(runs, labels).correct_consistency)) / 49)
     assert found.accuracy_std_population == pytest.approx(math.sqrt(max(0.0, np.mean(terms))))
     assert parts[0].accuracy_std == pytest.approx(math.sqrt(variances[0]))
     counter.add("apart", [1, 2], [labels[1], labels[2]], [0, 0])

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from analysis_oracle import consistency_matrixwise
 
 from mlflow_l3d.analysis.stability.noise import population_std, population_variance
-from mlflow_l3d.analysis.stability.votes import vote_consistency
 
 
 def drawn(generator, runs, examples, spread):
@@ -16,7 +16,7 @@ def drawn(generator, runs, examples, spread):
     quality = 0.75 + spread * generator.choice([-1.0, 1.0], size=(runs, 1))
     right = generator.random((runs, examples)) < quality
     labels = np.zeros(examples, dtype=np.int64)
-    return right.mean(axis=1), vote_consistency(np.where(right, 0, 1), labels)[1]
+    return right.mean(axis=1), consistency_matrixwise(np.where(right, 0, 1), labels).correct_consistency
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.03])

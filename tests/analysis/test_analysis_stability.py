@@ -9,12 +9,11 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from analysis_oracle import example_votes_of_frame
+from analysis_oracle import consistency_matrixwise, example_votes_of_frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.jackknife import ratio_interval
-from mlflow_l3d.analysis.stability.con import consistency_matrixwise
 from mlflow_l3d.analysis.stability.prediction_importance import prediction_importance
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.stability.stability import Stability

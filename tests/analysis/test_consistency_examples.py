@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mlflow_l3d.analysis.stability.examples import entropy, example_votes
-from mlflow_l3d.errors import ParameterError
 
 PREDICTIONS = [
     [0, 1, 0, 2, -1],
@@ -26,7 +25,7 @@ IDS = ["robust", "wrong", "half", "torn", "silent"]
 
 
 def test_each_kind_by_hand():
-    found = example_votes(PREDICTIONS, LABELS, IDS)
+    found = example_votes(np.array(PREDICTIONS), np.array(LABELS), np.array(IDS))
     rows = found.frame.set_index("example_id")
     assert found.frame["example_id"].tolist() == ["torn", "half", "silent", "wrong", "robust"]
     assert rows["kind"].to_dict() == {
@@ -54,7 +53,7 @@ def test_each_kind_by_hand():
 def test_arrays_and_frames_agree_and_the_mean_share_right_is_accuracy(seed, runs, examples):
     rng = np.random.default_rng(seed)
     predictions, labels = rng.integers(-1, 3, size=(runs, examples)), rng.integers(0, 3, size=examples)
-    found = example_votes(predictions, labels)
+    found = example_votes(predictions, labels, np.arange(examples))
     assert found.frame["share_right"].mean() == pytest.approx((predictions == labels).mean())
     assert found.robust_share + found.fragile_share + found.never_right_share == pytest.approx(1)
     assert found.robust_share == pytest.approx((predictions == labels).all(axis=0).mean())
@@ -86,7 +85,7 @@ def test_examples_that_one_run_saw_are_left_out():
 
 
 def test_no_example_at_all():
-    found = example_votes(np.zeros((3, 0), dtype=int), np.zeros(0, dtype=int))
+    found = example_votes(np.zeros((3, 0), dtype=int), np.zeros(0, dtype=int), np.arange(0))
     assert len(found.frame) == 0
     assert math.isnan(found.fragile_share)
 
@@ -94,10 +93,3 @@ def test_no_example_at_all():
 def test_entropy_has_its_bounds():
     assert entropy([[4, 0, 0], [2, 2, 0], [1, 1, 1]]).tolist() == pytest.approx([0, 1, math.log2(3)])
     assert math.copysign(1, entropy([[4, 0]])[0]) == 1
-
-
-def test_an_id_that_occurs_twice_is_refused():
-    with pytest.raises(ParameterError, match=r"example_id=a: must occur once"):
-        example_votes([[0, 1]], [0, 1], ["a", "a"])
-    with pytest.raises(ValueError, match="differ in shape"):
-        example_votes([[0, 1]], [0, 1], ["a"])

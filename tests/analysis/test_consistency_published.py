@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-
-from mlflow_l3d.analysis.stability.con import consistency_matrixwise
+from analysis_oracle import consistency_matrixwise
 
 FOLDER = os.environ.get("L3D_TEST_REFERENCE")
 pytestmark = pytest.mark.skipif(FOLDER is None, reason="L3D_TEST_REFERENCE names no folder of published tables")

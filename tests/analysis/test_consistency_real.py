@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from analysis_oracle import consistency_matrixwise
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import RidgeClassifier
 
-from mlflow_l3d.analysis.stability.con import consistency_matrixwise
 from mlflow_l3d.analysis.stability.examples import example_votes
 
 RUNS = 12
@@ -39,6 +39,6 @@ def test_more_labelled_examples_make_single_predictions_more_stable(runs):
     for found in (unstable, stable):
         expected = found.accuracy_mean - (1 - found.consistency) / 2
         assert found.correct_consistency == pytest.approx(expected)
-    kinds = [example_votes(predictions, labels) for predictions in (few, many)]
+    kinds = [example_votes(predictions, labels, np.arange(len(labels))) for predictions in (few, many)]
     assert kinds[1].robust_share > kinds[0].robust_share
     assert kinds[1].fragile_share < kinds[0].fragile_share

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import proof_oracle as oracle
 import pytest
-from analysis_oracle import VoteCounter
+from analysis_oracle import VoteCounter, consistency_matrixwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +18,6 @@ from mlflow_l3d.analysis.importance.nested import nested_estimate
 from mlflow_l3d.analysis.importance.radial import JACKKNIFE_TAIL, radial_estimate
 from mlflow_l3d.analysis.planning.runs_needed import optimal_columns
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule
-from mlflow_l3d.analysis.stability.con import consistency_matrixwise
 from mlflow_l3d.analysis.stability.noise import population_variance
 from mlflow_l3d.analysis.stability.prediction_importance import prediction_importance
 

@@ -2,12 +2,10 @@ import math
 
 import numpy as np
 import pytest
+from analysis_oracle import regression_consistency
 
-from mlflow_l3d.analysis.seeds.intervals import number_intervals, vote_intervals
+from mlflow_l3d.analysis.seeds.agreement import class_agreement, number_agreement
 from mlflow_l3d.analysis.seeds.study import seeds_study
-from mlflow_l3d.analysis.stability.con import consistency_matrixwise
-from mlflow_l3d.analysis.stability.examples import example_votes
-from mlflow_l3d.analysis.stability.regression_agreement import regression_consistency
 
 RUNS, EXAMPLES = 10, 300
 
@@ -30,7 +28,7 @@ def test_intervals_are_those_of_the_left_out_seeds():
     labels = rng.integers(0, 2, EXAMPLES)
     predictions = drawn(rng, rng.normal(1.0, 1.3, EXAMPLES), labels)
     left = [np.delete(predictions, run, axis=0) for run in range(RUNS)]
-    found = vote_intervals(predictions, labels)
+    found = class_agreement(predictions, labels).intervals
 
     def logit(share):
         return math.log(share / (1 - share))
@@ -39,11 +37,11 @@ def test_intervals_are_those_of_the_left_out_seeds():
         return 1 / (1 + math.exp(-value))
 
     for name in ("robust_share", "fragile_share", "never_right_share"):
-        whole = getattr(example_votes(predictions, labels), name)
-        without = [getattr(example_votes(each, labels), name) for each in left]
+        whole = class_agreement(predictions, labels).together[name]
+        without = [class_agreement(each, labels).together[name] for each in left]
         assert found[name] == pytest.approx(jackknife(whole, without, logit, share))
-    kappa = consistency_matrixwise(predictions, labels).fleiss_kappa
-    without = [consistency_matrixwise(each, labels).fleiss_kappa for each in left]
+    kappa = class_agreement(predictions, labels).together["fleiss_kappa"]
+    without = [class_agreement(each, labels).together["fleiss_kappa"] for each in left]
     # The logit of (1 + kappa) / 2 is twice Fisher's z.
     assert found["fleiss_kappa"] == pytest.approx(jackknife(kappa, without, math.atanh, math.tanh))
 
@@ -51,12 +49,9 @@ def test_intervals_are_those_of_the_left_out_seeds():
 def test_the_interval_of_the_distance():
     rng = np.random.default_rng(6)
     numbers = rng.normal(size=40) + rng.normal(size=(RUNS, 1)) * 0.2 + 0.1 * rng.normal(size=(RUNS, 40))
-    labels = np.zeros(40)
-    whole = regression_consistency(numbers, labels).absolute_difference
-    without = [
-        regression_consistency(np.delete(numbers, run, axis=0), labels).absolute_difference for run in range(RUNS)
-    ]
-    assert number_intervals(numbers)["absolute_difference"] == pytest.approx(
+    whole = regression_consistency(numbers).absolute_difference
+    without = [regression_consistency(np.delete(numbers, run, axis=0)).absolute_difference for run in range(RUNS)]
+    assert number_agreement(numbers).intervals["absolute_difference"] == pytest.approx(
         jackknife(whole, without, math.log, math.exp)
     )
 
@@ -69,10 +64,10 @@ def test_they_cover_what_as_many_other_seeds_give():
     truth = {
         "robust_share": np.mean([(count == RUNS).mean() for count in right]),
         "never_right_share": np.mean([(count == 0).mean() for count in right]),
-        "fleiss_kappa": consistency_matrixwise(drawn(rng, base, labels, 2000), labels).fleiss_kappa,
+        "fleiss_kappa": class_agreement(drawn(rng, base, labels, 2000), labels).together["fleiss_kappa"],
     }
     truth["fragile_share"] = 1 - truth["robust_share"] - truth["never_right_share"]
-    found = [vote_intervals(each, labels) for each in sets[:300]]
+    found = [class_agreement(each, labels).intervals for each in sets[:300]]
     for name, value in truth.items():
         covered = np.mean([low <= value <= high for low, high in (one[name] for one in found)])
         # 95 % less three standard errors of 300 studies.
@@ -83,14 +78,20 @@ def test_they_cover_what_as_many_other_seeds_give():
 def test_few_seeds_have_none(runs):
     rng = np.random.default_rng(1)
     predictions = rng.integers(0, 2, (runs, 20))
-    assert all(math.isnan(end) for limits in vote_intervals(predictions, predictions[0]).values() for end in limits)
-    assert all(math.isnan(end) for end in number_intervals(rng.normal(size=(runs, 20)))["absolute_difference"])
+    assert all(
+        math.isnan(end) for limits in class_agreement(predictions, predictions[0]).intervals.values() for end in limits
+    )
+    assert all(
+        math.isnan(end) for end in number_agreement(rng.normal(size=(runs, 20))).intervals["absolute_difference"]
+    )
 
 
 def test_seeds_that_are_all_alike_have_none_and_one_class_has_no_kappa():
     labels = np.array([0, 1] * 10)
-    assert all(math.isnan(end) for ends in vote_intervals(np.tile(labels, (6, 1)), labels).values() for end in ends)
-    constant = vote_intervals(np.zeros((6, 20), dtype=np.int64), labels)
+    assert all(
+        math.isnan(end) for ends in class_agreement(np.tile(labels, (6, 1)), labels).intervals.values() for end in ends
+    )
+    constant = class_agreement(np.zeros((6, 20), dtype=np.int64), labels).intervals
     assert all(math.isnan(end) for end in constant["fleiss_kappa"])
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from mlflow_l3d.analysis.seeds.agreement import class_agreement
 from mlflow_l3d.analysis.seeds.spread import mean_interval, metric_spread, std_interval
-from mlflow_l3d.analysis.stability.pair_spread import class_pair_spreads
 
 SIMULATIONS = 1500
 
@@ -103,10 +103,6 @@ def test_one_axis_only():
 
 
 def test_spread_over_pairs_covers():
-    from mlflow_l3d.analysis.stability.con import consistency_matrixwise
-    from mlflow_l3d.analysis.stability.pairs import mean_and_std, pair_tables, shares
-    from mlflow_l3d.analysis.stability.prediction_matrix import PredictionMatrix
-
     rng = np.random.default_rng(14)
     labels, difficulty = rng.integers(2, size=150), rng.normal(size=150)
 
@@ -115,12 +111,12 @@ def test_spread_over_pairs_covers():
         right = difficulty + quality[:, None] + rng.normal(size=(runs, 150)) > 0
         return np.where(right, labels, 1 - labels)
 
-    tables = pair_tables(PredictionMatrix.from_arrays(draw(1200), labels))
-    mean, std = mean_and_std(shares(tables.equal, tables.common))
+    whole = class_agreement(draw(1200), labels).pairs["consistency"]
+    mean, std = whole.mean, whole.std
     hits = []
     for _ in range(200):
         runs = draw(10)
-        found = class_pair_spreads(PredictionMatrix.from_arrays(runs, labels), consistency_matrixwise(runs, labels))[0]
+        found = class_agreement(runs, labels).pairs["consistency"]
         inside = found.mean_ci_low <= mean <= found.mean_ci_high, found.std_ci_low <= std <= found.std_ci_high
         hits.append(inside)
     of_mean, of_std = np.mean(hits, axis=0)

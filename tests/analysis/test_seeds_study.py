@@ -86,7 +86,7 @@ def test_scores_and_agreement_equal_those_computed_one_by_one(classes):
         assert (pair.mean, pair.std) == pytest.approx((values.mean(), values.std()))
         assert pair.mean_ci_low < pair.mean < pair.mean_ci_high
         assert pair.std_ci_low < pair.std < pair.std_ci_high
-    assert study.agreement.fleiss_kappa == pytest.approx(fleiss_kappa(aggregate_raters(predictions.T)[0]))
+    assert study.together["fleiss_kappa"] == pytest.approx(fleiss_kappa(aggregate_raters(predictions.T)[0]))
     right = predictions == labels
     assert study.examples.robust_share == pytest.approx(right.all(axis=0).mean())
 
@@ -100,7 +100,7 @@ def test_equally_good_seeds_keep_no_spread_on_a_large_test_set():
         predictions = (rng.random((10, 100)) < 0.3).astype(int)
         study = seeds_study(seeds_frame(PAPER_SEEDS), long_frame(predictions, labels, PAPER_SEEDS))
         observed.append(study.own.std)
-        left.append(study.accuracy_std_population)
+        left.append(study.together["accuracy_std_population"])
     assert np.mean(observed) == pytest.approx(math.sqrt(0.3 * 0.7 / 100), rel=0.1)
     assert np.mean(left) < 0.35 * np.mean(observed)
     assert np.mean(np.array(left) == 0) > 0.3

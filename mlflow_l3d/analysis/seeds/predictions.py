@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.stability.prediction_matrix import ABSENT, PredictionMatrix
-from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.classification import UNPARSED, class_numbers
 from mlflow_l3d.metrics.regression import numbers
 
 Kind = Literal["classification", "regression", "multiple_choice"]
@@ -71,28 +70,27 @@ def prediction_matrix(
     if strangers := sorted(known - set(seeds)):
         raise ParameterError("seed", strangers[0], "has predictions and no scores")
     compared = tuple(seed for seed in seeds if seed in known)
-    if kind != "regression":
-        whole = PredictionMatrix.from_frame(predictions, "seed")
-        order = [whole.run_names.index(seed) for seed in compared]
-        _same_examples(bool((whole.predictions != ABSENT).all()))
-        return compared, whole.predictions[order], whole.labels, whole.example_ids
-    if (twice := predictions.duplicated(["seed", "example_id"])).any():
-        example = predictions.loc[twice, "example_id"].iloc[0]
+    truth: npt.NDArray[Any]
+    guess: npt.NDArray[Any]
+    if kind == "regression":
+        truth = numbers(predictions["label"].to_numpy(), "labels", 1)
+        guess = numbers(predictions["prediction"].to_numpy(), "predictions", 1)
+    else:
+        truth = class_numbers(predictions["label"].to_numpy(), "labels", 0)
+        guess = class_numbers(predictions["prediction"].to_numpy(), "predictions", UNPARSED)
+    rows = predictions["seed"].map({seed: at for at, seed in enumerate(compared)}).to_numpy()
+    columns, ids = pd.factorize(predictions["example_id"])
+    if (twice := pd.Series(rows * max(1, len(ids)) + columns).duplicated()).any():
+        example = ids[columns[int(np.flatnonzero(twice)[0])]]
         raise ParameterError("example_id", example, "must occur once in the predictions of a seed")
-    first = predictions.drop_duplicates("example_id")
-    ids, truth = first["example_id"], numbers(first["label"].to_numpy(), "labels", 1)
-    labels = predictions["example_id"].map(dict(zip(ids, truth, strict=True)))
-    if (different := (labels != predictions["label"])).any():
-        example = predictions.loc[different, "example_id"].iloc[0]
-        raise ParameterError("label", "two values", f"example_id {example} must have one true value")
-    wide = predictions.set_index(["seed", "example_id"])["prediction"].unstack().loc[list(compared), ids.to_list()]
-    values: FloatArray = wide.to_numpy(dtype=np.float64)
-    _same_examples(not np.isnan(values).any() or bool(predictions["prediction"].isna().any()))
-    return compared, numbers(values, "predictions", 2), truth, ids.to_numpy()
-
-
-def _same_examples(same: bool) -> None:
-    if not same:
-        raise ParameterError(
-            "predictions", "different examples", "all seeds must predict the same ones", "Compare runs of one split."
-        )
+    labels = np.zeros(len(ids), dtype=truth.dtype)
+    labels[columns] = truth
+    if len(different := np.flatnonzero(labels[columns] != truth)):
+        at = different[0]
+        raise ParameterError("label", truth[at], f"example_id {ids[columns[at]]} must have one true value")
+    if len(rows) < len(compared) * len(ids):
+        fix = "Compare runs of one split."
+        raise ParameterError("predictions", "different examples", "all seeds must predict the same ones", fix)
+    matrix = np.empty((len(compared), len(ids)), dtype=guess.dtype)
+    matrix[rows, columns] = guess
+    return compared, matrix, labels, np.asarray(ids)

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import LEVEL
-from mlflow_l3d.analysis.seeds.intervals import number_intervals, vote_intervals
+from mlflow_l3d.analysis.seeds.agreement import Interval, PairSpread, SeedAgreement, class_agreement, number_agreement
 from mlflow_l3d.analysis.seeds.predictions import Kind, check_seeds, prediction_matrix
 from mlflow_l3d.analysis.seeds.spread import MetricSpread, metric_spread
-from mlflow_l3d.analysis.stability.con import Agreement, consistency_matrixwise
 from mlflow_l3d.analysis.stability.examples import ExampleVotes, example_votes
-from mlflow_l3d.analysis.stability.noise import population_std
-from mlflow_l3d.analysis.stability.pair_spread import PairSpread, class_pair_spreads, number_pair_spreads
-from mlflow_l3d.analysis.stability.prediction_matrix import PredictionMatrix
-from mlflow_l3d.analysis.stability.regression_agreement import RegressionAgreement, regression_consistency
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named, of_kind, scores_of
 
@@ -48,16 +43,12 @@ class SeedsStudy:
         ``consistency_pearson`` and ``consistency_ccc`` of numbers. Empty without predictions.
     compared
         Seeds whose predictions were compared, in their order.
-    agreement, examples
-        Of classes: all about agreement, and robust and fragile examples; else None.
-    numbers_agreement
-        Of numbers; else None.
-    intervals
-        ``fleiss_kappa``, ``robust_share``, ``fragile_share``, ``never_right_share``; of numbers
-        ``absolute_difference`` -> lower and upper end at 95 %: see :mod:`mlflow_l3d.analysis.seeds.intervals`.
-    accuracy_std_population
-        Standard deviation (ddof=1) of the accuracy that a test set without end would leave: what is not due to these
-        few examples; nan without predictions of classes.
+    examples
+        Of classes: robust and fragile examples; else None.
+    together, intervals
+        What all seeds say together, by name, and the 95 % interval of some of it: see
+        :func:`~mlflow_l3d.analysis.seeds.agreement.class_agreement` and, for numbers,
+        :func:`~mlflow_l3d.analysis.seeds.agreement.number_agreement`. Empty without predictions.
     constant_seeds
         Seeds that give every example the same prediction: collapsed runs.
     """
@@ -73,11 +64,9 @@ class SeedsStudy:
     spreads: dict[str, MetricSpread]
     pairs: dict[str, PairSpread]
     compared: tuple[int, ...]
-    agreement: Agreement | None
     examples: ExampleVotes | None
-    numbers_agreement: RegressionAgreement | None
-    intervals: dict[str, tuple[float, float]]
-    accuracy_std_population: float
+    together: dict[str, float]
+    intervals: dict[str, Interval]
     constant_seeds: tuple[int, ...]
 
     @property
@@ -106,14 +95,7 @@ class SeedsStudy:
             found |= {name: pair.mean, f"{name}_ci_low": pair.mean_ci_low, f"{name}_ci_high": pair.mean_ci_high}
             found |= {f"{name}_spread": pair.std, f"{name}_spread_ci_low": pair.std_ci_low}
             found |= {f"{name}_spread_ci_high": pair.std_ci_high}
-        if self.agreement is not None and self.examples is not None:
-            found |= {"fleiss_kappa": self.agreement.fleiss_kappa, "unparsed_share": self.agreement.unparsed_share}
-            found |= {"agreement_on_wrong": self.agreement.agreement_on_wrong}
-            found |= {"accuracy_std_population": self.accuracy_std_population}
-            found |= {"robust_share": self.examples.robust_share, "fragile_share": self.examples.fragile_share}
-            found |= {"never_right_share": self.examples.never_right_share}
-        if self.numbers_agreement is not None:
-            found["absolute_difference"] = self.numbers_agreement.absolute_difference
+        found |= self.together
         for name, (low, high) in self.intervals.items():
             found |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
         if self.compared:
@@ -123,17 +105,10 @@ class SeedsStudy:
     def to_frame(self) -> pd.DataFrame:
         """Return one row a seed: its scores, mean agreement with the others, and whether it predicts one thing only."""
         frame = self.scores.reset_index()
-        if self.agreement is not None:
-            columns = {"consistency": self.agreement.per_run, "correct_consistency": self.agreement.per_run_correct}
-        elif self.numbers_agreement is not None:
-            columns = {
-                "consistency_pearson": self.numbers_agreement.per_run_pearson,
-                "consistency_ccc": self.numbers_agreement.per_run_concordance,
-            }
-        else:
+        if not self.pairs:
             return frame
-        for name, values in columns.items():
-            frame[name] = frame["seed"].map(dict(zip(self.compared, values.tolist(), strict=True)))
+        for name, pair in self.pairs.items():
+            frame[name] = frame["seed"].map(dict(zip(self.compared, pair.per_run.tolist(), strict=True)))
         return frame.assign(constant=frame["seed"].isin(self.constant_seeds))
 
 
@@ -183,10 +158,7 @@ def seeds_study(
     metric = metric or known[0]
     names = [name for name in dict.fromkeys((metric, *known)) if name in scores]
     table = scores.set_index("seed")[names].astype(np.float64)
-    found: dict[str, Any] = {"agreement": None, "examples": None, "numbers_agreement": None}
-    found["intervals"] = {}
-    found["accuracy_std_population"] = math.nan
-    pairs: tuple[PairSpread, ...] = ()
+    agreement, examples = SeedAgreement({}, {}, {}), None
     compared: tuple[int, ...] = ()
     constant: tuple[int, ...] = ()
     if predictions is not None and len(predictions):
@@ -198,18 +170,9 @@ def seeds_study(
         table = table.reindex(index=pd.Index(seeds, name="seed"))
         constant = tuple(seed for seed, row in zip(compared, matrix, strict=True) if np.ptp(row) == 0)
         if kind == "regression":
-            numbers_agreement = regression_consistency(matrix, labels)
-            found["numbers_agreement"], pairs = numbers_agreement, number_pair_spreads(matrix, numbers_agreement)
-            found["intervals"] = number_intervals(matrix)
+            agreement = number_agreement(matrix)
         else:
-            agreement = consistency_matrixwise(matrix, labels)
-            whole = PredictionMatrix.from_arrays(matrix, labels, ids)
-            pairs = class_pair_spreads(whole, agreement)
-            found |= {"agreement": agreement, "examples": example_votes(matrix, labels, ids)}
-            found["intervals"] = vote_intervals(matrix, labels)
-            if len(labels) > 1:
-                accuracies, ccon = (matrix == labels).mean(axis=1), agreement.correct_consistency
-                found["accuracy_std_population"] = population_std(accuracies, ccon, len(labels))
+            agreement, examples = class_agreement(matrix, labels), example_votes(matrix, labels, ids)
     if metric not in table:
         raise unknown_name("metric", metric, [str(name) for name in table], "one that the runs have:")
     return SeedsStudy(
@@ -225,10 +188,12 @@ def seeds_study(
             str(name): metric_spread(table[name].to_numpy(), str(name), level=level, limits=_limits(str(name)))
             for name in table
         },
-        pairs={pair.measure: pair for pair in pairs},
+        pairs=agreement.pairs,
         compared=compared,
+        examples=examples,
+        together=agreement.together,
+        intervals=agreement.intervals,
         constant_seeds=constant,
-        **found,
     )
 
 

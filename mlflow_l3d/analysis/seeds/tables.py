@@ -73,7 +73,7 @@ def _row(study: SeedsStudy) -> dict[str, object]:
         "con_ci_high": con_values[3],
         "ccon_ci_low": ccon_values[2],
         "ccon_ci_high": ccon_values[3],
-        "kappa": math.nan if study.agreement is None else study.agreement.fleiss_kappa,
+        "kappa": study.together.get("fleiss_kappa", math.nan),
         "robust_share": math.nan if examples is None else examples.robust_share,
         "fragile_share": math.nan if examples is None else examples.fragile_share,
         **{

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.stability.prediction_matrix import IntArray, PredictionMatrix
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.classification import UNPARSED
 
+IntArray = npt.NDArray[np.int64]
 ROBUST: Final = "robust"
 FRAGILE: Final = "fragile"
 NEVER_RIGHT: Final = "never_right"
@@ -57,11 +57,7 @@ class ExampleVotes:
         return self.frame[self.frame["entropy"] > 0].head(count)
 
 
-def example_votes(
-    predictions: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    example_ids: npt.ArrayLike | None = None,
-) -> ExampleVotes:
+def example_votes(predictions: IntArray, labels: IntArray, example_ids: npt.NDArray[Any]) -> ExampleVotes:
     """Rank the examples of runs with one test set.
 
     Parameters
@@ -71,15 +67,12 @@ def example_votes(
     labels
         Shape (n,): true class numbers.
     example_ids
-        Shape (n,); 0, 1, 2, ... by default.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or something is not a class number.
+        Shape (n,).
     """
-    matrix = PredictionMatrix.from_arrays(predictions, labels, example_ids)
-    return ranked_votes(matrix.example_ids, matrix.labels, _table(matrix), 1)
+    width = int(max(predictions.max(initial=0), labels.max(initial=0))) + 2
+    codes = predictions - UNPARSED + np.arange(len(labels)) * width
+    counts = np.bincount(codes.reshape(-1), minlength=len(labels) * width).reshape(len(labels), width)
+    return ranked_votes(example_ids, labels, counts)
 
 
 def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArray, min_runs: int = 1) -> ExampleVotes:
@@ -143,15 +136,6 @@ def entropy(counts: npt.ArrayLike) -> FloatArray:
     # Adding 0 turns -0 into 0.
     values: FloatArray = -(shares * logs).sum(axis=1) + 0.0
     return values
-
-
-def _table(matrix: PredictionMatrix) -> IntArray:
-    """Return shape (n, 1 + classes): votes for no class, class 0, class 1, ..."""
-    guess = matrix.predictions
-    width = int(max(guess.max(initial=0), matrix.labels.max(initial=0))) + 2
-    examples = guess.shape[1]
-    codes = (guess - UNPARSED + np.arange(examples) * width)[matrix.held]
-    return np.bincount(codes, minlength=examples * width).reshape(examples, width).astype(np.int64)
 
 
 def _most_frequent(counts: IntArray) -> IntArray:

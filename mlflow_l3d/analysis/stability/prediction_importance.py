@@ -82,8 +82,7 @@ def prediction_importance(
         Shape (M,): CON of each row, whose mean is that of `within`; nan where a row has no pair.
     without_column
         Shape (N,): CON within rows where one column is left out of all rows. A crossed design has the same N
-        configurations in every row, so without these the interval is too narrow. Where all rows have one test set, it
-        is the mean over rows of :attr:`mlflow_l3d.analysis.stability.con.Agreement.leave_one_out`.
+        configurations in every row, so without these the interval is too narrow.
     without_golden
         Shape (L,): CON of the golden runs without one of them.
     golden_without_row

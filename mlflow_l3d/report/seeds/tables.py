@@ -83,24 +83,12 @@ def pair_table(study: SeedsStudy) -> Table | None:
         )
         for name, one in study.pairs.items()
     ]
-    for name, value in _together(study).items():
+    for name in TOGETHER:
+        if name not in study.intervals:
+            continue
         shown = _fine if name == "absolute_difference" else points
-        rows.append((TOGETHER[name], shown(value), between(*study.intervals[name], shown), "", ""))
+        rows.append((TOGETHER[name], shown(study.together[name]), between(*study.intervals[name], shown), "", ""))
     return Table(("agreement (%)", "mean", "95 %", "std of pairs", "95 % of std"), tuple(rows), PAIR_NOTE)
-
-
-def _together(study: SeedsStudy) -> dict[str, float]:
-    """Return what all seeds say together, which no pair does."""
-    if study.agreement is not None and study.examples is not None:
-        return {
-            "fleiss_kappa": study.agreement.fleiss_kappa,
-            "robust_share": study.examples.robust_share,
-            "fragile_share": study.examples.fragile_share,
-            "never_right_share": study.examples.never_right_share,
-        }
-    if study.numbers_agreement is not None:
-        return {"absolute_difference": study.numbers_agreement.absolute_difference}
-    return {}
 
 
 def seed_table(study: SeedsStudy) -> Table:

@@ -27,9 +27,10 @@ def _score(study: SeedsStudy) -> Answer:
         f"{own.runs} seeds score {shown(own.mean)} on average, from {shown(own.lowest)} to {shown(own.highest)}.",
         f"All seeds would have a standard deviation of {spread} (95 %)." if spread != MISSING else "",
     ]
-    if study.metric == "accuracy" and not math.isnan(study.accuracy_std_population):
+    population = study.together.get("accuracy_std_population", math.nan)
+    if study.metric == "accuracy" and not math.isnan(population):
         sentences.append(
-            f"Of the std of {shown(own.std)}, {shown(study.accuracy_std_population)} would be left on a test set "
+            f"Of the std of {shown(own.std)}, {shown(population)} would be left on a test set "
             "without end; the rest comes with these examples."
         )
     return Answer(question, f"VAR {shown(own.var)}", tuple(sentence for sentence in sentences if sentence))
@@ -37,7 +38,7 @@ def _score(study: SeedsStudy) -> Answer:
 
 def _predictions(study: SeedsStudy) -> Answer:
     question = "Are single predictions stable?"
-    if study.agreement is not None and study.examples is not None:
+    if study.examples is not None:
         con = study.pairs["consistency"]
         short = f"{points(con.mean, 1)} % agree"
         sentences = [
@@ -46,18 +47,17 @@ def _predictions(study: SeedsStudy) -> Answer:
             f"{_limits(study, 'robust_share', lambda share: points(share, 1), ', ')}), "
             f"{points(study.examples.fragile_share, 1)} % under some (fragile), "
             f"{points(study.examples.never_right_share, 1)} % under none.",
-            f"Agreement beyond chance (kappa) is {plain(study.agreement.fleiss_kappa)}"
+            f"Agreement beyond chance (kappa) is {plain(study.together['fleiss_kappa'])}"
             f"{_limits(study, 'fleiss_kappa', plain)}.",
         ]
         return Answer(question, short, tuple(sentences))
-    if study.numbers_agreement is not None:
-        numbers = study.numbers_agreement
+    if "absolute_difference" in study.together:
+        pearson, ccc = (plain(study.pairs[f"consistency_{kind}"].mean, 3) for kind in ("pearson", "ccc"))
         sentences = [
-            f"The numbers of two seeds correlate with {plain(numbers.pearson, 3)} and agree with "
-            f"{plain(numbers.concordance, 3)} (Lin).",
-            f"They lie {plain(numbers.absolute_difference, 3)} apart on average, in the unit of the labels.",
+            f"The numbers of two seeds correlate with {pearson} and agree with {ccc} (Lin).",
+            f"They lie {plain(study.together['absolute_difference'], 3)} apart on average, in the unit of the labels.",
         ]
-        return Answer(question, f"CON-PEAR {plain(numbers.pearson, 3)}", tuple(sentences))
+        return Answer(question, f"CON-PEAR {pearson}", tuple(sentences))
     return Answer(question, MISSING, ("The runs have no predictions.",))
 
 

@@ -10,6 +10,7 @@ import statistics
 import numpy as np
 import pyarrow as pa
 import pytest
+from analysis_oracle import regression_consistency
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from mlflow_l3d.analysis.stability.agreement.base import Scoring
 from mlflow_l3d.analysis.stability.agreement.choice import choose, scoring_of
 from mlflow_l3d.analysis.stability.agreement.names import scoring
 from mlflow_l3d.analysis.stability.agreement.scored import comparisons_by
-from mlflow_l3d.analysis.stability.regression_agreement import regression_consistency
 from mlflow_l3d.analysis.stability.stability import Stability
 from mlflow_l3d.errors import L3DError, ParameterError
 

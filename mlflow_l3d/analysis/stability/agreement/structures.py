@@ -71,7 +71,7 @@ class Closeness(Similarity):
     """Regression: ``1 - min(1, |A - B| / scale)``, the absolute error as an agreement in [0, 1].
 
     For correlations, which belong to whole runs and not to examples, see
-    :func:`mlflow_l3d.analysis.stability.regression_agreement.regression_consistency`.
+    :class:`mlflow_l3d.analysis.stability.numbers.NumberComparison`.
 
     Parameters
     ----------
