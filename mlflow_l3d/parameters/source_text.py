@@ -12,7 +12,9 @@ from typing import Any, Final, Literal
 
 from mlflow_l3d.errors import ParameterError
 
-NAMES: Final = ("default", "paper", "latest")
+SourceName = Literal["default", "paper", "search", "file", "inline"]
+
+NAMES: Final[Mapping[str, SourceName]] = {"default": "default", "paper": "paper", "latest": "search"}
 _ALLOWED: Final = (
     "must be default, paper, latest, the id of a search run, a .json file, a JSON object, or name=value,name=value"
 )
@@ -30,7 +32,7 @@ class Given:
     text
         As it was typed.
     source
-        ``default``, ``paper``, ``latest``, ``run`` (the id of a search), ``file`` or ``inline``.
+        Its kind; ``search`` for ``latest`` and for the id of a search's run.
     name
         The part of the text that names the source.
     values
@@ -40,7 +42,7 @@ class Given:
     """
 
     text: str
-    source: Literal["default", "paper", "latest", "run", "file", "inline"]
+    source: SourceName
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
     overrides: Mapping[str, Any] = field(default_factory=dict)
@@ -71,11 +73,9 @@ def parse(text: str) -> Given:
             return Given(text, "file", name, _json_object(text, _read(text, name)), _overrides(text, rest))
     name, comma, rest = stripped.partition(",")
     name = name.strip()
-    for word in NAMES:
-        if name == word:
-            return Given(text, word, name, {}, _overrides(text, comma + rest))
-    if RUN_ID.fullmatch(name):
-        return Given(text, "run", name, {}, _overrides(text, comma + rest))
+    source = "search" if RUN_ID.fullmatch(name) else NAMES.get(name)
+    if source is not None:
+        return Given(text, source, name, {}, _overrides(text, comma + rest))
     return Given(text, "inline", "the values", _pairs(text, stripped))
 
 

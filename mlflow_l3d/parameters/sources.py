@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
@@ -19,10 +19,7 @@ from mlflow_l3d.parameters.search_document import (
     is_search_document,
     well_formed,
 )
-from mlflow_l3d.parameters.source_text import RUN_ID, Given, parse
-
-SourceName = Literal["default", "paper", "search", "file", "inline"]
-
+from mlflow_l3d.parameters.source_text import RUN_ID, Given, SourceName, parse
 
 ValuesFor = Callable[[str, Mapping[str, Value]], Mapping[str, Value] | None]
 """Task and what the user gives -> published hyperparameters; None where there are none."""
@@ -97,39 +94,35 @@ def choose(
     checked = resolve_hyperparameters(approach, given.overrides)  # cheap mistakes first
     overrides = {name: checked[name] for name in given.overrides}
     values: Mapping[str, Any] = given.values
-    origin = Origin(source="default" if given.source == "default" else "inline", overridden=tuple(overrides))
+    origin = Origin(given.source)
     if given.source == "paper":
-        values, origin = _published(given, approach, overrides, subject(), published or approach.published)
-    elif given.source in ("latest", "run"):
+        values, notes = _published(given.text, approach, overrides, subject(), published or approach.published)
+        origin = Origin("paper", notes=notes)
+    elif given.source == "search":
         if searches is None:
             msg = f"hyperparameters={text}: a search can only be looked up on a tracking server. Give a file or values."
             raise L3DError(msg)
         about = subject()
-        found = searches(given.name, about)
-        values, origin = _searched(given, found, about, "search", overrides)
+        values, origin = _searched(given, searches(given.name, about), about, overrides)
     elif is_search_document(values):
-        found = FoundSearch(_run_id(values.get("search_run_id")), values)
-        values, origin = _searched(given, found, subject(), "file" if given.source == "file" else "inline", overrides)
-    elif given.source == "file":
-        origin = Origin("file", overridden=tuple(overrides))
+        run_id = values.get("search_run_id")  # it becomes a tag, so nothing but an id passes
+        found = FoundSearch(run_id if isinstance(run_id, str) and RUN_ID.fullmatch(run_id) else "", values)
+        values, origin = _searched(given, found, subject(), overrides)
+    own = {**values, **overrides}
     try:
-        own = {**values, **overrides}
-        return approach.complete(resolve_hyperparameters(approach, own)), replace(origin, values=own)
+        complete = approach.complete(resolve_hyperparameters(approach, own))
     except ParameterError as error:
-        if origin.source in ("default", "inline"):
+        if given.source in ("default", "inline"):
             raise
         fix = f"{error.fix} The values are those of {given.name}; name=value after it overrides one.".strip()
         raise ParameterError(error.name, error.value, error.allowed, fix) from error
+    return complete, replace(origin, overridden=tuple(overrides), values=own)
 
 
 def _published(
-    given: Given,
-    approach: Approach,
-    overrides: Mapping[str, Value],
-    subject: Subject,
-    published: ValuesFor,
-) -> tuple[Mapping[str, Any], Origin]:
-    """Return what the authors published for the task, under what the user has given."""
+    text: str, approach: Approach, overrides: Mapping[str, Value], subject: Subject, published: ValuesFor
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return what the authors published for the task, under what the user has given, and what is doubtful about it."""
     values = published(subject.task, overrides)
     if values is None:
         with_values = [task for task in registry.names("task") if published(task, overrides) is not None]
@@ -137,49 +130,30 @@ def _published(
         what = f"of {approach.name}{f' with {under}' if under else ''}"
         allowed = f"there are no published hyperparameters {what} for the task {subject.task}"
         fix = f"There are some for {', '.join(with_values)}." if with_values else "Use default, latest, or values."
-        raise ParameterError("hyperparameters", given.text, allowed, fix)
-    notes: tuple[str, ...] = ()
-    if subject.model:
-        note = f"Hyperparameters are those that were published for {subject.task} with the authors' models"
-        notes = (f"{note}; whether they suit {subject.model} was not looked at.",)
-    return values, Origin("paper", overridden=tuple(overrides), notes=notes)
-
-
-def _run_id(value: object) -> str:
-    """Return what a file says is the run of its search; it becomes a tag, so nothing but an id passes."""
-    return value if isinstance(value, str) and RUN_ID.fullmatch(value) else ""
+        raise ParameterError("hyperparameters", text, allowed, fix)
+    if not subject.model:
+        return values, ()
+    note = f"Hyperparameters are those that were published for {subject.task} with the authors' models"
+    return values, (f"{note}; whether they suit {subject.model} was not looked at.",)
 
 
 def _searched(
-    given: Given, found: FoundSearch, subject: Subject, source: SourceName, overrides: Mapping[str, Value]
+    given: Given, found: FoundSearch, subject: Subject, overrides: Mapping[str, Value]
 ) -> tuple[Mapping[str, Any], Origin]:
     """Return the values that a search found, after a look at what it was a search of."""
     document = found.document
-    what = f"search {found.run_id}" if source == "search" else "this search"
     if not well_formed(document):
         allowed = f"is not the hyperparameters.json (schema {SCHEMA}) that a search leaves"
         raise ParameterError("hyperparameters", given.name, allowed, "Search again, or give the values themselves.")
     if document.get("approach") != subject.approach:
+        what = f"search {found.run_id}" if given.source == "search" else "this search"
         allowed = f"{what} was one of approach={document.get('approach')}, not of {subject.approach}"
         raise ParameterError("hyperparameters", given.name, allowed)
-    origin = Origin(
-        source=source,
-        search_run_id=found.run_id,
-        overridden=tuple(overrides),
-        searched=document,
-        notes=tuple(
-            f"Hyperparameters were searched {note}."
-            for note in (*differences(document, subject), *_other_values(document, overrides))
-        ),
-    )
-    return document["hyperparameters"], origin
-
-
-def _other_values(document: Mapping[str, Any], overrides: Mapping[str, Value]) -> list[str]:
-    """Return the overrides that take the place of another value: what was searched goes with that one."""
     values = document["hyperparameters"]
-    return [
+    other_values = [
         f"with {name}={values[name]}, and are used with {name}={value}"
         for name, value in overrides.items()
         if name in values and values[name] != value
     ]
+    notes = [f"Hyperparameters were searched {note}." for note in (*differences(document, subject), *other_values)]
+    return values, Origin(given.source, search_run_id=found.run_id, searched=document, notes=tuple(notes))

@@ -123,7 +123,8 @@ def test_pairs_are_read_back_beside_any_source(values: dict[str, str], data: st.
     blank = data.draw(st.sampled_from(["", " "]))
     pairs = ",".join(f"{blank}{name}={value}" for name, value in values.items())
     beside = parse(f"{blank}{source}{blank},{pairs}")
-    assert beside.source == ("run" if source == RUN_ID else source)
+    assert beside.source == ("search" if source in {"latest", RUN_ID} else source)
+    assert beside.name == source
     assert beside.overrides == values
     assert parse(pairs).values == values
 
