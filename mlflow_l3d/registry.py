@@ -1,4 +1,4 @@
-"""Approaches, tasks, executors and metrics by name, ours and a stranger's through the same entry points."""
+"""Approaches, tasks, executors, designs and metrics by name, ours and a stranger's through the same entry points."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ GROUPS: Final = {
     "approach": "mlflow_l3d.approaches",
     "task": "mlflow_l3d.tasks",
     "executor": "mlflow_l3d.executors",
+    "design": "mlflow_l3d.designs",
     "metric": "mlflow_l3d.metrics",
 }
 """Parameter -> entry-point group. Metrics of ours come without one: see :mod:`mlflow_l3d.metrics.known`."""
@@ -37,7 +38,7 @@ def _source_entry_points(group: str) -> tuple[EntryPoint, ...]:
 
 
 def names(parameter: str) -> list[str]:
-    """Return the names that `parameter` (``approach``, ``task``, ``executor``, ``metric``) may have, sorted."""
+    """Return the names that `parameter` (a key of :data:`GROUPS`) may have, sorted."""
     return sorted(_found(parameter))
 
 

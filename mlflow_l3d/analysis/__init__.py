@@ -1,6 +1,5 @@
 """Numbers about tables of scores and predictions: pure numpy and pandas, without torch and MLflow.
 
-* :func:`~mlflow_l3d.analysis.aggregate.analyse`: from a frame of cells of any design to everything that is reported;
 * `importance/`: the score of a factor, its interval and components, claims about several factors, checks;
 * `stability/`: agreement of single predictions, of classes and (`agreement/`) of anything else;
 * `seeds/`: the random-seeds study of one task, and what holds over tasks;

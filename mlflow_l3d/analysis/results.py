@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.variances import Layout
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import known
 
@@ -42,7 +41,7 @@ class Analysis:
     cells_failed
         Cells of the plan that have no score, golden runs included.
     design
-        How the cells are laid out.
+        Name of the design.
     p_holm
         Factor -> p-value of "not important", adjusted for the number of factors (Holm); nan where there is none.
     ranking
@@ -69,7 +68,7 @@ class Analysis:
     consistencies: Mapping[str, Consistency] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
     cells_failed: int = 0
-    design: Layout = "crossed"
+    design: str = "crossed"
     p_holm: Mapping[str, float] = field(default_factory=dict)
     ranking: Ranking | None = None
     prediction_importances: Mapping[str, PredictionImportance] = field(default_factory=dict)

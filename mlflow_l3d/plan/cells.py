@@ -6,13 +6,11 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-Phase = Literal["investigation", "golden", "base", "swap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +21,8 @@ class Cell:
     ----------
     phase
         ``investigation`` for a cell of a factor's M x N table, ``golden`` for a run in which every factor varies.
-        In the radial design ``base`` for a run that is drawn for all factors, ``swap`` for its repetition with one
-        factor drawn anew.
+        A design may have phases of its own: the radial one ``base`` for a run that is drawn for all factors, ``swap``
+        for its repetition with one factor drawn anew.
     factor
         The factor whose table the cell belongs to, or that was drawn anew; joint factors are joined with ``+``. None
         for golden and base.
@@ -42,7 +40,7 @@ class Cell:
         ``l3d.cell_key``: the same key means the same result.
     """
 
-    phase: Phase
+    phase: str
     factor: str | None
     row: int | None
     column: int | None
@@ -58,11 +56,9 @@ class Cell:
             return f"seed {self.seeds['seed']}"
         if self.phase == "golden":
             return f"golden {self.index}"
-        if self.phase == "base":
-            return f"base {self.row}"
-        if self.phase == "swap":
-            return f"{self.factor} swap {self.row}"
-        return f"{self.factor} row {self.row} column {self.column}"
+        where = f"{'row' if self.phase == 'investigation' else self.phase} {self.row}"
+        column = "" if self.column is None else f"column {self.column}"
+        return " ".join(word for word in (self.factor, where, column) if word)
 
 
 @dataclass(frozen=True, slots=True)

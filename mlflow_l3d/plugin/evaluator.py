@@ -59,7 +59,6 @@ class L3DEvaluator(ModelEvaluator):
         from mlflow.tracking import MlflowClient
 
         from mlflow_l3d.studies.investigation.evaluate import planned_by, score_cells, write_scored
-        from mlflow_l3d.studies.investigation.scoring import order
         from mlflow_l3d.tracking.connection import own_settings
         from mlflow_l3d.tracking.names import PREDICTIONS
 
@@ -68,7 +67,7 @@ class L3DEvaluator(ModelEvaluator):
         settings = evaluator_config or {}
         metric = settings.get("metric", "f1_macro")
         planned = planned_by(run, design=settings.get("design", "auto"), missing=settings.get("missing", "auto"))
-        cells = planned.within(order(dataset.features_data))
+        cells = planned.select(dataset.features_data)
         with own_settings(), tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             scored = score_cells(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.variances import DESIGNS
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.numbers import MISSING, bracketed, plain, rough_duration, shorten
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import document, heading, wrap
@@ -75,7 +75,7 @@ def _factors(factors: pd.DataFrame) -> list[str]:
         rows.append(
             (name, plain(row["total_index"]), bracketed(row["low"], row["high"], plain), pilot, *_precision(row))
         )
-    head = ("factor", "S_T", "95 % interval", "pilot", "this plan", *DESIGNS)
+    head = ("factor", "S_T", "95 % interval", "pilot", "this plan", *_designs_of(factors))
     return Table(head, tuple(rows), _legend("in the pilot")).lines("  ")
 
 
@@ -92,18 +92,23 @@ def _guidance(guidance: pd.DataFrame) -> list[str]:
     for _, row in guidance.iterrows():
         main = "all" if row["main_share"] == 1 else "half"
         rows.append((plain(row["total_index"]), main, *_precision(row), f"{row['nested_optimum']:.0f}"))
-    head = ("S_T", "by main effect", "this plan", *DESIGNS, "nested columns")
+    head = ("S_T", "by main effect", "this plan", *_designs_of(guidance), "nested columns")
     return Table(head, tuple(rows), _legend("assumed")).lines("  ")
+
+
+def _designs_of(columns: Iterable[object]) -> list[str]:
+    """Return the designs that columns of a table are about."""
+    return [str(name).removeprefix("rows/") for name in columns if str(name).startswith("rows/")]
 
 
 def _precision(row: pd.Series) -> tuple[str, ...]:
     found = [_half_width(row["half_width"])]
-    for design in DESIGNS:
+    for design in _designs_of(row.index):
         rows, columns = row[f"rows/{design}"], row[f"columns/{design}"]
         if not math.isfinite(rows):
             found.append("never" if math.isfinite(row["nested_optimum"]) else MISSING)
         else:
-            found.append(f"{rows:.0f}" if design == "radial" else f"{rows:.0f}x{columns:.0f}")
+            found.append(f"{rows:.0f}" if design_named(design).table_columns else f"{rows:.0f}x{columns:.0f}")
     return tuple(found)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mlflow_l3d.approaches.base import Session
+from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import finished
 from mlflow_l3d.plan.cells import Cell, Outcome, cell_key
-from mlflow_l3d.plan.designs import CrossedDesign
 from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.testing.outcomes import require
 

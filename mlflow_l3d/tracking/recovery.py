@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mlflow_l3d")
 
 
-class Layout(Protocol):
+class HasCells(Protocol):
     """Cells in their order."""
 
     def cells(self) -> Iterator[Cell]:
@@ -50,8 +50,8 @@ class CellWork(Protocol):
         """What is trained, on what and where."""
         ...
 
-    def design(self) -> Layout:
-        """Return the layout of the cells."""
+    def design(self) -> HasCells:
+        """Return what holds the cells."""
         ...
 
 

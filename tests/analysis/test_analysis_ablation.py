@@ -11,6 +11,8 @@ import pytest
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.score_tables import Tables
 from mlflow_l3d.analysis.planning.subsets import ABLATION_COLUMNS, Answers, Place, Setting, ablate_tables
+from mlflow_l3d.designs.crossed import CrossedDesign
+from mlflow_l3d.designs.nested import NestedDesign
 
 ROWS, COLUMNS, GOLDEN, EXAMPLES = 6, 4, 24, 10
 
@@ -31,7 +33,7 @@ def investigation(seed=0):
 
 
 def ablation(
-    table, golden, predictions=None, *, rows=None, columns=None, test_sizes=(None,), design="crossed", **options
+    table, golden, predictions=None, *, rows=None, columns=None, test_sizes=(None,), design=CrossedDesign, **options
 ):
     """One factor `x`, from plain arrays and a frame of predictions."""
     table, golden, answers = np.asarray(table, dtype=float), np.asarray(golden, dtype=float), None
@@ -45,7 +47,7 @@ def ablation(
         answers = Answers(cells, len(ids))
     shape = (rows or [table.shape[0]], columns or [table.shape[1]])
     settings = [Setting(m, n, size) for size in test_sizes for m in shape[0] for n in shape[1]]
-    found = ablate_tables(Tables(design, {"x": table}, golden), settings, answers=answers, **options)
+    found = ablate_tables(Tables({"x": table}, golden), settings, design.importances, answers=answers, **options)
     return found[list(ABLATION_COLUMNS)]
 
 
@@ -132,5 +134,5 @@ def test_missing_cells_and_small_tables_give_nan():
 
 def test_nested_design():
     table, golden, _ = investigation(6)
-    found = ablation(table, golden, seed=0, design="nested").iloc[1]
-    assert found["importance_corrected"] == importance(table, golden, design="nested").importance_corrected
+    found = ablation(table, golden, seed=0, design=NestedDesign).iloc[1]
+    assert found["importance_corrected"] == importance(table, golden, model=NestedDesign.model).importance_corrected

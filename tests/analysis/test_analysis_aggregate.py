@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from analysis_oracle import VoteCounter
 
-from mlflow_l3d.analysis.aggregate import analyse
 from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.designs.analyse import Planned, analyse
 
 
 def investigation(rows=12, columns=5, golden=60, seed=0):
@@ -34,7 +34,7 @@ def investigation(rows=12, columns=5, golden=60, seed=0):
 
 def test_every_factor_is_analysed_with_the_shared_golden_runs():
     frame, tables, golden = investigation()
-    found = analyse(frame, metric="f1_macro", classes=2)
+    found = analyse(frame, Planned(classes=2), metric="f1_macro")
     assert list(found.importances) == ["seed", "data_order"]
     for name, table in tables.items():
         expected = importance(table, golden, factor=name, chance=0.5)
@@ -51,16 +51,16 @@ def test_the_order_of_cells_does_not_change_a_bit():
     frame, _, _ = investigation()
     shuffled = frame.sample(frac=1, random_state=1)
     names = ["data_order", "seed"]
-    found = analyse(shuffled, metric="f1_macro", factors=names)
+    found = analyse(shuffled, Planned(factors=names), metric="f1_macro")
     assert list(found.importances) == names
-    assert found.metrics() == analyse(frame, metric="f1_macro", factors=names).metrics()
+    assert found.metrics() == analyse(frame, Planned(factors=names), metric="f1_macro").metrics()
 
 
 def test_failed_cells_are_counted_against_the_plan():
     frame, _, _ = investigation(rows=12)
     lost = frame.drop(frame.index[[3, 70]])
     lost.loc[frame.index[-1], "f1_macro"] = np.nan
-    found = analyse(lost, metric="f1_macro", rows=13, columns=5, golden_runs=62)
+    found = analyse(lost, Planned(rows=13, columns=5, golden_runs=62), metric="f1_macro")
     assert found.importances["seed"].cells_missing == 5 + 1
     assert found.importances["data_order"].cells_missing == 5 + 1
     assert found.importances["seed"].golden_missing == 2 + 1
@@ -74,10 +74,10 @@ def test_failed_cells_are_counted_against_the_plan():
 
 def test_a_planned_factor_without_cells():
     frame, _, _ = investigation()
-    found = analyse(frame, metric="f1_macro", factors=["data_split"], rows=12, columns=5)
+    found = analyse(frame, Planned(factors=["data_split"], rows=12, columns=5), metric="f1_macro")
     assert math.isnan(found.importances["data_split"].importance)
     assert found.cells_failed == 60
-    unplanned = analyse(frame, metric="f1_macro", factors=["data_split"])
+    unplanned = analyse(frame, Planned(factors=["data_split"]), metric="f1_macro")
     assert unplanned.importances["data_split"].table.shape == (0, 0)
     assert [check.code for check in unplanned.checks] == ["L3D007"]
 
@@ -85,8 +85,10 @@ def test_a_planned_factor_without_cells():
 def test_collapse_is_judged_only_where_chance_is_one_in_classes():
     frame, _, _ = investigation()
     frame = frame.assign(accuracy=frame["f1_macro"] - 0.5, matthews_corrcoef=frame["f1_macro"] - 0.5)
-    assert analyse(frame, metric="accuracy", classes=2).importances["seed"].collapsed_share == 1.0
-    assert math.isnan(analyse(frame, metric="matthews_corrcoef", classes=2).importances["seed"].collapsed_share)
+    assert analyse(frame, Planned(classes=2), metric="accuracy").importances["seed"].collapsed_share == 1.0
+    assert math.isnan(
+        analyse(frame, Planned(classes=2), metric="matthews_corrcoef").importances["seed"].collapsed_share
+    )
     assert math.isnan(analyse(frame, metric="accuracy").importances["seed"].collapsed_share)
 
 
@@ -95,7 +97,7 @@ def test_consistencies_are_passed_through():
     counter = VoteCounter()
     counter.add(0, [0, 1], [0, 1], [0, 1])
     counter.add(0, [0, 1], [0, 1], [0, 0])
-    found = analyse(frame, metric="f1_macro", factors=["seed"], consistencies={"seed": counter.result("seed")})
+    found = analyse(frame, Planned(factors=["seed"]), metric="f1_macro", consistencies={"seed": counter.result("seed")})
     assert found.metrics()["consistency"] == 0.5
     assert found.metrics()["correct_consistency/seed"] == 0.5
 
@@ -111,6 +113,6 @@ def test_an_empty_frame():
 def test_the_first_rows_of_a_running_investigation(rows):
     frame, _, _ = investigation()
     begun = frame[(frame["row"] < rows) | (frame["index"] < 5 * rows)]
-    found = analyse(begun, metric="f1_macro", rows=rows, columns=5, golden_runs=5 * rows)
+    found = analyse(begun, Planned(rows=rows, columns=5, golden_runs=5 * rows), metric="f1_macro")
     assert found.cells_failed == 0
     assert math.isfinite(found.importances["seed"].importance) == (rows == 2)

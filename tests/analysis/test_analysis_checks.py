@@ -8,8 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.checks import all_checks, factor_checks, golden_checks
+from mlflow_l3d.analysis.importance.checks import factor_checks, golden_checks
 from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.designs.analyse import all_checks
 
 
 def table(seed=0, rows=20, columns=10, mitigated=0.5, main=0.25, interaction=0.25, std=0.02):

@@ -14,10 +14,21 @@ from statsmodels.stats.multitest import multipletests
 from mlflow_l3d.analysis.importance.differences import paired_difference
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.intervals import crossed_estimate
+from mlflow_l3d.analysis.importance.models import NESTED
 from mlflow_l3d.analysis.importance.multiplicity import holm, important_factors, rank_factors
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 
 DESIGNS = ("crossed", "nested", "radial")
+
+
+def ranked(found, **options):
+    return rank_factors(found, design_named(next(iter(found.values())).design).compared, **options)
+
+
+def difference(tables, first, second, design):
+    compared = design_named(design).compared
+    return paired_difference(compared(tables, first), compared(tables, second))
 
 
 def records(generator, design, shares, rows=20, columns=10):
@@ -37,7 +48,7 @@ def records(generator, design, shares, rows=20, columns=10):
         shape = (1, columns) if design == "crossed" else (rows, columns)
         table = others + math.sqrt(shares[place]) * generator.standard_normal(shape)
         noise = 1e-3 * generator.standard_normal((rows, columns))
-        found[name] = importance(table + noise, table.ravel(), factor=name, design=design)
+        found[name] = importance(table + noise, table.ravel(), factor=name, model=design_named(design).model)
     return found
 
 
@@ -70,7 +81,7 @@ def test_important_factors():
 @pytest.mark.parametrize("design", DESIGNS)
 def test_factors_that_differ_are_told_apart(design):
     found = records(np.random.default_rng(1), design, (0.85, 0.12, 0.03), rows=60, columns=30)
-    ranking = rank_factors(found)
+    ranking = ranked(found)
     assert ranking.factors == ("factor_0", "factor_1", "factor_2")
     assert not any({"factor_0", other} <= set(group) for other in ranking.factors[1:] for group in ranking.groups)
     frame = ranking.to_frame()
@@ -86,7 +97,7 @@ def test_factors_that_differ_are_told_apart(design):
 @pytest.mark.parametrize("design", DESIGNS)
 def test_corrected_scores_are_those_of_the_records(design):
     found = records(np.random.default_rng(2), design, (0.5, 0.3, 0.2))
-    for name, score in zip(*[getattr(rank_factors(found), part) for part in ("factors", "importances")], strict=True):
+    for name, score in zip(*[getattr(ranked(found), part) for part in ("factors", "importances")], strict=True):
         assert score == pytest.approx(found[name].importance_corrected)
 
 
@@ -98,14 +109,14 @@ def test_equal_factors_are_rarely_told_apart(design):
     for _ in range(200):
         found = records(generator, design, (0.4, 0.4, 0.2), rows=15, columns=8)
         tables = {name: record.table for name, record in found.items()}
-        wrong += paired_difference(tables, "factor_0", "factor_1", design=design).p <= 0.05
+        wrong += difference(tables, "factor_0", "factor_1", design).p <= 0.05
     assert wrong <= 0.05 * 200 + 3 * math.sqrt(200 * 0.05 * 0.95)
 
 
 def test_difference_is_the_joint_jackknife():
     found = records(np.random.default_rng(4), "crossed", (0.5, 0.3, 0.2), rows=9, columns=6)
     tables = {name: record.table for name, record in found.items()}
-    pair = paired_difference(tables, "factor_0", "factor_2", design="crossed")
+    pair = difference(tables, "factor_0", "factor_2", "crossed")
     one, other = tables["factor_0"], tables["factor_2"]
 
     def score(table):
@@ -122,7 +133,7 @@ def test_difference_is_the_joint_jackknife():
 
 def test_groups_are_the_largest_sets_without_a_difference():
     found = records(np.random.default_rng(5), "nested", (0.45, 0.3, 0.15, 0.07, 0.03), rows=40)
-    ranking = rank_factors(found)
+    ranking = ranked(found)
     apart = {frozenset((pair["first"], pair["second"])): pair["different"] for _, pair in pairs_of(ranking)}
     expected = set()
     for size in range(1, 6):
@@ -147,7 +158,7 @@ def pairs_of(ranking):
 def test_a_factor_without_a_score_is_told_apart_from_none():
     found = records(np.random.default_rng(6), "crossed", (0.9, 0.1), rows=20)
     found["constant"] = importance(np.full((20, 10), 0.5), [0.1, 0.2], factor="constant")
-    ranking = rank_factors(found)
+    ranking = ranked(found)
     assert ranking.factors[-1] == "constant"
     assert math.isnan(ranking.importances[-1])
     assert all("constant" in group for group in ranking.groups)
@@ -158,7 +169,7 @@ def test_boundary_uses_the_intervals_of_the_two():
     generator = np.random.default_rng(7)
     noise, other = generator.standard_normal((6, 4)), generator.standard_normal((6, 4))
     tables = {"one": noise - noise.mean(axis=1, keepdims=True), "other": other - other.mean(axis=1, keepdims=True)}
-    pair = paired_difference(tables, "one", "other", design="nested")
+    pair = difference(tables, "one", "other", "nested")
     assert pair.difference == 0
     assert pair.low < -0.1
     assert pair.high > 0.1
@@ -169,18 +180,18 @@ def test_rows_with_missing_cells_are_left_out_of_all():
     found = records(np.random.default_rng(8), "nested", (0.6, 0.4), rows=12)
     table = found["factor_0"].table.copy()
     table[3, 1] = np.nan
-    found["factor_0"] = importance(table, [0.1, 0.2], factor="factor_0", design="nested")
-    assert rank_factors(found).differences[0].rows == 11
+    found["factor_0"] = importance(table, [0.1, 0.2], factor="factor_0", model=NESTED)
+    assert ranked(found).differences[0].rows == 11
 
 
 def test_bad_input():
     crossed = records(np.random.default_rng(9), "crossed", (0.6, 0.4))
     nested = records(np.random.default_rng(9), "nested", (0.6, 0.4))
     with pytest.raises(ParameterError, match="one design"):
-        rank_factors({"a": crossed["factor_0"], "b": nested["factor_1"]})
+        ranked({"a": crossed["factor_0"], "b": nested["factor_1"]})
     shorter = records(np.random.default_rng(9), "crossed", (0.6, 0.4), rows=5)
     with pytest.raises(ParameterError, match="same rows"):
-        rank_factors({"a": crossed["factor_0"], "b": shorter["factor_1"]})
+        ranked({"a": crossed["factor_0"], "b": shorter["factor_1"]})
     with pytest.raises(ParameterError, match="level"):
-        rank_factors(crossed, level=95)
-    assert rank_factors({}).factors == ()
+        ranked(crossed, level=95)
+    assert rank_factors({}, design_named("crossed").compared).factors == ()

@@ -15,12 +15,14 @@ from mlflow_l3d.analysis.importance.checks import factor_checks
 from mlflow_l3d.analysis.importance.estimate import smallest_tail
 from mlflow_l3d.analysis.importance.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.intervals import crossed_estimate
+from mlflow_l3d.analysis.importance.models import NESTED
 from mlflow_l3d.analysis.importance.nested import (
     nested_components,
     nested_estimate,
     nested_limits,
     nested_variances_without_each,
 )
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 
 TRUTHS = [(0.5, 0.5), (0.9, 0.1), (0.1, 0.9), (0.0, 1.0)]
@@ -138,8 +140,8 @@ def test_wider_at_a_higher_level(design):
 def test_units_do_not_matter(design):
     table = simulated(np.random.default_rng(7), 9, 4, (0.5, 0.5))
     golden = np.random.default_rng(8).standard_normal(20)
-    one = importance(table, golden, design=design)
-    other = importance(30 - 4 * table, 7 + 4 * golden, design=design)
+    one = importance(table, golden, model=design_named(design).model)
+    other = importance(30 - 4 * table, 7 + 4 * golden, model=design_named(design).model)
     for name in ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high", "importance_p"):
         assert getattr(one, name) == pytest.approx(getattr(other, name))
     assert other.components.contributed == pytest.approx(16 * one.components.contributed)
@@ -150,11 +152,11 @@ def test_units_do_not_matter(design):
 def test_published_score_is_the_same_formula():
     table = simulated(np.random.default_rng(9), 9, 4, (0.5, 0.5))
     golden = np.linspace(-1, 1, 9)
-    crossed, nested = (importance(table, golden, design=design) for design in ("crossed", "nested"))
+    crossed, nested = (importance(table, golden, model=design_named(design).model) for design in ("crossed", "nested"))
     assert nested.importance == crossed.importance
     assert nested.importance_corrected != crossed.importance_corrected
     assert nested.design == "nested"
-    last = importance_path(table, golden, design="nested").iloc[-1]
+    last = importance_path(table, golden, model=NESTED).iloc[-1]
     assert last["importance_corrected"] == nested.importance_corrected
     assert last["importance_ci_low"] == nested.importance_ci_low
 
@@ -165,28 +167,28 @@ def test_quartile_distance_by_hand():
 
 
 def codes(table, golden, **options):
-    return {check.code for check in factor_checks(importance(table, golden, design="nested", **options))}
+    return {check.code for check in factor_checks(importance(table, golden, model=NESTED, **options), model=NESTED)}
 
 
 def test_bad_tables_give_nan_and_a_check():
     golden = np.linspace(0.1, 0.9, 9)
-    constant = importance(np.full((5, 4), 0.1), golden, design="nested")
+    constant = importance(np.full((5, 4), 0.1), golden, model=NESTED)
     assert math.isnan(constant.importance)
     assert math.isnan(constant.importance_corrected)
     assert constant.components is None
     assert "L3D004" in codes(np.full((5, 4), 0.1), golden)
     for shape in ((1, 5), (5, 1), (0, 3), (3, 0)):
         table = np.random.default_rng(10).random(shape)
-        found = importance(table, golden, design="nested")
+        found = importance(table, golden, model=NESTED)
         assert math.isnan(found.importance_corrected)
         assert math.isnan(found.importance_p)
         assert "L3D007" in codes(table, golden)
-    two = importance([[0.1, 0.2], [0.5, 0.3]], golden, design="nested")
+    two = importance([[0.1, 0.2], [0.5, 0.3]], golden, model=NESTED)
     assert math.isfinite(two.importance_corrected)
     assert math.isnan(two.importance_ci_low)
     missing = np.random.default_rng(11).random((6, 3))
     missing[2, 1] = np.nan
-    found = importance(missing, golden, design="nested")
+    found = importance(missing, golden, model=NESTED)
     assert found.rows_used == 5
     assert found.importance_corrected == nested_estimate(np.delete(missing, 2, axis=0)).importance
     assert "L3D002" in codes(missing, golden)
@@ -194,11 +196,11 @@ def test_bad_tables_give_nan_and_a_check():
 
 def test_rows_or_columns_without_effect():
     rows_only = np.repeat(np.linspace(0.1, 0.9, 7)[:, None], 5, axis=1)
-    found = importance(rows_only, rows_only[:, 0], design="nested")
+    found = importance(rows_only, rows_only[:, 0], model=NESTED)
     assert (found.importance_corrected, found.importance_ci_low, found.importance_ci_high) == (-1, -1, -1)
     assert found.importance_p == 1.0
     equal_rows = np.repeat(np.linspace(0.1, 0.9, 7)[None, :], 5, axis=0)
-    found = importance(equal_rows, equal_rows[0], design="nested")
+    found = importance(equal_rows, equal_rows[0], model=NESTED)
     assert found.importance_corrected == 1
     assert found.importance_ci_high == 1
     assert -0.5 < found.importance_ci_low < 0.5
@@ -221,8 +223,6 @@ def test_columns_of_a_nested_table_need_only_be_two():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"design": "nestd"}, "Did you mean 'nested'"),
-        ({"design": "radial"}, "crossed or nested"),
         ({"level": 1.0}, "level=1.0"),
         ({"level": 0.0}, "level=0.0"),
     ],

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.stability.numbers import NumberComparison, pair_correlations
 from mlflow_l3d.analysis.stability.stability import Stability
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 
 N = 25
@@ -32,7 +33,7 @@ def put(stability, phase, factor, row, predictions, ids=None):
 
 
 def by_numbers(design, factors):
-    return Stability(design, factors, NumberComparison())
+    return Stability(design_named(design).comparable(factors), NumberComparison())
 
 
 def lin(one, other):

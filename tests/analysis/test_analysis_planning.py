@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.variances import variance_components
 from mlflow_l3d.analysis.planning.precision import expected_half_width, optimal_columns, relative_error
-from mlflow_l3d.analysis.planning.runs_needed import COST_COLUMNS, cost_table, runs_needed
+from mlflow_l3d.analysis.planning.runs_needed import runs_needed
 from mlflow_l3d.errors import ParameterError
 
 
@@ -29,7 +30,7 @@ def test_optimal_columns(share, columns):
 def test_optimal_columns_have_the_narrowest_interval(share):
     """For 1,200 cells in a nested design."""
     widths = {
-        columns: expected_half_width(pilot(1 - share, share, 0), "nested", rows=1200 // columns, columns=columns)
+        columns: expected_half_width(pilot(1 - share, share, 0), NESTED, rows=1200 // columns, columns=columns)
         for columns in range(2, 40)
     }
     best = min(widths, key=widths.__getitem__)
@@ -37,104 +38,87 @@ def test_optimal_columns_have_the_narrowest_interval(share):
 
 
 def test_relative_error_of_tau():
-    assert relative_error("crossed", rows=100, columns=10) == pytest.approx(1 / math.sqrt(18))
-    assert relative_error("nested", rows=100, columns=10) == pytest.approx(1 / math.sqrt(1800))
-    assert relative_error("radial", rows=50, columns=7) == pytest.approx(1 / math.sqrt(100))
+    assert relative_error(CROSSED, rows=100, columns=10) == pytest.approx(1 / math.sqrt(18))
+    assert relative_error(NESTED, rows=100, columns=10) == pytest.approx(1 / math.sqrt(1800))
     generator = np.random.default_rng(0)
     for main in (1.0, 0.3, 0.0):
         tables = math.sqrt(main) * generator.standard_normal((3000, 1, 21)) + math.sqrt(
             1 - main
         ) * generator.standard_normal((3000, 30, 21))
         stds = np.sqrt(tables.var(axis=2, ddof=1).mean(axis=1))
-        expected = relative_error("crossed", rows=30, columns=21, main_share=main)
+        expected = relative_error(CROSSED, rows=30, columns=21, main_share=main)
         assert stds.std() == pytest.approx(expected, rel=0.1)
 
 
-@pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
+@pytest.mark.parametrize("model", [CROSSED, NESTED])
 @pytest.mark.parametrize("truth", [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.8, 0.1, 0.1), (0.2, 0.4, 0.4)])
-def test_delta_method_agrees_with_simulation(design, truth):
+def test_delta_method_agrees_with_simulation(model, truth):
     plan = {"rows": 60, "columns": 20}
-    delta = expected_half_width(pilot(*truth), design, **plan)
-    simulated = expected_half_width(pilot(*truth), design, **plan, method="simulation", tables=60)
+    delta = expected_half_width(pilot(*truth), model, **plan)
+    simulated = expected_half_width(pilot(*truth), model, **plan, method="simulation", tables=60)
     assert delta == pytest.approx(simulated, rel=0.25)
 
 
 def test_simulation_takes_its_seed():
     plan = {"rows": 8, "columns": 5, "method": "simulation", "tables": 5}
-    first, again, other = (expected_half_width(pilot(0.5, 0.5, 0), "crossed", **plan, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (expected_half_width(pilot(0.5, 0.5, 0), CROSSED, **plan, seed=seed) for seed in (0, 0, 1))
     assert first == again
     assert first != other
 
 
 def test_wide_where_nothing_else_matters():
     """The delta method errs on the careful side, and stays within bounds."""
-    delta = expected_half_width(pilot(0.0, 1.0, 0.0), "nested", rows=30, columns=5)
+    delta = expected_half_width(pilot(0.0, 1.0, 0.0), NESTED, rows=30, columns=5)
     assert 0 < delta <= 1
-    assert delta > expected_half_width(pilot(0.0, 1.0, 0.0), "nested", rows=30, columns=5, method="simulation")
+    assert delta > expected_half_width(pilot(0.0, 1.0, 0.0), NESTED, rows=30, columns=5, method="simulation")
 
 
 def test_no_interval_no_half_width():
-    assert math.isnan(expected_half_width(pilot(0.5, 0.5, 0), "crossed", rows=2, columns=10))
-    assert math.isnan(expected_half_width(pilot(0.5, 0.5, 0), "crossed", rows=10, columns=2))
-    assert math.isfinite(expected_half_width(pilot(0.5, 0.5, 0), "nested", rows=10, columns=2))
-    assert math.isnan(expected_half_width(pilot(0.0, 0.0, 0), "nested", rows=10, columns=3))
-    assert math.isnan(expected_half_width(pilot(0.5, 0.0, 0), "nested", rows=10, columns=3))
+    assert math.isnan(expected_half_width(pilot(0.5, 0.5, 0), CROSSED, rows=2, columns=10))
+    assert math.isnan(expected_half_width(pilot(0.5, 0.5, 0), CROSSED, rows=10, columns=2))
+    assert math.isfinite(expected_half_width(pilot(0.5, 0.5, 0), NESTED, rows=10, columns=2))
+    assert math.isnan(expected_half_width(pilot(0.0, 0.0, 0), NESTED, rows=10, columns=3))
+    assert math.isnan(expected_half_width(pilot(0.5, 0.0, 0), NESTED, rows=10, columns=3))
 
 
-@pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
-def test_runs_needed_is_the_smallest_that_is_enough(design):
+@pytest.mark.parametrize("model", [CROSSED, NESTED])
+def test_runs_needed_is_the_smallest_that_is_enough(model):
     components = pilot(0.5, 0.1, 0.4)
-    found = runs_needed(0.15, components, design)
+    found = runs_needed(0.15, components, model)
     assert found.half_width <= 0.15
-    assert found.cells == found.rows * (1 if design == "radial" else found.columns)
-    one_less = expected_half_width(components, design, rows=found.rows - 1, columns=found.columns)
+    assert found.cells == found.rows * found.columns
+    one_less = expected_half_width(components, model, rows=found.rows - 1, columns=found.columns)
     assert one_less > 0.15
-    narrower = runs_needed(0.1, components, design)
+    narrower = runs_needed(0.1, components, model)
     assert narrower.cells > found.cells
 
 
 def test_a_few_columns_of_a_crossed_table_are_never_enough():
-    found = runs_needed(0.1, pilot(0.5, 0.5, 0.0), "crossed", columns=10)
+    found = runs_needed(0.1, pilot(0.5, 0.5, 0.0), CROSSED, columns=10)
     assert (found.rows, found.columns, found.cells) == (None, None, None)
     assert found.half_width > 0.1
-    assert runs_needed(0.1, pilot(0.5, 0.5, 0.0), "nested", columns=10).cells is not None
-    assert runs_needed(0.3, pilot(0.5, 0.5, 0.0), "crossed").columns > 10
+    assert runs_needed(0.1, pilot(0.5, 0.5, 0.0), NESTED, columns=10).cells is not None
+    assert runs_needed(0.3, pilot(0.5, 0.5, 0.0), CROSSED).columns > 10
 
 
 def test_pilot_of_a_nested_design_is_enough():
-    assert runs_needed(0.2, pilot(0.5, 0.25, 0.25, "nested"), "nested") == runs_needed(
-        0.2, pilot(0.5, 0.25, 0.25), "nested"
+    assert runs_needed(0.2, pilot(0.5, 0.25, 0.25, "nested"), NESTED) == runs_needed(
+        0.2, pilot(0.5, 0.25, 0.25), NESTED
     )
-    assert runs_needed(0.3, pilot(0.5, 0.25, 0.25, "nested"), "crossed").cells is not None
-
-
-def test_cost_table_by_hand():
-    table = cost_table(36.0, factors=5, rows=20, columns=10, pilot=pilot(0.5, 0.5, 0.0)).set_index("design")
-    assert ["design", *table.columns] == list(COST_COLUMNS)
-    assert table["cells"].to_dict() == {"crossed": 1200, "nested": 1200, "radial": 120}
-    assert table["hours"].to_dict() == pytest.approx({"crossed": 12, "nested": 12, "radial": 1.2})
-    assert table["golden_runs"].to_dict() == {"crossed": 200, "nested": 200, "radial": 0}
-    assert table.loc["nested", "half_width"] < table.loc["crossed", "half_width"]
-    halved = cost_table(36.0, factors=1, rows=20, columns=10, golden_runs=0, designs=["crossed"], workers=2)
-    assert halved["hours"].tolist() == [1.0]
-    assert halved["half_width"].isna().all()
+    assert runs_needed(0.3, pilot(0.5, 0.25, 0.25, "nested"), CROSSED).cells is not None
 
 
 @pytest.mark.parametrize(
     ("call", "match"),
     [
         (lambda: optimal_columns(1.0), "total_index"),
-        (lambda: relative_error("crossed", rows=1, columns=3), "rows=1"),
-        (lambda: relative_error("nested", rows=2, columns=1), "columns=1"),
-        (lambda: relative_error("crossed", rows=2, columns=2, main_share=2), "main_share"),
-        (lambda: relative_error("square", rows=2, columns=2), "design"),
-        (lambda: expected_half_width(pilot(1, 1, 1), "nested", rows=5, columns=5, method="guess"), "method"),
-        (lambda: runs_needed(0.0, pilot(1, 1, 1), "nested"), "half_width"),
-        (lambda: runs_needed(0.1, pilot(1, 1, 1), "crossed", columns=2), "columns=2"),
-        (lambda: runs_needed(0.1, pilot(1, 0, 0), "nested"), "pilot"),
-        (lambda: cost_table(1.0, factors=0, rows=5, columns=5), "factors=0"),
-        (lambda: cost_table(-1.0, factors=1, rows=5, columns=5), "seconds_per_cell"),
-        (lambda: cost_table(1.0, factors=1, rows=5, columns=5, golden_runs=-1), "golden_runs"),
+        (lambda: relative_error(CROSSED, rows=1, columns=3), "rows=1"),
+        (lambda: relative_error(NESTED, rows=2, columns=1), "columns=1"),
+        (lambda: relative_error(CROSSED, rows=2, columns=2, main_share=2), "main_share"),
+        (lambda: expected_half_width(pilot(1, 1, 1), NESTED, rows=5, columns=5, method="guess"), "method"),
+        (lambda: runs_needed(0.0, pilot(1, 1, 1), NESTED), "half_width"),
+        (lambda: runs_needed(0.1, pilot(1, 1, 1), CROSSED, columns=2), "columns=2"),
+        (lambda: runs_needed(0.1, pilot(1, 0, 0), NESTED), "pilot"),
     ],
 )
 def test_bad_input(call, match):

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.analysis.importance.nested import nested_components
 from mlflow_l3d.analysis.importance.radial import (
@@ -15,6 +14,7 @@ from mlflow_l3d.analysis.importance.radial import (
     radial_sets,
     radial_variances_without_each,
 )
+from mlflow_l3d.designs.analyse import all_checks
 
 FACTORS = ("data_order", "label_selection", "data_split")
 

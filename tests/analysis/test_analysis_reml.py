@@ -96,7 +96,8 @@ def test_where_reml_finds_nothing_complete_rows_are_taken_and_the_check_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from mlflow_l3d.analysis.importance import score_tables as layouts
-    from mlflow_l3d.analysis.importance.checks import all_checks
+    from mlflow_l3d.designs.analyse import Planned, all_checks
+    from mlflow_l3d.designs.crossed import CrossedDesign
     from mlflow_l3d.errors import L3DError
 
     def fails(_table: object) -> None:
@@ -106,15 +107,17 @@ def test_where_reml_finds_nothing_complete_rows_are_taken_and_the_check_says_so(
     generator = np.random.default_rng(0)
     table = generator.standard_normal((8, 5)) + generator.standard_normal((8, 1))
     table[2, 3] = np.nan
-    scores = layouts.Tables("crossed", {"f": table}, generator.standard_normal(40))
-    found = layouts.importances_of(scores, missing="reml")
+    scores = layouts.Tables({"f": table}, generator.standard_normal(40))
+    found = CrossedDesign.importances(scores, missing="reml")
     assert found["f"].components is not None
     assert found["f"].components.method == "reml"
     assert found["f"].importance_ci_low < found["f"].importance_corrected < found["f"].importance_ci_high
     monkeypatch.setattr(layouts, "reml_estimate", fails)
-    fallen = layouts.importances_of(scores, missing="reml")
-    dropped = layouts.importances_of(scores, missing="drop")
+    fallen = CrossedDesign.importances(scores, missing="reml")
+    dropped = CrossedDesign.importances(scores, missing="drop")
     assert fallen["f"].metrics() == dropped["f"].metrics()
-    text = next(check.message for check in all_checks(fallen, scores.golden, reml=True) if check.code == "L3D002")
+    text = next(
+        check.message for check in all_checks(fallen, scores.golden, Planned(missing="reml")) if check.code == "L3D002"
+    )
     assert "Restricted maximum likelihood gave no estimate" in text
     assert "row 2 of 8 is left out" in text

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.aggregate import analyse
 from mlflow_l3d.analysis.importance.searched import on_searched_split, searched_split_checks
+from mlflow_l3d.designs.analyse import Planned, analyse
 
 LARGE = 2**53 - 1
 SEEDS = st.integers(0, 3)
@@ -60,7 +60,7 @@ def test_the_message_has_the_numbers_and_the_fix() -> None:
 
 def test_an_analysis_holds_the_check_and_nothing_else_changes() -> None:
     plain = analyse(cells(), metric="accuracy")
-    found = analyse(cells(), metric="accuracy", searched_splits=[{"data_split": 11}])
+    found = analyse(cells(), Planned(searched_splits=[{"data_split": 11}]), metric="accuracy")
     (extra,) = set(found.checks) - set(plain.checks)
     assert extra.code == "L3D011"
     assert [check for check in found.checks if check != extra] == list(plain.checks)

@@ -17,6 +17,7 @@ from mlflow_l3d.analysis.jackknife import ratio_interval
 from mlflow_l3d.analysis.stability.prediction_importance import prediction_importance
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.stability.stability import Stability
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 
 N = 30
@@ -63,7 +64,7 @@ def tables(seed=0, rows=4, columns=3, golden=5):
 
 
 def filled(design, found, golden, ids=None):
-    stability = Stability(design, list(found))
+    stability = Stability(design_named(design).comparable(list(found)))
     for factor, table in found.items():
         for (row, column), _ in np.ndenumerate(table[..., 0]):
             put(stability, "investigation", factor, row, column, table[row, column], ids=ids)
@@ -112,7 +113,10 @@ def test_prediction_importance_of_tables(design):
 def test_columns_in_another_order_are_the_same_columns_and_a_missing_one_takes_them_out_of_the_interval():
     found, golden = tables(2)
     whole = filled("crossed", found, golden).prediction_importances()["order"]
-    mixed, gap = Stability("crossed", ["order"]), Stability("crossed", ["order"])
+    mixed, gap = (
+        Stability(design_named("crossed").comparable(["order"])),
+        Stability(design_named("crossed").comparable(["order"])),
+    )
     for row, runs in enumerate(found["order"]):
         for column in np.random.default_rng(row).permutation(3):
             put(mixed, "investigation", "order", row, int(column), runs[column])
@@ -141,7 +145,7 @@ def radial(seed=4, rows=5, missing=(), ids=None):
     rng = np.random.default_rng(seed)
     base = guesses(rng, (rows,))
     swaps = {name: np.where(rng.random((rows, N)) < 0.7, base, guesses(rng, (rows,))) for name in ("order", "split")}
-    stability = Stability("radial", list(swaps))
+    stability = Stability(design_named("radial").comparable(list(swaps)))
     for row in range(rows):
         for name, runs in (("base", base), *swaps.items()):
             if (name, row) not in missing:
@@ -184,7 +188,7 @@ def test_the_interval_of_the_radial_design_covers():
     covered = []
     for _ in range(120):
         one, other, new, _ = rng.normal(size=(4, 10, N))
-        stability = Stability("radial", ["order"])
+        stability = Stability(design_named("radial").comparable(["order"]))
         for row in range(10):
             put(stability, "base", None, row, None, one[row] + other[row] > 0, labels=np.zeros(N))
             put(stability, "swap", "order", row, None, new[row] + other[row] > 0, labels=np.zeros(N))
@@ -273,7 +277,7 @@ def test_radial_examples_are_those_of_the_base_runs():
 def test_different_test_sets(seed, runs, size):
     """Golden runs on their own test sets: per run on common examples, and the table of examples."""
     rng = np.random.default_rng(seed)
-    stability, frames = Stability("crossed", ["order"]), []
+    stability, frames = Stability(design_named("crossed").comparable(["order"])), []
     places = rng.permutation(N)[:size]
     put(stability, "investigation", "order", 0, 0, LABELS[places], ids=places, labels=LABELS[places])
     for at in range(runs):
@@ -307,7 +311,7 @@ def test_missing_golden_runs_and_single_runs_give_nothing_and_do_not_crash():
     assert list(stability.consistencies()) == ["order", "split"]
     assert stability.prediction_importances() == {}
     assert stability.examples() is None
-    empty = Stability("radial", ["order"])
+    empty = Stability(design_named("radial").comparable(["order"]))
     assert (empty.consistencies(), empty.agreement_of_runs(), empty.examples()) == ({}, [], None)
     assert empty.classes is None
     assert empty.metrics_of("order") == {}
@@ -319,7 +323,7 @@ def test_missing_golden_runs_and_single_runs_give_nothing_and_do_not_crash():
 
 def test_metrics_after_each_row():
     found, _ = tables(10)
-    stability = Stability("nested", ["order"])
+    stability = Stability(design_named("nested").comparable(["order"]))
     for row, runs in enumerate(found["order"]):
         for column, run in enumerate(runs):
             put(stability, "investigation", "order", row, column, run)
@@ -336,7 +340,7 @@ def test_per_run_is_that_of_the_matrix():
 
 
 def test_wrong_places_are_named():
-    stability = Stability("crossed", ["order"])
+    stability = Stability(design_named("crossed").comparable(["order"]))
     with pytest.raises(ParameterError, match=r"phase='swap': must be one of golden, investigation"):
         put(stability, "swap", "order", 0, None, LABELS)
     with pytest.raises(ParameterError, match=r"factor='ordre'.*order"):
@@ -356,7 +360,7 @@ def test_fast_for_a_radial_investigation():
     factors = [f"factor {k}" for k in range(5)]
     runs = rng.integers(0, 2, (100, 6, 1000))
     start = time.perf_counter()
-    stability = Stability("radial", factors)
+    stability = Stability(design_named("radial").comparable(factors))
     for row in range(100):
         for k, factor in enumerate((None, *factors)):
             phase = "swap" if factor else "base"

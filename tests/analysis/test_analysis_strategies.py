@@ -13,10 +13,9 @@ import pytest
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.strategies import (
     baseline_important,
-    fixed_strategy,
+    baseline_strategy,
     golden_strategy,
     interactions_strategy,
-    random_strategy,
     strategy_frame,
     strategy_table,
 )
@@ -39,8 +38,7 @@ def test_stars_of_the_published_tables():
             continue
         if math.isnan(golden_std := golden[row.model, row.dataset, row.strategy]):
             continue
-        strategy = {"random": random_strategy, "fixed": fixed_strategy}[row.strategy]
-        found = strategy(two_scores(row.std / 100), golden_std / 100, factor=row.factor)
+        found = baseline_strategy(row.strategy, two_scores(row.std / 100), golden_std / 100, factor=row.factor)
         assert found.important == bool(row.starred), row
         checked += 1
     assert checked == 173
@@ -49,10 +47,10 @@ def test_stars_of_the_published_tables():
 def test_numbers_by_hand():
     golden = golden_strategy([0.6, 0.8])
     assert golden.std == pytest.approx(0.1)
-    found = random_strategy([[0.64, 0.76], [np.nan, np.inf]], golden.std, factor="data_order")
+    found = baseline_strategy("random", [[0.64, 0.76], [np.nan, np.inf]], golden.std, factor="data_order")
     assert found.std == pytest.approx(0.06)
     assert (found.important, found.strategy) == (True, "random")
-    assert fixed_strategy(two_scores(0.049), golden.std, factor="data_order").important is False
+    assert baseline_strategy("fixed", two_scores(0.049), golden.std, factor="data_order").important is False
     record = importance([[0.5, 0.7], [0.5, 0.7]], [0.6, 0.8], factor="data_order")
     method = interactions_strategy(record)
     assert (method.std, method.important) == (pytest.approx(0.1), True)
@@ -67,9 +65,9 @@ def test_layout_of_the_table():
     golden = golden_strategy(two_scores(0.02244))
     results = [
         golden,
-        random_strategy(two_scores(0.02517), golden.std, factor="label_selection"),
-        fixed_strategy(two_scores(0.00594), golden.std, factor="label_selection"),
-        random_strategy(two_scores(0.0212), golden.std, factor="data_order"),
+        baseline_strategy("random", two_scores(0.02517), golden.std, factor="label_selection"),
+        baseline_strategy("fixed", two_scores(0.00594), golden.std, factor="label_selection"),
+        baseline_strategy("random", two_scores(0.0212), golden.std, factor="data_order"),
     ]
     table = strategy_table(results)
     assert list(table.index) == ["golden_model", "label_selection", "data_order"]
@@ -88,9 +86,9 @@ def test_layout_of_the_table():
 
 def test_what_cannot_be_judged_has_no_verdict():
     results = [
-        random_strategy([0.1, 0.2], 0.0, factor="data_order"),
-        fixed_strategy([0.1, 0.2], math.nan, factor="data_order"),
-        fixed_strategy([0.1], 0.1, factor="data_split"),
+        baseline_strategy("random", [0.1, 0.2], 0.0, factor="data_order"),
+        baseline_strategy("fixed", [0.1, 0.2], math.nan, factor="data_order"),
+        baseline_strategy("fixed", [0.1], 0.1, factor="data_split"),
         interactions_strategy(importance(np.full((3, 3), 0.5), [0.1, 0.2], factor="data_split")),
     ]
     assert [result.important for result in results] == [None] * 4

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.aggregate import analyse
-from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.importance import importance, importance_path, radial_importance
 from mlflow_l3d.analysis.importance.reml import reml_components
-from mlflow_l3d.analysis.importance.score_tables import Tables, importances_of
-from mlflow_l3d.analysis.importance.variances import DESIGNS
+from mlflow_l3d.analysis.importance.score_tables import Tables
+from mlflow_l3d.designs import design_named, plannable_designs
+from mlflow_l3d.designs.analyse import Planned, all_checks, analyse
+from mlflow_l3d.designs.crossed import CrossedDesign
 
 NUMBERS = (
     "importance",
@@ -115,22 +115,27 @@ def proven(record, checks, codes, nans):
 @pytest.mark.parametrize("case", CASES)
 def test_importance_and_checks(case, design):
     table, golden, codes, nans = CASES[case]
-    record = importance(table, golden, factor="data_order", chance=0.5, design=design)
+    record = importance(table, golden, factor="data_order", chance=0.5, model=design_named(design).model)
     proven(record, all_checks({"data_order": record}, golden, chance=0.5), codes, nans)
-    assert len(importance_path(table, golden, design=design)) == max(len(table) - 1, 0)
+    assert len(importance_path(table, golden, model=design_named(design).model)) == max(len(table) - 1, 0)
 
 
 @pytest.mark.parametrize(
     ("case", "design"),
     # A radial design always has base and swap.
-    [(case, design) for case in CASES for design in DESIGNS if design != "radial" or CASES[case][0].shape[1] > 1],
+    [
+        (case, design)
+        for case in CASES
+        for design in plannable_designs()
+        if design != "radial" or CASES[case][0].shape[1] > 1
+    ],
 )
 def test_a_whole_analysis(case, design):
     """From a frame of cells, beside a second factor whose table is sound."""
     table, golden, codes, nans = CASES[case]
     other = sound(len(table), table.shape[1], seed=9)[0]
     frame = cells(design, {"data_order": table, "label_selection": other}, golden)
-    found = analyse(frame, metric="f1_macro", classes=2, design=design)
+    found = analyse(frame, Planned(classes=2, design=design_named(design)), metric="f1_macro")
     assert tuple(found.importances) == FACTORS
     assert {record.design for record in found.importances.values()} == {design}
     assert all(math.isfinite(value) for value in found.metrics().values())
@@ -187,8 +192,8 @@ def test_components_of_anything(case):
 @pytest.mark.parametrize("case", ["one nan", "unbalanced", "a row failed", "a column failed", "one complete row"])
 def test_every_cell_is_used_where_asked_for_and_the_check_says_so(case):
     table, golden, _, _ = CASES[case]
-    scores = Tables("crossed", {"data_order": table}, golden)
-    record = importances_of(scores, missing="reml")["data_order"]
+    scores = Tables({"data_order": table}, golden)
+    record = CrossedDesign.importances(scores, missing="reml")["data_order"]
     assert record.components.method == "reml"
     assert math.isfinite(record.importance_corrected)
     checks = all_checks({"data_order": record}, golden)
@@ -207,7 +212,7 @@ DUPLICATES = {
 @pytest.mark.parametrize("case", DUPLICATES)
 def test_duplicated_seeds_do_not_crash(case, design):
     table = DUPLICATES[case]
-    record = importance(table, GOLDEN, factor="data_order", chance=0.5, design=design)
+    record = importance(table, GOLDEN, factor="data_order", chance=0.5, model=design_named(design).model)
     assert -1 <= record.importance_ci_low <= record.importance_corrected <= record.importance_ci_high <= 1
     assert not any(math.isinf(getattr(record, name)) for name in NUMBERS)
     all_checks({"data_order": record}, GOLDEN, chance=0.5)

@@ -20,6 +20,7 @@ from mlflow_l3d.analysis.planning.runs_needed import optimal_columns
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule
 from mlflow_l3d.analysis.stability.noise import population_variance
 from mlflow_l3d.analysis.stability.prediction_importance import prediction_importance
+from mlflow_l3d.designs import design_named
 
 CLOSE = {"rel": 1e-8, "abs": 1e-10}
 SEEDS = st.integers(0, 2**32)
@@ -44,7 +45,7 @@ def drawn_sets(seed, rows, factors):
 def test_published_score(seed, rows, columns, runs, variances, design):
     table = drawn(seed, rows, columns, variances)
     golden = np.random.default_rng(seed).normal(70, 4, runs)
-    found = importance(table, golden, design=design)
+    found = importance(table, golden, model=design_named(design).model)
     expected = oracle.published(table, golden)
     assert (found.contributed_std, found.mitigated_std, found.golden_std, found.importance) == pytest.approx(
         expected, **CLOSE
@@ -153,7 +154,7 @@ def test_records_hold_the_same_intervals():
     """What is reported is what was compared above."""
     table, sets = drawn(3, 12, 6, (0.5, 0.2, 0.3)), drawn_sets(4, 30, 2)
     for design, estimate in (("crossed", crossed_estimate(table)), ("nested", nested_estimate(table))):
-        record = importance(table, table[0], design=design)
+        record = importance(table, table[0], model=design_named(design).model)
         assert (record.importance_ci_low, record.importance_ci_high) == estimate.interval()
         assert record.importance_corrected == estimate.importance
     record = radial_importance(sets[:, 0], {"a": sets[:, 1], "b": sets[:, 2]})["b"]
@@ -244,8 +245,8 @@ def test_units_and_origin_do_not_matter(seed, scale, negative, shift, variances,
     table = drawn(seed, 8, 5, variances) - 70
     golden = np.random.default_rng(seed).standard_normal(40)
     factor = -scale if negative else scale
-    before = importance(table, golden, design=design)
-    after = importance(factor * table + shift, factor * golden + shift, design=design)
+    before = importance(table, golden, model=design_named(design).model)
+    after = importance(factor * table + shift, factor * golden + shift, model=design_named(design).model)
     for name in ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high"):
         assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-5, abs=1e-5, nan_ok=True)
 

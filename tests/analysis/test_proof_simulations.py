@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.aggregate import analyse
 from mlflow_l3d.analysis.importance.intervals import crossed_estimate
 from mlflow_l3d.analysis.importance.nested import nested_estimate
 from mlflow_l3d.analysis.importance.radial import radial_estimate
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
-from mlflow_l3d.plan.designs import CrossedDesign, NestedDesign, RadialDesign
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.designs.analyse import Planned, analyse
 
 SETTINGS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)]
 NULLS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.5, 0.25, 0.25)]
@@ -43,15 +43,13 @@ def response(cell, variances):
 
 def investigated(design, root, variances):
     """Plan, score and analyse one investigation."""
-    if design == "radial":
-        plan = RadialDesign((FACTOR,), FACTORS, 10, root, "context")
-    else:
-        plan = {"crossed": CrossedDesign, "nested": NestedDesign}[design]((FACTOR,), FACTORS, 4, 8, 10, root, "context")
+    kind, rows = design_named(design), 10 if design == "radial" else 8
+    plan = kind((FACTOR,), FACTORS, 4, rows, 10, root, "context")
     rows = [
         (cell.phase, cell.factor, cell.row, cell.column, cell.index, response(cell, variances)) for cell in plan.cells()
     ]
     frame = pd.DataFrame(rows, columns=["phase", "factor", "row", "column", "index", "f1_macro"])
-    return analyse(frame, metric="f1_macro", design=design).importances[FACTOR]
+    return analyse(frame, Planned(design=kind), metric="f1_macro").importances[FACTOR]
 
 
 @pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
@@ -120,7 +118,12 @@ def few_decisions(variances, columns, investigations, draw=np.random.Generator.s
     wrong = 0
     for _ in range(investigations):
         scores = crossed(generator, 320, columns, variances, draw)
-        wrong += IntervalRule(1e-6, alpha=0.05, design="crossed").analyse(scores).claim != ""
+        wrong += (
+            IntervalRule(1e-6, alpha=0.05)
+            .analyse(320, lambda rows, scores=scores: crossed_estimate(scores[:rows]))
+            .claim
+            != ""
+        )
     return wrong / investigations
 
 

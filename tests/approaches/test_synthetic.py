@@ -16,8 +16,8 @@ from mlflow_l3d.approaches.synthetic import (
     total_sobol_indices,
     true_importance,
 )
+from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.designs import CrossedDesign
 from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from specification_helpers import small
 
-from mlflow_l3d.analysis.importance.variances import LAYOUTS
+from mlflow_l3d.designs.baselines import FixedDesign, RandomDesign
+from mlflow_l3d.designs.crossed import CrossedDesign
+from mlflow_l3d.designs.nested import NestedDesign
+from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.designs import CrossedDesign, FixedDesign, NestedDesign, RadialDesign, RandomDesign
 from mlflow_l3d.plan.factors import MITIGATION_BASE
 
 KINDS = {
@@ -21,8 +23,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("design", LAYOUTS)
-def test_every_layout_is_built(design: str) -> None:
+@pytest.mark.parametrize("design", KINDS)
+def test_every_design_is_built(design: str) -> None:
     specification = small(design=design)
     assert type(specification.design()) is KINDS[design]
     assert specification.document()["design"]["name"] == design

@@ -6,11 +6,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.designs.joint import joint_name
 from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.designs import CrossedDesign, FixedDesign, NestedDesign, RadialDesign, RandomDesign, joint_name
 
 ALL = ("label_selection", "data_split", "data_order", "model_initialisation")
-TABLES = {"crossed": CrossedDesign, "nested": NestedDesign, "random": RandomDesign, "fixed": FixedDesign}
+TABLES = ("crossed", "nested", "random", "fixed")
 KINDS = (*TABLES, "radial")
 
 
@@ -23,10 +24,8 @@ def build(
     root: int = 0,
     **more: Any,
 ) -> Any:
-    """Return a design; the radial one takes M for its base runs."""
-    if kind == "radial":
-        return RadialDesign(factors, ALL, m, root, "context")
-    return TABLES[kind](factors, ALL, n, m, golden, root, "context", **more)
+    """Return a design; the radial one takes M for its base runs, and neither N nor L."""
+    return design_named(kind)(factors, ALL, n, m, golden, root, "context", **more)
 
 
 # Three members at most, so that a factor is left to mitigate.

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.plan.cells import Cell, cell_key
-from mlflow_l3d.plan.designs import CrossedDesign
 from mlflow_l3d.plan.factors import GOLDEN_BASE, MITIGATION_BASE, configuration_seed
 
 ALL = ("label_selection", "data_split", "data_order", "model_initialisation")

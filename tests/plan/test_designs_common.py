@@ -13,9 +13,12 @@ from designs_helpers import ALL, KINDS, TABLES, build, place, sizes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlflow_l3d.designs import Design
+from mlflow_l3d.designs.baselines import RandomDesign
+from mlflow_l3d.designs.crossed import CrossedDesign
+from mlflow_l3d.designs.nested import NestedDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import cell_key
-from mlflow_l3d.plan.designs import CrossedDesign, Design, NestedDesign, RandomDesign
 from mlflow_l3d.plan.factors import (
     GOLDEN_BASE,
     INVESTIGATION_BASE,

@@ -10,9 +10,9 @@ from designs_helpers import ALL, build, differing, sizes, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlflow_l3d.designs.crossed import CrossedDesign
+from mlflow_l3d.designs.joint import factor_members, joint_name, product_configurations
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.designs import CrossedDesign, factor_members, joint_name
-from mlflow_l3d.plan.designs.joint import product_configurations
 
 JOINT = "data_order+model_initialisation"
 
@@ -86,8 +86,8 @@ def test_the_product_in_order() -> None:
 @settings(max_examples=30, deadline=None)
 @given(n=st.integers(1, 12), more=st.integers(0, 9))
 def test_crossed_columns_of_a_joint_factor_grow_without_changing(n: int, more: int) -> None:
-    small = build("crossed", (JOINT, "data_split"), n=n, cross=True)
-    large = build("crossed", (JOINT, "data_split"), n=n + more, cross=True)
+    small = build("crossed", (JOINT, "data_split"), n=n, product=True)
+    large = build("crossed", (JOINT, "data_split"), n=n + more, product=True)
     keys = [cell.key for cell in small.cells()]
     assert len(set(keys)) == len(keys) == len(small)
     assert set(keys) <= {cell.key for cell in large.cells()}
@@ -103,4 +103,4 @@ def test_crossed_columns_of_a_joint_factor_grow_without_changing(n: int, more: i
 
 def test_an_option_without_effect_is_refused() -> None:
     with pytest.raises(ParameterError, match="joint=product: has no effect without joint factors"):
-        build("crossed", ("data_order", "data_split"), cross=True)
+        build("crossed", ("data_order", "data_split"), product=True)

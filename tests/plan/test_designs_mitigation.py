@@ -11,8 +11,8 @@ from designs_helpers import ALL, TABLES, build
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlflow_l3d.designs.mitigation import mitigated_configurations
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.designs.mitigation import mitigated_configurations
 
 index_sets = st.lists(st.integers(0, 20), min_size=1, max_size=4, unique=True)
 reductions = st.dictionaries(st.sampled_from(ALL), index_sets, min_size=1, max_size=3)

@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.aggregate import analyse
+from mlflow_l3d.analysis.importance.nested import nested_estimate
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.examples import example_votes
 from mlflow_l3d.analysis.stability.prediction_importance import prediction_importance
 from mlflow_l3d.analysis.stability.results import Consistency
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.designs.analyse import Planned, analyse
 
 FACTORS = ("data_order+sample_choice", "model_initialisation", "label_selection", "data_split", "model_randomness")
 
@@ -46,7 +48,9 @@ def simulated(
     cells = cells_of(design, factors)
     if pooled:
         cells = cells[cells["phase"] != "golden"]
-    analysis = analyse(cells, metric="f1_macro", design=design, pooled=pooled, level=level, classes=2)
+    analysis = analyse(
+        cells, Planned(design=design_named(design), pooled=pooled, classes=2), metric="f1_macro", level=level
+    )
     rng = np.random.default_rng(7)
     labels = rng.integers(0, 2, 80)
     wrong = rng.random((30, 80)) < rng.choice([0.0, 0.02, 0.3, 1.0], size=80, p=[0.5, 0.3, 0.15, 0.05])
@@ -71,7 +75,13 @@ def with_interim_analyses(analysis: Analysis, rule: str = "interval") -> Analysi
     """Return the analysis as if a stopping rule had looked while it ran."""
     frames = []
     for name, record in analysis.importances.items():
-        watch = EpsilonRule(1.0) if rule == "epsilon" else IntervalRule(0.9, first_analysis=6, factors=5)
-        watch.analyse(record.table, record.golden)
+        watch: EpsilonRule | IntervalRule
+        if rule == "epsilon":
+            watch = EpsilonRule(1.0)
+            watch.analyse(record.table, record.golden)
+        else:
+            table = record.table
+            watch = IntervalRule(0.9, first_analysis=6, factors=5)
+            watch.analyse(len(table), lambda rows, table=table: nested_estimate(table[:rows]))  # type: ignore[misc]
         frames.append(watch.history_frame().assign(factor=name))
     return replace(analysis, interim_analyses=pd.concat(frames, ignore_index=True))

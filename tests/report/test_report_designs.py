@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from simulated_analyses import simulated, with_interim_analyses
 
-from mlflow_l3d.analysis.importance.score_tables import paths_of
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.investigation import figures
 from mlflow_l3d.report.investigation.factor_tables import (
     component_table,
@@ -30,7 +30,9 @@ ATTACK = "<script>alert('x')</script>"
 
 
 def page(analysis, **settings: str) -> str:
-    return render(analysis, paths=paths_of(analysis.importances), settings=settings, title="t")
+    return render(
+        analysis, paths=design_named(analysis.design).paths(analysis.importances), settings=settings, title="t"
+    )
 
 
 def words(text: str) -> str:

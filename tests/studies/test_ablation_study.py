@@ -17,6 +17,9 @@ from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.score_tables import Tables
 from mlflow_l3d.analysis.planning.subsets import ABLATION_COLUMNS, NUMBERS, Answers, Place, Setting, ablate_tables, part
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.designs.crossed import CrossedDesign
+from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.report.ablation import ablation_figure, ablation_table, ablation_text
@@ -26,10 +29,10 @@ from mlflow_l3d.studies.ablation.run import Ablation, ablate
 RUNS = {"metric": "f1_macro", "investigation_runs": 4, "mitigation_runs": 8, "golden_runs": 12}
 
 
-def scores(design: str = "crossed", seed: int = 3) -> Tables:
+def scores(seed: int = 3) -> Tables:
     generator = np.random.default_rng(seed)
     tables = {"one": generator.random((8, 5)), "two": generator.random((8, 5))}
-    return Tables("nested" if design == "nested" else "crossed", tables, generator.random(20))
+    return Tables(tables, generator.random(20))
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +53,15 @@ def ablated(store: Store, **options: Any) -> Ablation:
 @pytest.mark.parametrize("design", ["crossed", "nested"])
 def test_fewer_of_everything_by_hand(design: Any) -> None:
     """Rows, columns, golden runs and examples are drawn here once more, in plain loops, and every cell rescored."""
-    whole = scores(design)
+    whole, kind = scores(), design_named(design)
     generator = np.random.default_rng(5)
     labels = generator.integers(0, 2, 30)
     answers = {Place("one", row, column): generator.integers(0, 2, 30) for row in range(8) for column in range(5)}
     answers |= {Place(None, index): generator.integers(0, 2, 30) for index in range(20)}
     ids = np.arange(30)
     known = Answers({place: (ids, labels, given) for place, given in answers.items()}, 30)
-    only = Tables(whole.layout, {"one": whole.tables["one"]}, whole.golden)
-    found = ablate_tables(only, [Setting(3, 4, 9)], seed=7, repeats=4, answers=known)
+    only = Tables({"one": whole.tables["one"]}, whole.golden)
+    found = ablate_tables(only, [Setting(3, 4, 9)], kind.importances, seed=7, repeats=4, answers=known)
     assert list(found.columns) == ["setting", *ABLATION_COLUMNS]
     for repeat, child in enumerate(np.random.SeedSequence(7).spawn(4)):
         orders = [np.random.default_rng(each) for each in child.spawn(4)]
@@ -70,7 +73,7 @@ def test_fewer_of_everything_by_hand(design: Any) -> None:
             return scores_of(labels[few], answers[place][few])["f1_macro"]
 
         table = [[score(Place("one", int(row), int(column))) for column in columns] for row in rows]
-        record = importance(table, [score(Place(None, int(index))) for index in golden], design=design)
+        record = importance(table, [score(Place(None, int(index))) for index in golden], model=kind.model)
         lines = found[found["repeat"] == repeat].set_index("factor")
         assert [lines.loc["one", name] for name in NUMBERS] == pytest.approx(
             [getattr(record, name) for name in NUMBERS], rel=1e-12, nan_ok=True
@@ -91,7 +94,7 @@ def test_a_part_is_the_importance_of_its_rows_and_columns() -> None:
         np.testing.assert_array_equal(small.tables[name], table[np.ix_(rows, columns)])
     assert set(_rows(whole, smaller)) < set(rows)
     assert set(smaller.golden) < set(small.golden) < set(whole.golden)
-    frame = ablate_tables(whole, [Setting(5, 3)], seed=9)
+    frame = ablate_tables(whole, [Setting(5, 3)], CrossedDesign.importances, seed=9)
     chosen = part(whole, Setting(5, 3), np.random.SeedSequence(9).spawn(1)[0].spawn(4))
     for name in whole.tables:
         record = importance(chosen.tables[name], chosen.golden)
@@ -108,8 +111,8 @@ def _rows(whole: Tables, small: Tables) -> list[int]:
 
 def test_radial_rows_keep_base_and_swaps_together() -> None:
     base = np.arange(10.0)
-    whole = Tables("radial", {"one": base[:, None] + 100, "two": (base[:, None] + 200) ** 1.1}, np.empty(0), base)
-    frame = ablate_tables(whole, [Setting(), Setting(rows=6)], seed=2)
+    whole = Tables({"one": base[:, None] + 100, "two": (base[:, None] + 200) ** 1.1}, np.empty(0), base)
+    frame = ablate_tables(whole, [Setting(), Setting(rows=6)], RadialDesign.importances, seed=2)
     chosen = part(whole, Setting(rows=6), np.random.SeedSequence(2).spawn(1)[0].spawn(4))
     assert len(chosen.base) == 6
     np.testing.assert_array_equal(chosen.tables["one"][:, 0], chosen.base + 100)
@@ -129,9 +132,10 @@ def test_radial_rows_keep_base_and_swaps_together() -> None:
 @pytest.mark.parametrize("radial", [False, True])
 def test_the_figure(radial: bool) -> None:
     base = np.random.default_rng(0).random((2, 10))
-    whole = Tables("radial", {"one": base[1:].T}, np.empty(0), base[0]) if radial else scores()
+    whole = Tables({"one": base[1:].T}, np.empty(0), base[0]) if radial else scores()
     settings = [Setting(), Setting(rows=3), *([] if radial else [Setting(columns=3)])]
-    figure = ablation_figure(ablate_tables(whole, settings, seed=0, repeats=2))
+    kind = RadialDesign if radial else CrossedDesign
+    figure = ablation_figure(ablate_tables(whole, settings, kind.importances, seed=0, repeats=2))
     figure.canvas.draw()
     assert len(figure.axes) == len(whole.tables)
     axes = figure.axes[0]
@@ -146,9 +150,9 @@ def test_the_figure(radial: bool) -> None:
 
 
 def test_pooled_cells_are_those_of_the_part() -> None:
-    whole = Tables("crossed", scores().tables, np.empty(0), pooled=True)
+    whole = Tables(scores().tables, np.empty(0), pooled=True)
     chosen = part(whole, Setting(rows=3), np.random.SeedSequence(0).spawn(1)[0].spawn(4))
-    line = ablate_tables(whole, [Setting(rows=3)], seed=0).iloc[0]
+    line = ablate_tables(whole, [Setting(rows=3)], CrossedDesign.importances, seed=0).iloc[0]
     every = np.concatenate([table.ravel() for table in chosen.tables.values()])
     assert line["golden_runs"] == 30
     assert line["score_std"] == pytest.approx(np.std(every), rel=1e-12)

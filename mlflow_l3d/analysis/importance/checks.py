@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.components import ROUNDING, Components, crossed_components
-from mlflow_l3d.analysis.importance.nested import NestedComponents, nested_components
+from mlflow_l3d.analysis.importance.components import ROUNDING
+from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.typing import FloatArray
 
@@ -23,51 +23,6 @@ LEAST_EQUAL: Final = 5
 """Scores that two rows or columns must share before L3D010 takes it for more than chance."""
 SHOWN: Final = 8
 """How many rows or columns a message names."""
-
-
-def all_checks(
-    importances: Mapping[str, Importance],
-    golden: FloatArray,
-    *,
-    chance: float | None = None,
-    mitigated: bool = False,
-    product: bool = False,
-    reml: bool = False,
-    others: Iterable[Check] = (),
-) -> tuple[Check, ...]:
-    """Return every check that fires, warnings first, else by number and factor.
-
-    Parameters
-    ----------
-    importances
-        Factor -> importance.
-    golden
-        Shape (L,): golden scores that the factors share, nan where missing. A radial design has none of its own.
-    chance
-        Score of guessing, for collapsed golden runs; None where the metric has none.
-    mitigated
-        Whether a mitigation strategy holds in the tables: golden runs then vary more, and L3D006 has nothing to say.
-    product
-        Whether the columns of joint factors are the product of their configurations.
-    reml
-        Whether restricted maximum likelihood was asked for where cells are missing.
-    others
-        Checks that need more than scores, to be put among these.
-    """
-    found: list[Check] = list(others)
-    records = list(importances.values())
-    if any(record.golden_pooled for record in records):
-        found.append(_pooled(golden))
-    elif not records or any(record.design != "radial" for record in records):
-        found.extend(golden_checks(golden, chance=chance))
-    for record in records:
-        if record.design in ("random", "fixed"):
-            found.extend(_baseline_checks(record))
-        else:
-            found.extend(factor_checks(record, closure=not (mitigated or record.golden_pooled), reml=reml))
-    if product:
-        found.append(_product())
-    return tuple(sorted(found, key=lambda check: (check.severity != "warning", check.code)))
 
 
 def golden_checks(golden: FloatArray, *, chance: float | None = None) -> Iterator[Check]:
@@ -102,19 +57,41 @@ def golden_checks(golden: FloatArray, *, chance: float | None = None) -> Iterato
         yield from _collapsed(known, chance, "golden runs", None)
 
 
-def factor_checks(record: Importance, *, closure: bool = True, reml: bool = False) -> Iterator[Check]:
-    """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007, L3D010; L3D006 only if asked."""
+def factor_checks(
+    record: Importance,
+    *,
+    model: TableModel = CROSSED,
+    pairs: bool = False,
+    closure: bool = True,
+    reml: bool = False,
+) -> Iterator[Check]:
+    """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007, L3D010.
+
+    Parameters
+    ----------
+    record
+        The factor.
+    model
+        How the columns of its table belong together.
+    pairs
+        Whether the table is pairs of runs, of which more columns cannot be asked for, and which are golden runs
+        themselves: neither L3D006 nor L3D010.
+    closure
+        Whether golden runs vary as the table does, so that L3D006 has something to say.
+    reml
+        Whether restricted maximum likelihood was asked for where cells are missing.
+    """
     yield from _verdict(record)
-    yield from _missing_cells(record, reml=reml)
+    yield from _missing_cells(record, reml=reml and model.shared_columns)
     yield from _scores(record)
-    if record.design != "radial":
+    if not pairs:
         yield from _duplicated(record)
-    if closure:
-        yield from _closure(record)
-    yield from _few_rows(record)
+        if closure:
+            yield from _closure(record, model)
+    yield from _few_rows(record, model, "mitigation_runs" if pairs else "mitigation_runs or investigation_runs")
 
 
-def _baseline_checks(record: Importance) -> Iterator[Check]:
+def baseline_checks(record: Importance) -> Iterator[Check]:
     """Yield the checks of one factor under a baseline strategy: L3D002, L3D004, L3D005."""
     if record.cells_missing:
         message = (
@@ -126,7 +103,7 @@ def _baseline_checks(record: Importance) -> Iterator[Check]:
     yield from _scores(record)
 
 
-def _pooled(scores: FloatArray) -> Check:
+def pooled_check(scores: FloatArray) -> Check:
     """L3D008: no golden runs, all other runs take their place."""
     count = int(np.isfinite(scores).sum())
     message = (
@@ -137,7 +114,7 @@ def _pooled(scores: FloatArray) -> Check:
     return Check("L3D008", "warning", "Golden standard deviation from pooled runs", message)
 
 
-def _product() -> Check:
+def product_check() -> Check:
     """L3D009: columns of joint factors that share configurations."""
     message = (
         "The columns of the joint factors are the product of their configurations, so that columns share some of them "
@@ -243,7 +220,7 @@ def _missing_cells(record: Importance, *, reml: bool) -> Iterator[Check]:
             message += "It has no interval here (a component is zero, or the table is small or very large). "
     else:
         message = f"{head} {rows} importance and intervals. "
-        if reml and record.design == "crossed":
+        if reml:
             message += "Restricted maximum likelihood gave no estimate from what is left. "
     empty = np.flatnonzero(missing.all(axis=0)).tolist()
     if empty and len(empty) < record.table.shape[1]:
@@ -269,14 +246,13 @@ def _collapse(share: float, count: int, what: str, factor: str | None) -> Check:
     return Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Collapsed runs", message, factor)
 
 
-def _closure(record: Importance) -> Iterator[Check]:
+def _closure(record: Importance, model: TableModel) -> Iterator[Check]:
     """L3D006: table and golden runs estimate the same total variance, and differ by more than chance."""
     golden = record.golden[np.isfinite(record.golden)]
     complete = record.table[np.isfinite(record.table).all(axis=1)]
-    if record.design == "radial" or not len(complete):
+    if not len(complete):
         return
-    components: Components | NestedComponents | None
-    components = crossed_components(complete) if record.design == "crossed" else nested_components(complete)
+    components = model.components(complete)
     if components is None or len(golden) < 2 or not (record.golden_std > 0 and components.total > 0):
         return
     from scipy.special import fdtr, fdtrc
@@ -296,31 +272,24 @@ def _closure(record: Importance) -> Iterator[Check]:
     yield Check("L3D006", "warning", "Table and golden runs do not agree", message, record.factor)
 
 
-def _few_rows(record: Importance) -> Iterator[Check]:
+def _few_rows(record: Importance, model: TableModel, more: str) -> Iterator[Check]:
     """L3D007: too few rows or columns for a narrow interval, or for any at all."""
     rows, columns = record.rows_used, record.table.shape[1]
-    needed = 3 if record.design == "crossed" else 2
+    needed = model.least_columns
     if rows >= FEW_ROWS and columns >= needed:
         return
     head = f"{_count(rows, 'complete row')} and {_count(columns, 'column')}"
     if min(rows, columns) < 2:
-        text = f"{head}: at least 2 of each are needed for an importance score, 3 {_for_interval(record.design)}."
+        interval = "for its interval" if model.shared_columns else "rows for its interval"
+        text = f"{head}: at least 2 of each are needed for an importance score, 3 {interval}."
     elif rows < 3 or columns < needed:
-        least = f"at least 3 {'of each' if record.design == 'crossed' else 'rows'}"
+        least = f"at least 3 {'of each' if model.shared_columns else 'rows'}"
         text = f"{head}: {least} are needed for an interval, so nothing says how far the score is luck."
     else:
         text = f"{head}: the interval of the importance score is wide."
-    message = f"{text} The paper uses 10 columns with 20 to 100 rows; {_more_runs(record.design)}."
+    message = f"{text} The paper uses 10 columns with 20 to 100 rows; raise {more}."
     severity: Literal["info", "warning"] = "warning" if rows < 3 or columns < needed else "info"
     yield Check("L3D007", severity, "Few runs", message, record.factor)
-
-
-def _for_interval(design: str) -> str:
-    return "for its interval" if design == "crossed" else "rows for its interval"
-
-
-def _more_runs(design: str) -> str:
-    return "raise mitigation_runs" if design == "radial" else "raise mitigation_runs or investigation_runs"
 
 
 def _rounding(values: FloatArray) -> float:

@@ -1,18 +1,19 @@
 """From a frame of cells, one row a run, to the arrays that are analysed.
 
-The frame has the columns ``phase`` (``investigation`` or ``golden``, in the radial design ``base`` or ``swap``; rows of
-any other phase are passed over), ``factor``, ``row``, ``column``, ``index``, and one for each metric. Coordinates may
+The frame has the columns ``phase`` (``investigation``, ``golden``, or one that a design has of its own; rows of any
+other phase are passed over), ``factor``, ``row``, ``column``, ``index``, and one for each metric. Coordinates may
 be numbers or texts of digits, since tags are texts. A score of nan is a run without a score.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.variances import Layout
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError, unknown_name
 
@@ -35,118 +36,80 @@ def factors_in(cells: pd.DataFrame) -> list[str]:
     return [str(name) for name in cells.loc[investigated, "factor"].dropna().unique()]
 
 
-def score_table(
-    cells: pd.DataFrame, factor: str, metric: str, *, rows: int | None = None, columns: int | None = None
+def placed_scores(
+    cells: pd.DataFrame,
+    metric: str,
+    phase: str,
+    sizes: Mapping[str, int | None],
+    *,
+    factor: str | None = None,
+    where: str | None = None,
 ) -> FloatArray:
-    """Return the table of scores of one factor.
+    """Return the scores of the runs of one phase by their places.
 
     Parameters
     ----------
     cells
         One row a run, see the module.
-    factor
-        Whose table.
     metric
         Column that holds the scores.
-    rows, columns
-        M and N of the plan; None means as many as are found.
+    phase
+        Which runs.
+    sizes
+        Coordinate -> how many there are of it in the plan; None means as many as are found. Each is an axis.
+    factor
+        Take the runs of this factor alone; None takes all.
+    where
+        What the runs are called in messages.
 
     Returns
     -------
     FloatArray
-        Shape (M, N): mitigation runs x investigation runs, nan where there is no score.
+        One axis a coordinate, nan where there is no score.
 
     Raises
     ------
     ParameterError
         If a column is missing, a coordinate is not a whole number of the plan, or two scores have the same place.
     """
+    where = where or f"the runs of phase {phase}"
     _require(cells, "phase")
-    own = cells["phase"].isin(["investigation"])
+    own = cells["phase"].isin([phase])
     if own.any():
-        _require(cells, "factor", "row", "column")
-        own &= cells["factor"].isin([factor])
-    where = f"the table of {factor}"
+        _require(cells, *(() if factor is None else ("factor",)), *sizes)
+        if factor is not None:
+            own &= cells["factor"].isin([factor])
     scores = _scores(cells, metric, own)
-    row, row_count = _coordinates(cells, "row", own, rows, where)
-    column, column_count = _coordinates(cells, "column", own, columns, where)
-    _check_unique({"row": row, "column": column}, scores, where)
-    if row_count * column_count > LARGEST_TABLE:
-        size = f"{row_count} x {column_count}"
-        raise ParameterError("row x column", size, f"must be at most {LARGEST_TABLE} cells in {where}", NUMBERED)
-    table = np.full((row_count, column_count), np.nan)
+    places = {name: _coordinates(cells, name, own, planned, where) for name, planned in sizes.items()}
+    _check_unique({name: numbers for name, (numbers, _) in places.items()}, scores, where)
+    shape = [count for _, count in places.values()]
+    if math.prod(shape) > LARGEST_TABLE:
+        allowed = f"must be at most {LARGEST_TABLE} cells in {where}"
+        raise ParameterError(" x ".join(sizes), " x ".join(map(str, shape)), allowed, NUMBERED)
+    found = np.full(shape, np.nan)
     scored = np.isfinite(scores)
-    table[row[scored], column[scored]] = scores[scored]
-    return table
+    found[tuple(numbers[scored] for numbers, _ in places.values())] = scores[scored]
+    return found
+
+
+def score_table(
+    cells: pd.DataFrame, factor: str, metric: str, *, rows: int | None = None, columns: int | None = None
+) -> FloatArray:
+    """Return the M x N table of scores of one factor: mitigation runs x investigation runs; see `placed_scores`."""
+    sizes = {"row": rows, "column": columns}
+    return placed_scores(cells, metric, "investigation", sizes, factor=factor, where=f"the table of {factor}")
 
 
 def golden_scores(cells: pd.DataFrame, metric: str, *, runs: int | None = None) -> FloatArray:
-    """Return the scores of the golden runs.
+    """Return the scores of the golden runs, shape (L,); see :func:`placed_scores`.
 
-    Parameters
-    ----------
-    cells
-        One row a run, see the module. Where no golden run has an ``index``, they are numbered as they come.
-    metric
-        Column that holds the scores.
-    runs
-        L of the plan; None means as many as are found.
-
-    Returns
-    -------
-    FloatArray
-        Shape (L,), nan where there is no score.
-
-    Raises
-    ------
-    ParameterError
-        If a column is missing, an index is not a whole number of the plan, or two scores have the same index.
+    Where no golden run has an ``index``, they are numbered as they come.
     """
     _require(cells, "phase")
     golden = cells["phase"].isin(["golden"])
     if "index" not in cells or not cells.loc[golden, "index"].notna().any():
         cells = cells.assign(index=golden.cumsum() - 1)
-    where = "the golden runs"
-    scores = _scores(cells, metric, golden)
-    index, count = _coordinates(cells, "index", golden, runs, where)
-    _check_unique({"index": index}, scores, where)
-    result = np.full(count, np.nan)
-    scored = np.isfinite(scores)
-    result[index[scored]] = scores[scored]
-    return result
-
-
-def swap_scores(cells: pd.DataFrame, factor: str, metric: str, *, rows: int | None = None) -> FloatArray:
-    """Return the swaps of one factor of a radial design, shape (n, 1); parameters and errors as `score_table`."""
-    return _row_scores(cells, metric, "swap", rows, factor)[:, np.newaxis]
-
-
-def base_scores(cells: pd.DataFrame, metric: str, *, rows: int | None = None) -> FloatArray:
-    """Return the base runs of a radial design, shape (n,); parameters and errors as :func:`score_table`."""
-    return _row_scores(cells, metric, "base", rows, None)
-
-
-def layout_of(cells: pd.DataFrame) -> Layout:
-    """Return ``radial`` where there are base or swap runs, else ``crossed``: the phases tell no more."""
-    _require(cells, "phase")
-    return "radial" if cells["phase"].isin(["base", "swap"]).any() else "crossed"
-
-
-def _row_scores(cells: pd.DataFrame, metric: str, phase: str, rows: int | None, factor: str | None) -> FloatArray:
-    _require(cells, "phase")
-    own = cells["phase"].isin([phase])
-    if own.any():
-        _require(cells, "row", *(["factor"] if factor else []))
-        if factor:
-            own &= cells["factor"].isin([factor])
-    where = f"the swaps of {factor}" if factor else "the base runs"
-    scores = _scores(cells, metric, own)
-    row, count = _coordinates(cells, "row", own, rows, where)
-    _check_unique({"row": row}, scores, where)
-    result = np.full(count, np.nan)
-    scored = np.isfinite(scores)
-    result[row[scored]] = scores[scored]
-    return result
+    return placed_scores(cells, metric, "golden", {"index": runs}, where="the golden runs")
 
 
 def _require(cells: pd.DataFrame, *names: str) -> None:

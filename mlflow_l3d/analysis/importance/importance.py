@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import LEVEL, Estimate, check_level
-from mlflow_l3d.analysis.importance.intervals import crossed_estimate
-from mlflow_l3d.analysis.importance.nested import nested_components, nested_estimate
+from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
+from mlflow_l3d.analysis.importance.nested import nested_components
 from mlflow_l3d.analysis.importance.radial import radial_estimate, radial_sets
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import (
@@ -24,9 +24,7 @@ from mlflow_l3d.analysis.importance.tables import (
     quartile_distance,
     usable,
 )
-from mlflow_l3d.analysis.importance.variances import Design, check_design
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.errors import ParameterError
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ def importance(
     *,
     factor: str = "",
     chance: float | None = None,
-    design: Design = "crossed",
+    model: TableModel = CROSSED,
     level: float = LEVEL,
 ) -> Importance:
     """Return the importance score of one factor with its corrected estimate and interval.
@@ -67,9 +65,8 @@ def importance(
         Name of the investigated factor.
     chance
         Score of guessing, if a lower one is a collapse.
-    design
-        ``crossed``: the columns are the same configurations under every row. ``nested``: every row has columns of its
-        own. (``radial`` tables come from :func:`radial_importance`.)
+    model
+        How the columns belong together. (Pairs of a radial design come from :func:`radial_importance`.)
     level
         Confidence level of the interval.
 
@@ -86,7 +83,7 @@ def importance(
     ValueError
         If `table` has not two axes, or `golden` not one.
     ParameterError
-        If `design` or `level` is not allowed.
+        If `level` is not allowed.
 
     Notes
     -----
@@ -98,11 +95,11 @@ def importance(
     published score is the same formula in both designs; in the nested one its `mitigated_std` holds all of
     ``tau2 / N``, not the interaction's part alone.
     """
-    _check(design, level, ("crossed", "nested"))
+    check_level(level)
     scores, golden_scores = as_table(table), as_golden(golden)
     complete = scores[np.isfinite(scores).sum(axis=1) == max(scores.shape[1], 1)]
-    numbers, estimate = _numbers(complete, golden_scores[np.isfinite(golden_scores)], design, level)
-    return _record(factor, numbers, estimate, scores, golden_scores, len(complete), chance, design, level)
+    numbers, estimate = _numbers(complete, golden_scores[np.isfinite(golden_scores)], model, level)
+    return _record(factor, numbers, estimate, scores, golden_scores, len(complete), chance, model.name, level)
 
 
 def radial_importance(
@@ -142,7 +139,7 @@ def radial_importance(
     of the mean variance of the K + 1 sets, each of which is n independent draws of all factors. The corrected score
     differs from the published one only in that it takes the total variance from all sets, and so is the more precise.
     """
-    _check("radial", level, ("radial",))
+    check_level(level)
     sets = usable(radial_sets(base, swaps))
     golden = sets.T.reshape(-1)
     known = [values for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
@@ -173,7 +170,7 @@ def importance_path(
     table: npt.ArrayLike,
     golden: npt.ArrayLike,
     *,
-    design: Design = "crossed",
+    model: TableModel = CROSSED,
     level: float = LEVEL,
     start: int = 2,
 ) -> pd.DataFrame:
@@ -181,7 +178,7 @@ def importance_path(
 
     Parameters
     ----------
-    table, golden, design, level
+    table, golden, model, level
         As for :func:`importance`.
     start
         Number of rows to begin with.
@@ -193,7 +190,7 @@ def importance_path(
         proportion, the first ``ceil(L * rows / M)`` of them, as the design runs them. The last row is what
         :func:`importance` returns.
     """
-    _check(design, level, ("crossed", "nested"))
+    check_level(level)
     scores, golden_scores = as_table(table), as_golden(golden)
     total, golden_total = len(scores), len(golden_scores)
     complete = np.isfinite(scores).sum(axis=1) == max(scores.shape[1], 1)
@@ -202,20 +199,15 @@ def importance_path(
     for rows in range(max(2, start), total + 1):
         golden_done = -(-golden_total * rows // total)
         golden_known = golden_scores[:golden_done][known[:golden_done]]
-        numbers, _ = _numbers(scores[:rows][complete[:rows]], golden_known, design, level)
+        numbers, _ = _numbers(scores[:rows][complete[:rows]], golden_known, model, level)
         path.append({"rows": rows, **asdict(numbers)})
     frame = pd.DataFrame(path, columns=list(PATH_COLUMNS))
     return frame.astype({name: "int64" if name == "rows" else "float64" for name in PATH_COLUMNS})
 
 
-def _check(design: str, level: float, allowed: tuple[str, ...]) -> None:
-    check_design(design)
-    check_level(level)
-    if design not in allowed:
-        raise ParameterError("design", design, f"must be {' or '.join(allowed)} here", "See radial_importance.")
-
-
-def _numbers(table: FloatArray, golden: FloatArray, design: Design, level: float) -> tuple[_Numbers, Estimate | None]:
+def _numbers(
+    table: FloatArray, golden: FloatArray, model: TableModel, level: float
+) -> tuple[_Numbers, Estimate | None]:
     """Return the numbers of a complete table (rows, columns) and the golden scores that are not missing."""
     rows, columns = table.shape
     golden_std = known_std(golden) if len(golden) >= 2 else math.nan
@@ -223,7 +215,7 @@ def _numbers(table: FloatArray, golden: FloatArray, design: Design, level: float
     mitigated = known_std(table.mean(axis=1)) if rows >= 2 and columns >= 1 else math.nan
     constant = not (contributed > 0 or mitigated > 0)
     published = (contributed - mitigated) / golden_std if golden_std > 0 and not constant else math.nan
-    estimate = None if constant else crossed_estimate(table) if design == "crossed" else nested_estimate(table)
+    estimate = None if constant else model.estimate(table)
     if estimate is None:
         return _Numbers(published, contributed, mitigated, golden_std, math.nan, math.nan, math.nan), None
     low, high = estimate.interval(level)
@@ -238,7 +230,7 @@ def _record(
     golden: FloatArray,
     rows_used: int,
     chance: float | None,
-    design: Design,
+    design: str,
     level: float,
 ) -> Importance:
     known, golden_known = table[np.isfinite(table)], golden[np.isfinite(golden)]

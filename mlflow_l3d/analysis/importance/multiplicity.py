@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.differences import PairedDifference, paired_difference
+from mlflow_l3d.analysis.importance.differences import Compared, PairedDifference, paired_difference
 from mlflow_l3d.analysis.importance.estimate import LEVEL, check_level
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.typing import FloatArray
@@ -119,7 +120,12 @@ class Ranking:
         return frame.assign(p_holm=adjusted, different=adjusted <= 1 - self.level)
 
 
-def rank_factors(importances: Mapping[str, Importance], *, level: float = LEVEL) -> Ranking:
+def rank_factors(
+    importances: Mapping[str, Importance],
+    compared: Callable[[Mapping[str, FloatArray], str], Compared],
+    *,
+    level: float = LEVEL,
+) -> Ranking:
     """Rank factors by corrected importance, from paired differences on the rows they share.
 
     Parameters
@@ -127,6 +133,8 @@ def rank_factors(importances: Mapping[str, Importance], *, level: float = LEVEL)
     importances
         Factor -> importance, all of one design and with the same rows: row i puts the factors that are not
         investigated at the same configurations in every table.
+    compared
+        Returns what the comparison of one factor needs, from the tables of all: the same rows, without missing cells.
     level
         Confidence level for all pairs together.
 
@@ -149,16 +157,10 @@ def rank_factors(importances: Mapping[str, Importance], *, level: float = LEVEL)
     if len({len(record.table) for record in records.values()}) > 1:
         rows = ", ".join(str(len(record.table)) for record in records.values())
         raise ParameterError("importances", f"{rows} rows", "must have the same rows", "Rank factors of one plan.")
-    design = next(iter(records.values())).design if records else "crossed"
-    if design == "random" or design == "fixed":
-        raise ParameterError("importances", design, "is a baseline strategy, which has no importance to rank by")
     shared = _shared_rows(list(records.values()))
     tables = {name: record.table[shared] for name, record in records.items()}
-    pairs = [
-        paired_difference(tables, first, second, design=design, level=level)
-        for place, first in enumerate(records)
-        for second in list(records)[place + 1 :]
-    ]
+    parts = [compared(tables, name) for name in records]
+    pairs = [paired_difference(*pair, level=level) for pair in combinations(parts, 2)]
     scores = {name: records[name].importance_corrected for name in records}
     for pair in pairs:
         scores[pair.first], scores[pair.second] = pair.first_importance, pair.second_importance

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.analysis.importance.components import ROUNDING
+from mlflow_l3d.analysis.importance.differences import Compared
 from mlflow_l3d.analysis.importance.estimate import Estimate, LogitJackknife, jackknife_variance, log_ratio
+from mlflow_l3d.analysis.importance.models import importances_of_variances
 from mlflow_l3d.analysis.importance.nested import nested_components, nested_limits, rows_differ
 from mlflow_l3d.analysis.importance.variances import variance_components
 from mlflow_l3d.analysis.typing import FloatArray
@@ -113,6 +115,31 @@ def radial_variances_without_each(sets: FloatArray, place: int) -> tuple[FloatAr
     halves = _half_squares(sets, place)[used]
     left = (halves.sum() - halves) / (paired.sum() - paired)
     return left, _variance_without_each(sets[used]) - left
+
+
+def sets_of(tables: Mapping[str, FloatArray], factor: str) -> FloatArray:
+    """Return the base runs, the swaps of one factor, and those of the others, shape (n, K + 1).
+
+    Parameters
+    ----------
+    tables
+        Factor -> shape (n, 2): base beside swap.
+    factor
+        Whose swaps come first.
+    """
+    others = [table[:, 1] for other, table in tables.items() if other != factor]
+    return np.column_stack([tables[factor], *others])
+
+
+def radial_compared(tables: Mapping[str, FloatArray], factor: str) -> Compared:
+    """Return what the comparison of a factor needs; parameters as :func:`sets_of`, all factors of the design."""
+    sets = sets_of(tables, factor)
+    return Compared(
+        factor,
+        len(sets),
+        radial_estimate(sets, 1),
+        lambda: importances_of_variances(*radial_variances_without_each(sets, 1)),
+    )
 
 
 def _half_squares(sets: FloatArray, place: int) -> FloatArray:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from mlflow_l3d.analysis.importance.variances import Layout, VarianceComponents
+from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.typing import FloatArray, known
 
 IMPORTANCE_METRICS = (
@@ -77,7 +77,7 @@ class Importance:
     cells_missing, golden_missing
         How many cells of the table, and golden runs, have no score.
     design
-        How the cells are laid out. In the ``radial`` design the table has two columns, base and swap, and the golden
+        Name of the design. In the ``radial`` design the table has two columns, base and swap, and the golden
         runs are all base and swap runs; see :func:`mlflow_l3d.analysis.importance.importance.radial_importance`. A
         baseline strategy (``random``, ``fixed``) has one row and no importance.
     level
@@ -108,7 +108,7 @@ class Importance:
     rows_used: int
     cells_missing: int
     golden_missing: int
-    design: Layout = "crossed"
+    design: str = "crossed"
     level: float = 0.95
     components: VarianceComponents | None = None
     importance_p: float = math.nan

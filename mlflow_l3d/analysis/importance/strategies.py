@@ -56,29 +56,24 @@ def baseline_important(std: float, golden_std: float) -> bool | None:
     return std >= IMPORTANT_SHARE * golden_std
 
 
-def random_strategy(scores: npt.ArrayLike, golden_std: float, *, factor: str) -> StrategyResult:
-    """Return the result of runs in which every factor varies.
+def baseline_strategy(
+    strategy: Literal["random", "fixed"], scores: npt.ArrayLike, golden_std: float, *, factor: str
+) -> StrategyResult:
+    """Return the result of a baseline's runs.
 
     Parameters
     ----------
+    strategy
+        Which one.
     scores
-        Any shape: scores of the runs, nan where one is missing.
+        Any shape: scores of the runs, nan where one is missing. For ``fixed`` a row of a crossed table serves as well.
     golden_std
         Population standard deviation of the golden runs.
     factor
         The investigated factor.
     """
     std = population_std(scores)
-    return StrategyResult("random", factor, std, golden_std, baseline_important(std, golden_std))
-
-
-def fixed_strategy(scores: npt.ArrayLike, golden_std: float, *, factor: str) -> StrategyResult:
-    """Return the result of runs in which only the investigated factor varies; parameters as :func:`random_strategy`.
-
-    A row of a crossed table is such a set of runs.
-    """
-    std = population_std(scores)
-    return StrategyResult("fixed", factor, std, golden_std, baseline_important(std, golden_std))
+    return StrategyResult(strategy, factor, std, golden_std, baseline_important(std, golden_std))
 
 
 def interactions_strategy(record: Importance) -> StrategyResult:

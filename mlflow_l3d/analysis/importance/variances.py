@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final, Literal
-
-from mlflow_l3d.errors import unknown_name
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Design = Literal["crossed", "nested", "radial"]
-DESIGNS: Final = ("crossed", "nested", "radial")
-"""Designs that give a table for each factor."""
-Layout = Literal["crossed", "nested", "radial", "random", "fixed"]
-LAYOUTS: Final = (*DESIGNS, "random", "fixed")
-"""Designs and baseline strategies: every way in which cells may be laid out."""
 
 
 @dataclass(frozen=True, slots=True)
 class VarianceComponents:
     """What the investigated factor F and all other factors R contribute, in squared score units.
 
-    Nothing is cut at zero except where said: an estimate of a small variance may fall below zero by chance.
+    Nothing is truncated at zero except where said: an estimate of a small variance may fall below zero by chance.
 
     Attributes
     ----------
     design
-        ``crossed``, ``nested`` or ``radial``.
+        Name of the design.
     method
-        ``anova``, ``jansen`` (radial) or ``reml``.
+        ``anova``, ``jansen`` (radial) or ``reml``, say.
     rows, columns
         Complete rows, and columns (2 in the radial design: base and swap). With ``reml`` rows may lack cells.
     main
@@ -49,8 +40,8 @@ class VarianceComponents:
         Which of ``main``, ``mitigated`` are below zero: their best estimate is 0.
     """
 
-    design: Design
-    method: Literal["anova", "jansen", "reml"]
+    design: str
+    method: str
     rows: int
     columns: int
     main: float
@@ -76,8 +67,8 @@ class VarianceComponents:
 
 
 def variance_components(
-    design: Design,
-    method: Literal["anova", "jansen", "reml"],
+    design: str,
+    method: str,
     *,
     rows: int,
     columns: int,
@@ -94,9 +85,3 @@ def variance_components(
     return VarianceComponents(
         design, method, rows, columns, main, interaction, mitigated, contributed, whole, share, below
     )
-
-
-def check_design(design: str) -> None:
-    """Raise ParameterError where `design` is not one of :data:`DESIGNS`."""
-    if design not in DESIGNS:
-        raise unknown_name("design", design, DESIGNS)

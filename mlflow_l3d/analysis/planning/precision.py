@@ -8,9 +8,8 @@ from typing import Final, Literal
 import numpy as np
 
 from mlflow_l3d.analysis.importance.estimate import LEVEL, check_level, importance_of_logit
-from mlflow_l3d.analysis.importance.intervals import crossed_estimate
-from mlflow_l3d.analysis.importance.nested import nested_estimate
-from mlflow_l3d.analysis.importance.variances import Design, VarianceComponents, check_design
+from mlflow_l3d.analysis.importance.models import TableModel
+from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError
 
@@ -41,17 +40,17 @@ def optimal_columns(total_index: float) -> int:
     return max(2, round(1 + 1 / (1 - total_index)))
 
 
-def relative_error(design: Design, *, rows: int, columns: int, main_share: float = 1.0) -> float:
+def relative_error(model: TableModel, *, rows: int, columns: int, main_share: float = 1.0) -> float:
     """Return the relative standard error of tau, the standard deviation that the factor contributes.
 
     Parameters
     ----------
-    design
-        ``crossed``, ``nested``, or ``radial`` (rows n; always two columns).
+    model
+        How columns belong together.
     rows, columns
         M and N.
     main_share
-        s2_F / tau2, matters in the crossed design only: 1 is a pure main effect, 0 a pure interaction.
+        s2_F / tau2, matters where rows share their columns only: 1 is a pure main effect, 0 a pure interaction.
 
     Returns
     -------
@@ -63,14 +62,13 @@ def relative_error(design: Design, *, rows: int, columns: int, main_share: float
     Half the relative error of tau2. Nested: ``1 / sqrt(2 M (N - 1))``; crossed, main effect only:
     ``1 / sqrt(2 (N - 1))``, whatever M: more rows do not help.
     """
-    check_design(design)
     if rows < 2 or columns < 2:
         name, value = ("rows", rows) if rows < 2 else ("columns", columns)
         raise ParameterError(name, value, "must be at least 2")
     if not 0 <= main_share <= 1:
         raise ParameterError("main_share", main_share, "must be from 0 to 1")
-    if design != "crossed":
-        return 1 / math.sqrt(2 * rows * ((2 if design == "radial" else columns) - 1))
+    if not model.shared_columns:
+        return 1 / math.sqrt(2 * rows * (columns - 1))
     residual = 1 - main_share
     of_columns = (main_share + residual / rows) ** 2 / (columns - 1)
     of_residual = ((1 - 1 / rows) * residual) ** 2 / ((rows - 1) * (columns - 1))
@@ -79,7 +77,7 @@ def relative_error(design: Design, *, rows: int, columns: int, main_share: float
 
 def expected_half_width(
     pilot: VarianceComponents,
-    design: Design,
+    model: TableModel,
     *,
     rows: int,
     columns: int,
@@ -95,10 +93,10 @@ def expected_half_width(
     pilot
         Variances from a pilot, of any design. One from a nested or radial pilot does not say how much is main effect;
         half is taken to be (:data:`MAIN_SHARE`).
-    design
+    model
         Of the investigation that is planned.
     rows, columns
-        Its M and N (radial: n, and columns count as 2).
+        Its M and N.
     level
         Confidence level.
     method
@@ -112,24 +110,21 @@ def expected_half_width(
     -------
     float
         In (0, 1]; nan where there will be no interval (fewer than three rows, or columns in the crossed design), or
-        the pilot has no variance. A radial design is reckoned as pairs of base and swap alone; the total variance from
-        all its sets makes it a little narrower.
+        the pilot has no variance.
 
     Raises
     ------
     ParameterError
-        If `design`, `method` or `level` is not allowed.
+        If `method` or `level` is not allowed.
     """
-    check_design(design)
     check_level(level)
     if method not in ("delta", "simulation"):
         raise ParameterError("method", method, "must be delta or simulation")
-    columns = 2 if design == "radial" else columns
-    if not pilot.total > 0 or rows < 3 or columns < (3 if design == "crossed" else 2):
+    if not pilot.total > 0 or rows < 3 or columns < model.least_columns:
         return math.nan
     main, interaction, mitigated = _parts(pilot)
     if method == "simulation":
-        return _simulated(design, rows, columns, (mitigated, main, interaction), level, seed, tables)
+        return _simulated(model, rows, columns, (mitigated, main, interaction), level, seed, tables)
     contributed = main + interaction
     if contributed == 0:
         return math.nan
@@ -137,7 +132,7 @@ def expected_half_width(
     mitigated = max(mitigated, contributed / (columns * rows))
     from scipy.special import stdtrit
 
-    if design == "crossed":
+    if model.shared_columns:
         variance, degrees = _crossed_logit_variance(main, interaction, mitigated, rows, columns), min(rows, columns) - 1
     else:
         variance, degrees = _nested_logit_variance(contributed, mitigated, rows, columns), rows - 1
@@ -174,19 +169,19 @@ def _nested_logit_variance(contributed: float, mitigated: float, rows: int, colu
 
 
 def _simulated(
-    design: Design, rows: int, columns: int, parts: tuple[float, float, float], level: float, seed: int, tables: int
+    model: TableModel, rows: int, columns: int, parts: tuple[float, float, float], level: float, seed: int, tables: int
 ) -> float:
     generator = np.random.default_rng(seed)
     of_rows, main, interaction = (math.sqrt(part) for part in parts)
     widths = []
     for _ in range(tables):
         table: FloatArray = of_rows * generator.standard_normal((rows, 1))
-        if design == "crossed":
+        if model.shared_columns:
             table = table + main * generator.standard_normal((1, columns))
             table = table + interaction * generator.standard_normal((rows, columns))
         else:
             table = table + math.hypot(main, interaction) * generator.standard_normal((rows, columns))
-        estimate = crossed_estimate(table) if design == "crossed" else nested_estimate(table)
+        estimate = model.estimate(table)
         assert estimate is not None
         low, high = estimate.interval(level)
         widths.append((high - low) / 2)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Final, Literal
 
-import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.importance import importance_path
-from mlflow_l3d.analysis.importance.intervals import crossed_estimate
-from mlflow_l3d.analysis.importance.nested import nested_estimate
-from mlflow_l3d.analysis.importance.radial import radial_estimate
 from mlflow_l3d.analysis.importance.tables import as_golden, as_table
-from mlflow_l3d.analysis.importance.variances import Design, check_design
 from mlflow_l3d.errors import ParameterError
 
 FIRST_ANALYSIS: Final = 20
@@ -156,8 +152,6 @@ class IntervalRule:
         Probability that any look of any factor makes a false claim about its importance.
     factors
         How many factors are investigated; each gets its share of alpha.
-    design
-        How the cells are laid out. In the crossed design more rows narrow the interval only up to a point.
     first_analysis
         Rows at the first look; look k comes at ``first_look * 2 ** (k - 1)`` rows.
     history
@@ -179,13 +173,11 @@ class IntervalRule:
     half_width: float
     alpha: float = 0.05
     factors: int = 1
-    design: Design = "nested"
     first_analysis: int = FIRST_ANALYSIS
     history: list[InterimAnalysis] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        check_design(self.design)
         if not 0 < self.half_width < 1:
             raise ParameterError("half_width", self.half_width, "must be above 0 and below 1")
         if not 0 < self.alpha < 1:
@@ -199,16 +191,15 @@ class IntervalRule:
         """Return alpha_k of look `number`, counted from 1."""
         return 6 * self.alpha / (math.pi**2 * number**2) / self.factors
 
-    def analyse(self, table: npt.ArrayLike, golden: npt.ArrayLike = ()) -> InterimAnalysis:
+    def analyse(self, total: int, estimate: Callable[[int], Estimate | None]) -> InterimAnalysis:
         """Return the decision after the rows run so far.
 
         Parameters
         ----------
-        table
-            Shape (rows so far, N); radial: (rows so far, 2), base and swap of the factor.
-        golden
-            Not needed: the corrected score has its own total. Radial: shape (rows so far, any number), swaps of the
-            other factors, which make the total more exact; golden runs in any other shape are passed over.
+        total
+            How many rows have been run.
+        estimate
+            Returns the corrected importance of the first so many rows, those that lack cells left out.
 
         Returns
         -------
@@ -218,15 +209,14 @@ class IntervalRule:
         """
         if (stopped := _stopped(self.history)) is not None:
             return stopped
-        scores = as_table(table)
-        while (rows := self.first_analysis * 2 ** len(self.history)) <= len(scores):
-            interim = self._at(rows, self._estimate(scores[:rows], golden, len(scores)))
+        while (rows := self.first_analysis * 2 ** len(self.history)) <= total:
+            interim = self._at(rows, estimate(rows))
             self.history.append(interim)
             if interim.decision == "stop":
                 break
         if self.history:
             return self.history[-1]
-        return _early("interval", len(scores), f"after {self.first_analysis} rows")
+        return _early("interval", total, f"after {self.first_analysis} rows")
 
     def history_frame(self) -> pd.DataFrame:
         """Return the looks so far, see :func:`interim_frame`."""
@@ -251,15 +241,6 @@ class IntervalRule:
             reason = f"{found}, which holds 0 and is wider than wanted (half-width {half:.2f})"
         decision: Decision = "stop" if claim or narrow else "continue"
         return InterimAnalysis("interval", rows, decision, reason, estimate.importance, alpha, low, high, claim=claim)
-
-    def _estimate(self, scores: npt.NDArray[np.float64], golden: npt.ArrayLike, given: int) -> Estimate | None:
-        if self.design == "radial":
-            others = np.asarray(golden, dtype=np.float64)
-            if others.ndim == 2 and len(others) == given:
-                return radial_estimate(np.column_stack([scores, as_table(others)[: len(scores)]]), 1)
-            return radial_estimate(scores, 1)
-        complete = scores[np.isfinite(scores).all(axis=1)]
-        return crossed_estimate(complete) if self.design == "crossed" else nested_estimate(complete)
 
 
 def _stopped(history: list[InterimAnalysis]) -> InterimAnalysis | None:

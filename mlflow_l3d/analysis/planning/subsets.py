@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.score_tables import Missing, Tables, importances_of
+from mlflow_l3d.analysis.importance.score_tables import Tables
 from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.known import of_kind, scores_of
@@ -108,7 +107,7 @@ def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None 
     """
     tables = {name: np.full_like(table, math.nan) for name, table in scores.tables.items()}
     golden, base = np.full_like(scores.golden, math.nan), np.full_like(scores.base, math.nan)
-    plain = base if scores.layout == "radial" else golden
+    plain = base if base.size else golden
     for place, (numbers, labels, predictions) in answers.cells.items():
         chosen = np.argsort(rank[numbers])[:size]
         value = scores_of(labels[chosen], predictions[chosen], only=[metric]).get(metric, math.nan)
@@ -150,30 +149,29 @@ def part(scores: Tables, setting: Setting, seeds: Sequence[np.random.SeedSequenc
 def ablate_tables(
     scores: Tables,
     settings: Sequence[Setting],
+    importances: Callable[[Tables], Mapping[str, Importance]],
     *,
     seed: int,
     repeats: int = 1,
     answers: Answers | None = None,
     metric: str = "f1_macro",
-    missing: Missing = "drop",
-    level: float = LEVEL,
 ) -> pd.DataFrame:
     """Return what an investigation would have found in each setting.
 
     Parameters
     ----------
     scores
-        The tables of the investigation: crossed, nested or radial.
+        The tables of the investigation.
     settings
         Numbers that the tables, and the cells of `answers`, have.
+    importances
+        Tables -> factor -> its record.
     seed
         Of the choice of rows, columns, golden runs and examples.
     repeats
         How many random choices of each setting, at least 1.
     answers, metric
         Needed where a setting has a number of examples.
-    missing, level
-        As for :func:`mlflow_l3d.analysis.importance.score_tables.importances_of`.
 
     Returns
     -------
@@ -195,7 +193,7 @@ def ablate_tables(
             chosen = part(by_size[size], setting, seeds)
             share = 1.0 if size is None or answers is None else size / answers.most
             share *= _cells(chosen) / _cells(scores)
-            records = importances_of(chosen, missing=missing, level=level)
+            records = importances(chosen)
             lines += _lines(chosen, records, number, repeat, size, share)
     frame = pd.DataFrame(lines, columns=["setting", *ABLATION_COLUMNS])
     return frame.astype({"test_examples": "Int64", "investigation_runs": "Int64"})
@@ -204,9 +202,9 @@ def ablate_tables(
 def _lines(
     chosen: Tables, records: Mapping[str, Importance], number: int, repeat: int, size: int | None, share: float
 ) -> list[dict[str, object]]:
-    golden = chosen.golden_scores()
-    known = golden[np.isfinite(golden)]
     first = next(iter(records.values()))
+    golden = first.golden
+    known = golden[np.isfinite(golden)]
     common: dict[str, object] = {
         "setting": number,
         "test_examples": pd.NA if size is None else size,
@@ -232,7 +230,7 @@ def _lines(
 
 def _shape(chosen: Tables, factor: str) -> dict[str, object]:
     rows, columns = chosen.tables[factor].shape
-    return {"mitigation_runs": rows, "investigation_runs": pd.NA if chosen.layout == "radial" else columns}
+    return {"mitigation_runs": rows, "investigation_runs": pd.NA if chosen.base.size else columns}
 
 
 def _chosen(total: int, count: int | None, seed: np.random.SeedSequence) -> IntArray:

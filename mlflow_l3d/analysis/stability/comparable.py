@@ -1,16 +1,15 @@
-"""Which runs of an investigation are compared with each other, in every layout."""
+"""Which runs of an investigation are compared with each other."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final, NamedTuple, Self
 
-from mlflow_l3d.analysis.importance.variances import Layout
 from mlflow_l3d.errors import ParameterError, unknown_name
 
 GOLDEN: Final = "golden"
 BASE: Final = "base"
-_STRATEGIES: Final = ("random", "fixed")
 
 
 class Group(NamedTuple):
@@ -28,27 +27,35 @@ class Group(NamedTuple):
     member: int | str
 
 
+@dataclass
 class Comparable:
     """Groups of the runs of one investigation, which arrive in the order of its table.
 
-    - ``crossed``, ``nested``: the runs of one row of a factor; all golden runs.
-    - ``random``, ``fixed``: all runs of a factor; all golden runs.
-    - ``radial``: base run i with swap i, for each factor; as golden runs the sets of independent runs, which are all
-      base runs, and all swaps of each factor.
+    Here the runs of one row of a factor are compared, and all golden runs.
 
-    Parameters
+    Attributes
     ----------
-    design
-        How the cells are laid out.
     factors
         The investigated factors.
+    shared_columns
+        Whether every row has the same columns.
     """
 
-    def __init__(self, design: Layout, factors: Sequence[str]) -> None:
-        self.design = design
-        self.factors = tuple(factors)
-        self._open: list[Group] = []
-        self._place: tuple[str | None, int | None] | None = None
+    phases: ClassVar[tuple[str, ...]] = ("investigation",)
+    """Of its runs, golden ones apart."""
+    measures: ClassVar[bool] = True
+    """Whether the disagreement within a group is what its factor alone brings about."""
+    pairs: ClassVar[bool] = False
+    """Whether a group is a base run and its swap, and these serve as golden runs."""
+
+    factors: Sequence[str]
+    shared_columns: bool = False
+    _open: list[Group] = field(default_factory=list, init=False)
+    _place: tuple[str | None, int | None] | None = field(default=None, init=False)
+
+    def fresh(self) -> Self:
+        """Return the same before the first run."""
+        return replace(self)
 
     def groups(self, phase: str, factor: str | None, row: int | None) -> list[Group]:
         """Return the groups that a run belongs to: that of its factor first, then that of golden runs.
@@ -56,39 +63,75 @@ class Comparable:
         Raises
         ------
         ParameterError
-            If the layout has no such phase, the factor is not investigated, or the row is missing.
+            If the design has no such phase, the factor is not investigated, or the row is missing.
         """
         if phase == GOLDEN:
             return [Group(GOLDEN, GOLDEN)]
-        phases = ("base", "swap") if self.design == "radial" else ("investigation",)
-        if phase not in phases:
-            raise unknown_name("phase", phase, (*phases, GOLDEN))
-        if phase != "base" and factor not in self.factors:
+        if phase not in self.phases:
+            raise unknown_name("phase", phase, (*self.phases, GOLDEN))
+        if phase != BASE and factor not in self.factors:
             raise unknown_name("factor", str(factor), self.factors)
-        if self.design in _STRATEGIES:
-            return [Group(str(factor), 0)]
-        if row is None:
-            raise ParameterError("row", row, f"must be a whole number in a run of phase {phase}")
-        if phase == "base":
-            return [*(Group(name, int(row)) for name in self.factors), Group(GOLDEN, BASE)]
-        own = Group(str(factor), int(row))
-        # A swap set is told from the base set by a name that no factor can have.
-        return [own, Group(GOLDEN, f"swap {factor}")] if phase == "swap" else [own]
+        return self.of_run(phase, str(factor), row)
+
+    def of_run(self, phase: str, factor: str, row: int | None) -> list[Group]:
+        """Return the groups of a run that is no golden run; parameters and errors as :meth:`groups`."""
+        return [Group(factor, known_row(phase, row))]
+
+    def place(self, factor: str | None, row: int | None) -> tuple[str | None, int | None]:
+        """Return what changes from one group to the next."""
+        return factor, row
 
     def finished(self, phase: str, factor: str | None, row: int | None, groups: Sequence[Group]) -> list[Group]:
         """Return the groups that are finished when a run arrives that belongs to `groups`.
 
         Golden runs, and the sets that stand for them, are never finished.
         """
-        place: tuple[str | None, int | None] = (factor, row)
-        if phase == GOLDEN:
-            place = (GOLDEN, None)
-        elif self.design == "radial":
-            place = (None, row)
-        elif self.design in _STRATEGIES:
-            place = (factor, None)
+        place = (GOLDEN, None) if phase == GOLDEN else self.place(factor, row)
         finished: list[Group] = []
         if place != self._place:
             finished, self._open, self._place = self._open, [], place
         self._open += [group for group in groups if group.table != GOLDEN and group not in self._open]
         return finished
+
+
+class WholeTables(Comparable):
+    """All runs of a factor are compared, and all golden runs; no factor varies alone for certain."""
+
+    measures = False
+
+    def of_run(self, phase: str, factor: str, row: int | None) -> list[Group]:  # noqa: ARG002
+        """Return the group of the factor."""
+        return [Group(factor, 0)]
+
+    def place(self, factor: str | None, row: int | None) -> tuple[str | None, int | None]:  # noqa: ARG002
+        """Return the factor."""
+        return factor, None
+
+
+class Pairs(Comparable):
+    """Base run i is compared with swap i, for each factor.
+
+    As golden runs the sets of independent runs are compared, which are all base runs, and all swaps of each factor.
+    """
+
+    phases = (BASE, "swap")
+    pairs = True
+
+    def of_run(self, phase: str, factor: str, row: int | None) -> list[Group]:
+        """Return the pairs of a run, then its set of independent runs."""
+        number = known_row(phase, row)
+        if phase == BASE:
+            return [*(Group(name, number) for name in self.factors), Group(GOLDEN, BASE)]
+        # A swap set is told from the base set by a name that no factor can have.
+        return [Group(factor, number), Group(GOLDEN, f"swap {factor}")]
+
+    def place(self, factor: str | None, row: int | None) -> tuple[str | None, int | None]:  # noqa: ARG002
+        """Return the row."""
+        return None, row
+
+
+def known_row(phase: str, row: int | None) -> int:
+    """Return the row of a run, which must have one."""
+    if row is None:
+        raise ParameterError("row", row, f"must be a whole number in a run of phase {phase}")
+    return int(row)

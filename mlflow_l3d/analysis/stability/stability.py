@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.variances import DESIGNS, Layout
 from mlflow_l3d.analysis.stability.classes import ClassComparison
 from mlflow_l3d.analysis.stability.comparable import BASE, GOLDEN, Comparable, Group
 from mlflow_l3d.analysis.stability.examples import ExampleVotes
@@ -29,18 +28,15 @@ class Stability:
 
     Parameters
     ----------
-    design
-        How the cells are laid out; which runs are compared is told by
-        :class:`mlflow_l3d.analysis.stability.comparable.Comparable`.
-    factors
-        The investigated factors, in the order to report.
+    comparable
+        Which runs are compared; its factors are in the order to report.
     comparisons
         How predictions are read and compared: as class numbers by default, else see
         :func:`mlflow_l3d.analysis.stability.agreement.scored.comparisons_by`.
     """
 
-    def __init__(self, design: Layout, factors: Sequence[str], *comparisons: Comparison[Any]) -> None:
-        self._comparable = Comparable(design, factors)
+    def __init__(self, comparable: Comparable, *comparisons: Comparison[Any]) -> None:
+        self._comparable = comparable
         self._comparisons = comparisons or (ClassComparison(),)
         self._numbers = next((one for one in self._comparisons if isinstance(one, NumberComparison)), None)
         others = (one for one in self._comparisons if one is not self._numbers)
@@ -78,7 +74,7 @@ class Stability:
         Raises
         ------
         ParameterError
-            If the layout has no such place, an id occurs twice, it had another label before, or a prediction is of a
+            If the design has no such place, an id occurs twice, it had another label before, or a prediction is of a
             kind that is not compared.
         ValueError
             If lengths differ, or the row is closed.
@@ -143,15 +139,15 @@ class Stability:
         The interval is over rows and golden runs, in the radial design over both together; in the crossed design over
         columns too, where every row has the same ones.
         """
-        design, records = self._comparable.design, self.consistencies()
-        if self._shares is None or design not in DESIGNS or GOLDEN not in records:
+        runs, records = self._comparable, self.consistencies()
+        if self._shares is None or not runs.measures or GOLDEN not in records:
             return {}
         golden = records.pop(GOLDEN)
         every = self._shares.groups.values()
         if math.isnan(golden.consistency) or not all(group.found.reflexive for group in every):
             return {}
         rows = sorted(set().union(*self._rows_of_sets.values()))
-        golden_without_row = self._golden_without(rows) if design == "radial" else None
+        golden_without_row = self._golden_without(rows) if runs.pairs else None
         found = {}
         for factor, within in records.items():
             if math.isnan(within.consistency):
@@ -161,7 +157,7 @@ class Stability:
                 for group, one in self._shares.groups.items()
                 if group.table == factor
             }
-            if design == "radial":
+            if runs.pairs:
                 row_values = [values.get(row, math.nan) for row in rows]
                 found[factor] = prediction_importance(within, golden, row_values, golden_without_row=golden_without_row)
                 continue
@@ -169,7 +165,7 @@ class Stability:
                 within,
                 golden,
                 list(values.values()),
-                without_column=self._without_column(factor) if design == "crossed" else None,
+                without_column=self._without_column(factor) if runs.shared_columns else None,
                 without_golden=self._found(Group(GOLDEN, GOLDEN)).per_run.without,
             )
         return found
@@ -179,7 +175,7 @@ class Stability:
 
         None, too, for predictions that are not class numbers: votes are for classes.
         """
-        member = BASE if self._comparable.design == "radial" else GOLDEN
+        member = BASE if self._comparable.pairs else GOLDEN
         return None if self._shares is None else self._shares.example_votes(Group(GOLDEN, member))
 
     def agreement_of_runs(self) -> list[float]:

@@ -36,7 +36,7 @@ def read_answers(
     cells
         One row a cell, as :class:`mlflow_l3d.tracking.reader.Recorded` holds them.
     scores
-        Their scores by :func:`mlflow_l3d.analysis.aggregate.tables_of`.
+        Their scores.
     metric
         What is to be computed anew from fewer examples.
 

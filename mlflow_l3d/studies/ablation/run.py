@@ -5,16 +5,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.aggregate import tables_of
 from mlflow_l3d.analysis.importance.score_tables import Tables
 from mlflow_l3d.analysis.planning.subsets import Answers, Setting, ablate_tables, from_predictions
+from mlflow_l3d.designs import all_designs
+from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.parameters.table import ABLATION
 from mlflow_l3d.parameters.values import as_text, integer
@@ -22,7 +24,6 @@ from mlflow_l3d.report.ablation import ablation_figure, ablation_table, ablation
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
 from mlflow_l3d.studies.investigation.artifacts import write_table
 from mlflow_l3d.studies.investigation.evaluate import check_metric, latest_investigation, own_parameter, planned_by
-from mlflow_l3d.studies.investigation.scoring import Planned, order
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
 from mlflow_l3d.tracking.connection import connect, own_settings, scrub_environment
@@ -159,10 +160,11 @@ def _ablate(
     plan = planned_by(recorded.parent)
     if plan.design is None and names.DESIGN in recorded.parent.data.tags:
         plan = planned_by(recorded.parent, design=recorded.parent.data.tags[names.DESIGN])
-    cells = plan.within(order(recorded.cells))
+    cells = plan.select(recorded.cells)
     metric = (own_parameter(recorded.parent, "metric") or "f1_macro") if metric == "auto" else metric
     check_metric(cells, metric)
-    scores = _tables(cells, plan, metric)
+    design = plan.design_of(cells)
+    scores = _tables(cells, replace(plan, design=design), metric)
     answers, why = None, ""
     if wanted["test_sizes"] != []:
         answers, why = read_answers(client, recorded.parent.info.run_id, cells, scores, metric)
@@ -170,32 +172,27 @@ def _ablate(
         if metric not in from_predictions():
             raise unknown_name("metric", metric, from_predictions(), "for test_sizes one of")
         raise ParameterError("test_sizes", ",".join(map(str, wanted["test_sizes"])), why, "Use test_sizes=all.")
+    if not design.has_columns and wanted["columns"]:
+        columns = ",".join(map(str, wanted["columns"]))
+        raise ParameterError("columns", columns, f"must be auto: a {design.name} design has no columns")
     settings = _settings(scores, answers, wanted)
-    frame = ablate_tables(
-        scores, settings, seed=seed, repeats=repeats, answers=answers, metric=metric, missing=plan.missing
-    )
+    importances = partial(design.importances, missing=plan.missing)
+    frame = ablate_tables(scores, settings, importances, seed=seed, repeats=repeats, answers=answers, metric=metric)
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
     return Ablation(recorded.parent.info.run_id, metric, frame, notes)
 
 
 def _tables(cells: pd.DataFrame, plan: Planned, metric: str) -> Tables:
-    if plan.design in ("random", "fixed"):
+    assert plan.design is not None
+    if plan.design.baseline:
+        others = [name for name, design in all_designs().items() if not design.baseline]
         raise ParameterError(
             "parent_run_id",
-            f"(design {plan.design})",
-            "must be an investigation of design crossed, nested or radial",
+            f"(design {plan.design.name})",
+            f"must be an investigation of design {', '.join(others[:-1])} or {others[-1]}",
             "The baselines have no importance score.",
         )
-    scores = tables_of(
-        cells,
-        metric=metric,
-        design=plan.design,
-        factors=plan.factors,
-        rows=plan.rows,
-        columns=plan.columns,
-        golden_runs=plan.golden_runs,
-        pooled=plan.pooled,
-    )
+    scores = plan.tables(cells, metric)
     if not scores.tables or not all(table.size for table in scores.tables.values()):
         raise ParameterError("parent_run_id", "(no table)", "must have cells of at least one investigated factor")
     return scores
@@ -203,10 +200,6 @@ def _tables(cells: pd.DataFrame, plan: Planned, metric: str) -> Tables:
 
 def _settings(scores: Tables, answers: Answers | None, wanted: Mapping[str, list[int] | None]) -> list[Setting]:
     """Return the settings: everything, one dimension at a time, and the small ones together."""
-    if scores.layout == "radial" and wanted["columns"]:
-        raise ParameterError(
-            "columns", ",".join(map(str, wanted["columns"])), "must be auto: a radial design has no columns"
-        )
     most = {
         "rows": min(len(table) for table in scores.tables.values()),
         "columns": min(table.shape[1] for table in scores.tables.values()),

@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import IMPORTANCE_METRICS
-from mlflow_l3d.analysis.importance.score_tables import paths_of
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
 
@@ -53,7 +53,7 @@ def write_artifacts(
     from mlflow_l3d.report.style import save_png
 
     analysis = scored.analysis
-    paths = paths_of(analysis.importances)
+    paths = design_named(analysis.design).paths(analysis.importances)
     public = cells.drop(columns=[name for name in ("artifact_uri", "experiment_id") if name in cells])
     if len(scored.agreement):
         public = public.assign(agreement=list(scored.agreement))

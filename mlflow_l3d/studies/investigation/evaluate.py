@@ -9,17 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.frames import layout_of
+from mlflow_l3d import registry
 from mlflow_l3d.analysis.importance.reml import MISSING
-from mlflow_l3d.analysis.importance.variances import LAYOUTS, Layout
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
-from mlflow_l3d.studies.investigation.scoring import Planned, Scored, order, score, tables
+from mlflow_l3d.studies.investigation.scoring import Scored, score, tables
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import search
@@ -91,8 +92,8 @@ def evaluate(
     metric
         The metric whose spread is investigated; ``auto`` is the parent's own parameter, or ``f1_macro``.
     design
-        How the cells are laid out; ``auto`` is the parent's own, or else ``radial`` where there are base and swap runs,
-        and ``crossed`` where not.
+        Name of the design; ``auto`` is the parent's own, or else the one whose phases the cells have (``radial`` where
+        there are base and swap runs), and ``crossed`` where none has.
     missing
         ``drop`` or ``reml``, as in `main`; ``auto`` is the parent's own, or ``drop``.
     agreement
@@ -107,7 +108,7 @@ def evaluate(
     L3DError
         With one line that says what is missing.
     """
-    for name, value, known in (("design", design, LAYOUTS), ("missing", missing, MISSING)):
+    for name, value, known in (("design", design, registry.names("design")), ("missing", missing, MISSING)):
         if value not in ("auto", *known):
             raise unknown_name(name, value, ("auto", *known))
     with own_settings():
@@ -118,7 +119,7 @@ def evaluate(
             _check_writable(recorded.parent)
         planned = planned_by(recorded.parent, design=design, missing=missing)
         planned = replace(planned, searched_splits=searched_splits(client, recorded.parent))
-        cells = planned.within(order(recorded.cells))
+        cells = planned.select(recorded.cells)
         if metric == "auto":
             metric = own_parameter(recorded.parent, "metric") or "f1_macro"
         with tempfile.TemporaryDirectory() as name:
@@ -148,8 +149,8 @@ def score_cells(
     client
         Where the predictions are.
     cells
-        As :class:`mlflow_l3d.tracking.reader.Recorded` has them, in the order of
-        :func:`mlflow_l3d.studies.investigation.scoring.order`.
+        As :class:`mlflow_l3d.tracking.reader.Recorded` has them, as
+        :meth:`mlflow_l3d.designs.analyse.Planned.select` returns them.
     metric
         The metric whose spread is investigated.
     planned
@@ -179,14 +180,14 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
     """
     if names.INVESTIGATION_KEY not in parent.data.tags:
         return Planned(
-            design=None if design == "auto" else cast("Layout", design),
+            design=None if design == "auto" else design_named(design),
             missing="reml" if missing == "reml" else "drop",
         )
     own_design = parent.data.tags.get(names.DESIGN, "crossed")
-    layout = cast("Layout", own_design if design == "auto" else design)
+    name = own_design if design == "auto" else design
     own_missing = own_parameter(parent, "missing") if missing == "auto" else missing
     return Planned(
-        design=layout if layout in LAYOUTS else None,
+        design=design_named(name) if name in registry.names("design") else None,
         rows=_planned(parent, "mitigation_runs"),
         columns=_planned(parent, "investigation_runs"),
         golden_runs=_planned(parent, "golden_runs"),
@@ -212,7 +213,7 @@ def score_frame(
     metric
         The column of scores, fractions (0..1).
     design
-        How the cells are laid out; None is radial where there are base and swap runs, else crossed.
+        Name of the design; None is the one whose phases the cells have, else crossed.
     missing
         ``drop`` or ``reml``: what to do with rows of a crossed table that lack cells.
 
@@ -221,11 +222,11 @@ def score_frame(
     ParameterError
         If a column is missing, or `design` or `missing` is not allowed.
     """
-    if design is not None and design not in LAYOUTS:
-        raise unknown_name("design", design, LAYOUTS)
     if missing not in MISSING:
         raise unknown_name("missing", missing, MISSING)
-    if "column" not in cells and "phase" in cells and layout_of(cells) == "radial":
+    known = None if design is None else design_named(design)
+    planned = Planned(design=known, missing="reml" if missing == "reml" else "drop")
+    if "column" not in cells and not planned.design_of(cells).has_columns:
         cells = cells.assign(column=None)
     for column in ("phase", "row", "column", metric):
         if column not in cells:
@@ -237,11 +238,10 @@ def score_frame(
         frame.loc[frame["phase"].isin(["investigation", "swap"]), "factor"] = "factor"
     if "index" not in frame:
         frame["index"] = golden.cumsum().sub(1).where(golden)
-    frame = order(frame)
+    frame = planned.select(frame)
     given = frame["predictions"].tolist() if "predictions" in frame else None
     frame = frame.drop(columns="predictions", errors="ignore")
     predictions = None if given is None else tables((str(at), table) for at, table in enumerate(given))
-    planned = Planned(design=cast("Layout | None", design), missing="reml" if missing == "reml" else "drop")
     return score(frame, predictions, metric=metric, planned=planned).analysis
 
 
@@ -260,7 +260,7 @@ def write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Sc
     client, run
         The parent run.
     cells
-        One row a cell, in the order of :func:`mlflow_l3d.studies.investigation.scoring.order`.
+        One row a cell, as :meth:`mlflow_l3d.designs.analyse.Planned.select` returns them.
     scored
         What was computed.
     folder
@@ -317,7 +317,7 @@ def _check_writable(parent: Run) -> None:
 
 def last_step(analysis: Analysis, parent: Run) -> int:
     """Return the step at which the numbers of a finished parent stand: its rows, or what takes their place."""
-    if analysis.design in ("random", "fixed"):
+    if design_named(analysis.design).baseline:
         return _planned(parent, "mitigation_runs") or 1
     return max((record.table.shape[0] for record in analysis.importances.values()), default=0)
 

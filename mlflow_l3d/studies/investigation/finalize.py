@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
-from mlflow_l3d.studies.investigation.scoring import Planned, Scored, order, score
+from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def finalize(
 
 
 def _cells_frame(specification: Specification, spool: Spool[CellRecord], run_ids: Mapping[str, str]) -> pd.DataFrame:
-    """Return one row a cell of the plan, in the order of :func:`mlflow_l3d.studies.investigation.scoring.order`."""
+    """Return one row a cell of the plan, in the order in which votes are counted."""
     columns: dict[str, list[Any]] = {}
     for count, cell in enumerate(specification.design().cells()):
         record = spool.record(cell.key)
@@ -104,7 +105,7 @@ def _cells_frame(specification: Specification, spool: Spool[CellRecord], run_ids
     if specification.metric not in frame:
         frame[specification.metric] = math.nan
     frame = frame.astype({"row": "Int64", "column": "Int64", "index": "Int64"})
-    return order(frame, specification.factors)
+    return specification.plan.design.order(frame, specification.factors)
 
 
 def planned(specification: Specification) -> Planned:

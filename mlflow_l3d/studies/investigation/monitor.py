@@ -7,13 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.score_tables import Tables, importances_of
-from mlflow_l3d.analysis.importance.variances import Layout
+from mlflow_l3d.analysis.importance.score_tables import Tables
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.designs import Design
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.designs import Design
 from mlflow_l3d.studies.investigation.stopping import Stopping
 
 
@@ -24,10 +22,6 @@ class Monitor:
     ----------
     design
         The cells.
-    layout
-        Name of the design or baseline strategy.
-    golden_runs
-        L.
     metric
         The investigated metric.
     classes
@@ -41,9 +35,7 @@ class Monitor:
     def __init__(
         self,
         design: Design,
-        layout: Layout,
         *,
-        golden_runs: int,
         metric: str,
         classes: int | None,
         pooled: bool = False,
@@ -51,15 +43,7 @@ class Monitor:
     ) -> None:
         self.metric = metric
         self.failed = 0
-        rows = design.shape[0]
-        tables: dict[str, FloatArray] = {factor: np.full(design.shape, np.nan) for factor in design.factors}
-        self.scores = Tables(
-            layout,
-            tables,
-            np.full(golden_runs, np.nan),
-            np.full(rows if layout == "radial" else 0, np.nan),
-            pooled=pooled,
-        )
+        self.scores = design.empty(pooled=pooled)
         self._design = design
         self._chance = named(metric).chance_level(classes)
         self._stopping = stopping
@@ -80,12 +64,7 @@ class Monitor:
         """Take the score of one cell; a cell without the metric counts as failed."""
         score = metrics.get(self.metric, np.nan)
         self.failed += int(np.isnan(score))
-        if cell.phase == "golden":
-            self.scores.golden[int(cell.index or 0)] = score
-        elif cell.phase == "base":
-            self.scores.base[int(cell.row or 0)] = score
-        else:
-            self.scores.tables[str(cell.factor)][int(cell.row or 0), int(cell.column or 0)] = score
+        self._design.fill(self.scores, cell, score)
         self._left[self._design.step_of(cell)] -= 1
 
     def new_steps(self) -> list[tuple[int, dict[str, float]]]:
@@ -96,12 +75,12 @@ class Monitor:
         found: list[tuple[int, dict[str, float]]] = []
         while self.stopped is None and self._done < len(self._left) and self._left[self._done] == 0:
             self._done += 1
-            part = self.scores.first(self._done, of=len(self._left))
+            part = self._design.first(self.scores, self._done, len(self._left))
             found.append((self._done, self._metrics(part)))
             if self._stopping is not None:
                 self._stopping.analyse(part)
         return found
 
     def _metrics(self, scores: Tables) -> dict[str, float]:
-        records = importances_of(scores, chance=self._chance)
+        records = self._design.importances(scores, chance=self._chance)
         return Analysis(self.metric, records, cells_failed=self.failed).metrics(details=False)

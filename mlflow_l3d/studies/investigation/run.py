@@ -234,8 +234,6 @@ def _monitor(specification: Specification) -> Monitor:
     plan = specification.plan
     return Monitor(
         specification.design(),
-        plan.design,
-        golden_runs=plan.golden_runs,
         metric=specification.metric,
         classes=len(specification.setup.task.class_names),
         pooled=plan.golden_pooled,

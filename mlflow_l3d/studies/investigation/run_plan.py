@@ -1,4 +1,4 @@
-"""How the cells of an investigation are laid out: design, numbers of runs, joint factors, mitigation strategies."""
+"""The planned runs of an investigation: design, numbers of runs, joint factors, mitigation strategies."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mlflow_l3d.analysis.importance.variances import DESIGNS, LAYOUTS, Layout
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
+from mlflow_l3d.designs import Design, all_designs, design_named
+from mlflow_l3d.designs.mitigation import check_mitigation
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.parameters.values import integer, number
-from mlflow_l3d.plan.designs import CrossedDesign, Design, FixedDesign, NestedDesign, RadialDesign, RandomDesign
-from mlflow_l3d.plan.designs.mitigation import check_mitigation
 from mlflow_l3d.plan.factors import MITIGATION_BASE
 
 STOPS: Final = ("none", "interval", "epsilon")
-AUTO_ROWS: Final = 20
-AUTO_BASE_RUNS: Final = 100
-"""Base runs of a radial design: it needs more than a table has rows, and each costs K + 1 cells only."""
 MOST_ROWS: Final = FIRST_ANALYSIS * 2**4
 """Rows at most where a stopping rule may end the investigation: its fifth look."""
 
@@ -34,12 +30,12 @@ class MitigationStrategy:
 
 @dataclass(frozen=True)
 class Plan:
-    """The layout of one investigation.
+    """The planned runs of one investigation.
 
     Attributes
     ----------
     design
-        Name of the design, or of the baseline strategy.
+        Class of the design.
     investigation_runs, mitigation_runs, golden_runs
         N, M, L. Radial: M base runs, N is not used and L is 0. With a stopping rule M is the most there may be.
     golden_pooled
@@ -56,7 +52,7 @@ class Plan:
         Rows that the stopping rule might have gone on to, where it ended the investigation; else 0.
     """
 
-    design: Layout
+    design: type[Design]
     investigation_runs: int
     mitigation_runs: int
     golden_runs: int
@@ -70,23 +66,16 @@ class Plan:
     most_rows: int = 0
 
     def build(self, factors: Sequence[str], all_factors: Sequence[str], context_key: str) -> Design:
-        """Return the design.
+        """Return the design, with its cells.
 
         Raises
         ------
         ParameterError
             If cells would repeat at this size, or a mitigation strategy does not fit.
         """
-        if self.design == "radial":
-            return RadialDesign(factors, all_factors, self.mitigation_runs, self.root_seed, context_key)
         runs = (self.investigation_runs, self.mitigation_runs, self.golden_runs, self.root_seed, context_key)
         sets = {strategy.factor: strategy.configurations for strategy in self.mitigation}
-        if self.design == "crossed":
-            return CrossedDesign(factors, all_factors, *runs, mitigation=sets, cross=self.joint == "product")
-        if self.design == "nested":
-            return NestedDesign(factors, all_factors, *runs, mitigation=sets)
-        kind = RandomDesign if self.design == "random" else FixedDesign
-        return kind(factors, all_factors, *runs, mitigation=sets)
+        return self.design(factors, all_factors, *runs, mitigation=sets, product=self.joint == "product")
 
     def truncate(self, rows: int) -> Plan:
         """Return the plan of the first `rows` rows, with their share of the golden runs."""
@@ -95,11 +84,11 @@ class Plan:
         return replace(self, mitigation_runs=rows, golden_runs=golden, most_rows=most)
 
     def identity(self) -> dict[str, object]:
-        """Return what tells layouts apart, as JSON types."""
-        radial = self.design == "radial"
+        """Return what tells plans apart, as JSON types."""
+        columns = self.investigation_runs if self.design.has_columns else 0
         return {
-            "design": self.design,
-            "runs": [0 if radial else self.investigation_runs, self.mitigation_runs, self.golden_runs],
+            "design": self.design.name,
+            "runs": [columns, self.mitigation_runs, self.golden_runs],
             "pooled": self.golden_pooled,
             "root_seed": self.root_seed,
             "joint": self.joint,
@@ -108,9 +97,9 @@ class Plan:
         }
 
     def document(self) -> dict[str, object]:
-        """Return the layout as people read it in ``investigation.json``, as JSON types."""
-        values: dict[str, object] = {"name": self.design}
-        if self.design != "radial":
+        """Return the plan as people read it in ``investigation.json``, as JSON types."""
+        values: dict[str, object] = {"name": self.design.name}
+        if self.design.has_columns:
             values["investigation_runs"] = self.investigation_runs
         values |= {"mitigation_runs": self.mitigation_runs, "golden_runs": self.golden_runs}
         values |= {"golden_pooled": self.golden_pooled, "joint": self.joint, "root_seed": self.root_seed}
@@ -122,11 +111,10 @@ class Plan:
         return values
 
     def words(self) -> str:
-        """Return the layout in one line."""
+        """Return the plan in one line."""
         golden = "golden std from pooled runs" if self.golden_pooled else f"L={self.golden_runs}"
-        if self.design == "radial":
-            return f"radial, {self.mitigation_runs} base runs, each with one swap a factor"
-        return f"{self.design}, N={self.investigation_runs}, M={self.mitigation_runs}, {golden}"
+        size = self.design.size_words(self.mitigation_runs, self.investigation_runs, golden)
+        return f"{self.design.name}, {size}"
 
     def stop_words(self) -> str:
         """Return the stopping rule in a few words."""
@@ -144,7 +132,7 @@ class Plan:
 
 
 def parse_plan(given: Mapping[str, str], all_factors: Sequence[str]) -> Plan:
-    """Return the layout that the parameters of `main` describe.
+    """Return the plan that the parameters of `main` describe.
 
     Parameters
     ----------
@@ -158,39 +146,34 @@ def parse_plan(given: Mapping[str, str], all_factors: Sequence[str]) -> Plan:
     ParameterError
         For the first that is not allowed.
     """
-    design, stop = given["design"], given["stop"]
-    for name, known in (
-        ("design", LAYOUTS),
-        ("joint", ("paired", "product")),
-        ("stop", STOPS),
-    ):
+    design, stop, joint = design_named(given["design"]), given["stop"], given["joint"]
+    for name, known in (("joint", ("paired", "product")), ("stop", STOPS)):
         if given[name] not in known:
             raise unknown_name(name, given[name], known)
-    _check_stop(stop, design)
-    if given["joint"] == "product" and design != "crossed":
-        raise ParameterError("joint", "product", "is for design=crossed only", "Use joint=paired.")
+    if stop != "none" and stop not in design.stops:
+        allowed = " or ".join(name for name, other in all_designs().items() if stop in other.stops)
+        raise ParameterError("stop", stop, f"needs design={allowed}, not {design.name}")
+    if joint == "product" and not design.products:
+        allowed = " or ".join(name for name, other in all_designs().items() if other.products)
+        raise ParameterError("joint", joint, f"is for design={allowed} only", "Use joint=paired.")
     rows = _rows(given["mitigation_runs"], design, stop)
     # Beyond, columns would use the configurations of rows, and rows those of golden runs.
     columns = integer("investigation_runs", given["investigation_runs"], 2, MITIGATION_BASE)
-    golden_text = given["golden_runs"]
-    if design == "radial" and golden_text != "auto":
-        allowed = "must be auto in the radial design, whose base and swap runs serve as golden runs"
-        raise ParameterError("golden_runs", golden_text, allowed)
-    pooled = golden_text == "pooled"
-    if pooled and design in {"random", "fixed"}:
-        allowed = f"is not for design={design}: the strategy would be compared with itself"
-        raise ParameterError("golden_runs", golden_text, allowed, "Use golden_runs=auto.")
-    golden = 0
-    if design != "radial" and not pooled:
-        golden = rows * columns if golden_text == "auto" else _golden_runs(golden_text)
+    golden = given["golden_runs"]
+    if design.own_golden and golden != "auto":
+        allowed = f"must be auto in the {design.name} design, whose {design.own_golden} serve as golden runs"
+        raise ParameterError("golden_runs", golden, allowed)
+    if golden == "pooled" and design.baseline:
+        allowed = f"is not for design={design.name}: the strategy would be compared with itself"
+        raise ParameterError("golden_runs", golden, allowed, "Use golden_runs=auto.")
     return Plan(
-        design=design,  # type: ignore[arg-type]
+        design=design,
         investigation_runs=columns,
         mitigation_runs=rows,
-        golden_runs=golden,
+        golden_runs=0 if design.own_golden else _golden_runs(golden, rows * columns),
         root_seed=integer("root_seed", given["root_seed"], 0),
-        golden_pooled=pooled,
-        joint=given["joint"],
+        golden_pooled=golden == "pooled",
+        joint=joint,
         mitigation=parse_mitigation(given["mitigation"], all_factors, design),
         stop=stop,
         half_width=number("half_width", given["half_width"], 0, 1),
@@ -198,7 +181,7 @@ def parse_plan(given: Mapping[str, str], all_factors: Sequence[str]) -> Plan:
     )
 
 
-def parse_mitigation(text: str, all_factors: Sequence[str], design: str) -> tuple[MitigationStrategy, ...]:
+def parse_mitigation(text: str, all_factors: Sequence[str], design: type[Design]) -> tuple[MitigationStrategy, ...]:
     """Return the mitigation strategies that `text` names: ``factor:0+3``, or ``name=factor:0+3``, separated by commas.
 
     Raises
@@ -208,8 +191,8 @@ def parse_mitigation(text: str, all_factors: Sequence[str], design: str) -> tupl
     """
     if text == "none":
         return ()
-    if design == "radial":
-        allowed = "is not for design=radial, which draws every factor anew"
+    if not design.mitigates:
+        allowed = f"is not for design={design.name}, which draws every factor anew"
         raise ParameterError("mitigation", text, allowed, "Use design=crossed or nested.")
     found: list[MitigationStrategy] = []
     for part in text.split(","):
@@ -232,15 +215,9 @@ def parse_mitigation(text: str, all_factors: Sequence[str], design: str) -> tupl
     return tuple(found)
 
 
-def _check_stop(stop: str, design: str) -> None:
-    allowed = {"none": LAYOUTS, "interval": DESIGNS, "epsilon": ("crossed", "nested")}[stop]
-    if design not in allowed:
-        raise ParameterError("stop", stop, f"needs design={' or '.join(allowed)}, not {design}")
-
-
-def _rows(text: str, design: str, stop: str) -> int:
+def _rows(text: str, design: type[Design], stop: str) -> int:
     if text == "auto":
-        return MOST_ROWS if stop != "none" else AUTO_BASE_RUNS if design == "radial" else AUTO_ROWS
+        return MOST_ROWS if stop != "none" else design.auto_rows
     try:
         rows = integer("mitigation_runs", text, 2, MITIGATION_BASE)
     except ParameterError:
@@ -252,7 +229,9 @@ def _rows(text: str, design: str, stop: str) -> int:
     return rows
 
 
-def _golden_runs(text: str) -> int:
+def _golden_runs(text: str, cells: int) -> int:
+    if text in ("auto", "pooled"):
+        return cells if text == "auto" else 0
     try:
         return integer("golden_runs", text, 2)
     except ParameterError:

@@ -11,52 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mlflow_l3d.analysis.aggregate import analyse
-from mlflow_l3d.analysis.importance.frames import layout_of
-from mlflow_l3d.analysis.importance.score_tables import Missing
-from mlflow_l3d.analysis.importance.variances import Layout
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.agreement.choice import AUTO, choose, scoring_of
 from mlflow_l3d.analysis.stability.agreement.kinds import class_column
 from mlflow_l3d.analysis.stability.agreement.scored import comparisons_by
 from mlflow_l3d.analysis.stability.stability import Stability
+from mlflow_l3d.designs import Design
+from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@dataclass(frozen=True)
-class Planned:
-    """What is known of the plan behind some cells; None where only the cells tell.
-
-    Attributes
-    ----------
-    design, factors, rows, columns, golden_runs, pooled, missing, mitigated, product, classes, searched_splits
-        As for :func:`mlflow_l3d.analysis.aggregate.analyse`.
-    """
-
-    design: Layout | None = None
-    factors: Sequence[str] | None = None
-    rows: int | None = None
-    columns: int | None = None
-    golden_runs: int | None = None
-    pooled: bool = False
-    missing: Missing = "drop"
-    mitigated: bool = False
-    product: bool = False
-    classes: int | None = None
-    searched_splits: Sequence[Mapping[str, int]] = ()
-
-    def within(self, cells: pd.DataFrame) -> pd.DataFrame:
-        """Return the cells of the plan: those that were under way when a stopping rule said stop lie beyond it."""
-        inside = pd.Series(True, index=cells.index)
-        rows = None if self.design in ("random", "fixed") else self.rows
-        for name, count in (("row", rows), ("index", None if self.pooled else self.golden_runs)):
-            if count is not None and name in cells:
-                inside &= ~(pd.to_numeric(cells[name]) >= count).fillna(value=False).astype(bool)
-        return cells[inside].reset_index(drop=True)
 
 
 @dataclass(frozen=True)
@@ -79,34 +45,6 @@ class Scored:
     agreement: Sequence[float] = ()
 
 
-def order(cells: pd.DataFrame, factors: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return the cells in the order in which votes are counted.
-
-    Factor by factor, row by row, then the golden runs; in the radial design row by row, each base run before its swaps.
-
-    Parameters
-    ----------
-    cells
-        One row a cell.
-    factors
-        The factors in order; by default as they come.
-    """
-    known = list(cells["factor"].dropna().unique()) if factors is None else factors
-    rank = cells["factor"].map({factor: place for place, factor in enumerate(known)})
-    golden, base = cells["phase"].eq("golden"), cells["phase"].eq("base")
-    keys = pd.DataFrame(
-        {
-            "golden": golden,
-            "factor": rank.astype("float64").mask(base, -1).fillna(len(known)),
-            "row": cells["row"],
-            "column": cells["column"],
-            "index": cells["index"],
-        }
-    )
-    by = ["golden", "row", "factor", "index"] if base.any() else list(keys.columns)
-    return cells.loc[keys.sort_values(by, kind="stable").index].reset_index(drop=True)
-
-
 def score(
     cells: pd.DataFrame,
     predictions: Iterable[pa.Table | None] | None = None,
@@ -122,8 +60,8 @@ def score(
     Parameters
     ----------
     cells
-        One row a cell: ``phase``, ``factor``, ``row``, ``column``, ``index`` and the metric; in the order of
-        :func:`order`.
+        One row a cell: ``phase``, ``factor``, ``row``, ``column``, ``index`` and the metric; as
+        :meth:`mlflow_l3d.designs.analyse.Planned.select` returns them.
     predictions
         A table for each row of `cells`, in its order, with ``example_id``, ``label``, ``prediction``; None where a cell
         has none. Read once, one at a time.
@@ -141,24 +79,11 @@ def score(
     plan = planned or Planned()
     counted = None
     if predictions is not None:
-        layout = plan.design or layout_of(cells)
-        counted = _count(cells, predictions, layout, agreement, table_file)
-    analysis = analyse(
-        cells,
-        metric=metric,
-        design=plan.design,
-        factors=plan.factors,
-        rows=plan.rows,
-        columns=plan.columns,
-        golden_runs=plan.golden_runs,
-        pooled=plan.pooled,
-        missing=plan.missing,
-        classes=plan.classes or (counted.stability.classes if counted else None),
-        consistencies=counted.stability.consistencies() if counted else {},
-        mitigated=plan.mitigated,
-        product=plan.product,
-        searched_splits=plan.searched_splits,
-    )
+        counted = _count(cells, predictions, plan.design_of(cells), agreement, table_file)
+    if counted is not None and not plan.classes:
+        plan = replace(plan, classes=counted.stability.classes)
+    consistencies = counted.stability.consistencies() if counted else {}
+    analysis = analyse(cells, plan, metric=metric, consistencies=consistencies)
     if counted is None:
         return Scored(replace(analysis, interim_analyses=interim_analyses))
     stability = counted.stability
@@ -194,13 +119,13 @@ class _Counted:
 def _count(
     cells: pd.DataFrame,
     predictions: Iterable[pa.Table | None],
-    layout: Layout,
+    design: type[Design],
     agreement: str,
     table_file: Path | None,
 ) -> _Counted:
     """Compare predictions cell by cell, and note how consistency stood after each row of each table."""
     factors = [str(name) for name in cells["factor"].dropna().unique()]
-    counted = _Counted(Stability(layout, factors))
+    counted = _Counted(Stability(design.comparable(factors)))
     first = True
     with ExitStack() as stack:
         writer = _Writer(table_file, stack)
@@ -208,14 +133,14 @@ def _count(
         for cell, table in zip(cells.itertuples(index=False), predictions, strict=True):
             counted.present.append(table is not None)
             if last is not None and (cell.factor, cell.row) != (last.factor, last.row):
-                _note(counted, layout, last, several=len(factors) > 1)
+                _note(counted, design, last, several=len(factors) > 1)
             last = cell
             if table is None:
                 continue
             if first:
                 choice = choose(agreement, table["label"], table["prediction"])
                 if choice is not None:
-                    counted.stability = Stability(layout, factors, *comparisons_by(scoring_of(choice)))
+                    counted.stability = Stability(design.comparable(factors), *comparisons_by(scoring_of(choice)))
                 counted.choice = choice
             first = False
             try:
@@ -224,7 +149,7 @@ def _count(
                 fix = f"{error.fix} It is in {_named(cell)}.".strip()
                 raise ParameterError(error.name, error.value, error.allowed, fix) from error
         if last is not None:
-            _note(counted, layout, last, several=len(factors) > 1)
+            _note(counted, design, last, several=len(factors) > 1)
     return counted
 
 
@@ -250,9 +175,9 @@ def _named(cell: Any) -> str:
     return ", ".join([f"the cell of {place[0]}", *place[1:]]) + (f" (run {run_id})" if run_id else "")
 
 
-def _note(counted: _Counted, layout: Layout, cell: Any, *, several: bool) -> None:
+def _note(counted: _Counted, design: type[Design], cell: Any, *, several: bool) -> None:
     """Note how the consistency of a factor stands after a row of its table."""
-    if cell.phase != "investigation" or layout in ("random", "fixed"):
+    if cell.phase != "investigation" or design.baseline:
         return
     metrics = counted.stability.metrics_of(str(cell.factor))
     step = counted.steps.setdefault(int(cell.row) + 1, {})

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.designs import Design
+from mlflow_l3d.designs.joint import factor_members, joint_name
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.parameters.search_document import Searches, splits_of
 from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.plan.designs import Design, factor_members, joint_name
 from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
 from mlflow_l3d.studies.specification import StudySpecification, context_of
 from mlflow_l3d.tasks.base import Task
@@ -38,7 +39,7 @@ class Specification(StudySpecification):
     missing: Literal["drop", "reml"]
 
     def design(self) -> Design:
-        """Return the layout of the cells."""
+        """Return the design of the cells."""
         return self.plan.build(self.factors, self.setup.all_factors, self.context_key)
 
     def truncate(self, rows: int) -> Specification:
@@ -48,7 +49,7 @@ class Specification(StudySpecification):
     @property
     def title(self) -> str:
         """Name of the parent as people read it."""
-        design = "" if self.plan.design == "crossed" else f" ({self.plan.design})"
+        design = "" if (name := self.plan.design.name) == "crossed" else f" ({name})"
         return f"{self.setup.approach.name} {self.setup.task.name}: {self.factor_words}{design}"
 
     @property

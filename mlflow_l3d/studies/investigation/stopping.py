@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from functools import partial
 
-import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.score_tables import Tables
-from mlflow_l3d.analysis.importance.variances import Design
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
-from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.investigation.run_plan import Plan
 
 PERCENT = 100
@@ -32,12 +29,13 @@ class Stopping:
 
     def __init__(self, plan: Plan, factors: Sequence[str]) -> None:
         self.rows: int | None = None
+        self._design = plan.design
         self._rules: dict[str, EpsilonRule | IntervalRule] = {}
         for factor in factors:
             if plan.stop == "epsilon":
                 self._rules[factor] = EpsilonRule(plan.epsilon)
             else:
-                self._rules[factor] = IntervalRule(plan.half_width, factors=len(factors), design=_design(plan))
+                self._rules[factor] = IntervalRule(plan.half_width, factors=len(factors))
 
     def analyse(self, scores: Tables) -> None:
         """Look after one more row.
@@ -47,17 +45,14 @@ class Stopping:
         scores
             The rows run so far; each row is looked at once, in order.
         """
-        golden = PERCENT * scores.golden_scores()
+        scores = scores.scaled(PERCENT)
         for factor, rule in self._rules.items():
-            table = PERCENT * scores.tables[factor]
-            if scores.layout == "radial":
-                others = [scores.tables[name] for name in self._rules if name != factor]
-                own = np.column_stack([PERCENT * scores.base, table])
-                rule.analyse(own, np.column_stack(others) * PERCENT if others else np.empty((len(own), 0)))
+            if isinstance(rule, IntervalRule):
+                rule.analyse(self._rows(scores), partial(self._estimate, scores, factor))
             else:
-                rule.analyse(table, golden)
+                rule.analyse(scores.tables[factor], self._design.golden_scores(scores))
         if all(rule.history and rule.history[-1].decision == "stop" for rule in self._rules.values()):
-            self.rows = _rows(scores)
+            self.rows = self._rows(scores)
 
     def history_frame(self) -> pd.DataFrame:
         """Return one row a look: ``factor``, and the columns of `INTERIM_COLUMNS` of analysis/planning/stopping.py."""
@@ -70,13 +65,9 @@ class Stopping:
         ordered = frame.sort_values("rows", kind="stable", ignore_index=True)
         return ordered[["factor", *(name for name in ordered if name != "factor")]]
 
+    def _estimate(self, scores: Tables, factor: str, rows: int) -> Estimate | None:
+        return self._design.estimate(self._design.first(scores, rows, self._rows(scores)), factor)
 
-def _design(plan: Plan) -> Design:
-    if plan.design in ("random", "fixed"):
-        raise ParameterError("stop", plan.stop, f"is not for design={plan.design}")
-    return cast("Design", plan.design)
-
-
-def _rows(scores: Tables) -> int:
-    tables: list[FloatArray] = list(scores.tables.values())
-    return len(tables[0])
+    @staticmethod
+    def _rows(scores: Tables) -> int:
+        return len(next(iter(scores.tables.values())))

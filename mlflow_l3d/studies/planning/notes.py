@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from mlflow_l3d.analysis.importance.variances import DESIGNS, Design
-from mlflow_l3d.analysis.planning.runs_needed import MOST_COLUMNS, MOST_ROWS, runs_needed
+from mlflow_l3d.analysis.planning.runs_needed import MOST_COLUMNS, MOST_ROWS
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
+from mlflow_l3d.designs import Design, plannable_designs
 from mlflow_l3d.studies.planning.tables import never
 
 if TYPE_CHECKING:
@@ -20,11 +20,6 @@ ROUGH: Final = 0.3
 """Relative error of the contributed standard deviation from which a pilot is called small."""
 NEAR_ONE: Final = 0.9
 """S_T from which a factor is said to leave too little to compare with: 9 times the variance of all others."""
-_LIMITS: Final = {
-    "crossed": f"{MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns",
-    "nested": f"{MOST_ROWS:,} rows",
-    "radial": f"{MOST_ROWS:,} base runs",
-}
 
 
 def planner_notes(
@@ -51,8 +46,10 @@ def planner_notes(
     notes += known.notes
     notes += _rough_notes(factors)
     plan = specification.plan
-    if plan.design not in DESIGNS:
-        notes.append(f"design={plan.design} is a baseline strategy: it has no corrected importance and no interval.")
+    if plan.design.baseline:
+        notes.append(
+            f"design={plan.design.name} is a baseline strategy: it has no corrected importance and no interval."
+        )
     if plan.stop == "interval":
         notes += stop_notes(specification, known)
     notes += never_notes(factors, plan.half_width)
@@ -83,23 +80,24 @@ def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
     half_width
         What is wanted.
     """
+    designs = plannable_designs()
     alike: dict[tuple[tuple[str, ...], bool], list[str]] = {}
     shares = factors.set_index("factor")["total_index"]
     for factor, share in shares.items():
-        where = tuple(design for design in DESIGNS if factor in never(factors, design))
+        where = tuple(design for design in designs if factor in never(factors, design))
         if where:
             alike.setdefault((where, float(share) > NEAR_ONE), []).append(str(factor))
     notes = []
     for (where, near), hopeless in alike.items():
         named = ", ".join(f"{factor} (S_T {shares[factor]:.2f})" for factor in hopeless)
-        limits = " and no ".join(f"{design} table of up to {_LIMITS[design]}" for design in where)
+        limits = " and no ".join(f"{design} table of up to {_limit(designs[design])}" for design in where)
         if near:
             why = "S_T is so near 1 that too little is left of the other factors to compare with"
-        elif where == ("crossed",):
+        elif all(_shares_columns(designs[design]) for design in where):
             why = "it needs more columns, and rows do not help"
         else:
             why = f"half_width={half_width:g} asks for more"
-        others = [f"design={design}" for design in DESIGNS if design not in where]
+        others = [f"design={design}" for design in designs if design not in where]
         helps = " or ".join([*others[:1], "a larger half_width"])
         notes.append(f"No {limits} is expected to be narrow enough for {named}: {why}. Use {helps}.")
     return notes
@@ -114,8 +112,7 @@ def stop_notes(specification: Specification, known: Pilot) -> list[str]:
     for each in known.factors.values():
         if not (each.components.total > 0 and each.components.contributed > 0):
             return []
-        design = cast("Design", plan.design)
-        found = runs_needed(plan.half_width, each.components, design, columns=plan.investigation_runs)
+        found = plan.design.needed(plan.half_width, each.components, plan.investigation_runs)
         if found.rows is None:
             return []
         most = max(most, found.rows)
@@ -125,3 +122,12 @@ def stop_notes(specification: Specification, known: Pilot) -> list[str]:
     if interim > plan.mitigation_runs:
         return [f"stop=interval is not expected to stop before all {plan.mitigation_runs} rows are run."]
     return [f"stop=interval is expected to stop after about {interim} rows, or earlier where intervals leave 0."]
+
+
+def _limit(design: type[Design]) -> str:
+    columns = f" and {MOST_COLUMNS:,} columns" if _shares_columns(design) else ""
+    return f"{MOST_ROWS:,} {design.rows_word}{columns}"
+
+
+def _shares_columns(design: type[Design]) -> bool:
+    return design.planning is not None and design.planning.shared_columns

@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
-from mlflow_l3d.studies.investigation.scoring import order, score
+from mlflow_l3d.studies.investigation.scoring import score
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.past import Past
 
@@ -154,13 +154,13 @@ def named_pilot(specification: Specification, past: Past, run_id: str, given: st
 def pilot_parameters(specification: Specification) -> dict[str, Any]:
     """Return the parameters that make a small investigation of a plan; each of its cells is a cell of the plan.
 
-    Three rows and columns and their share of golden runs; nine base runs in the radial design, which is the same cost.
+    Three columns, the rows of the design's pilot, and their share of golden runs.
     """
     plan = specification.plan
-    rows = min(9 if plan.design == "radial" else 3, plan.mitigation_runs)
+    rows = min(plan.design.pilot_rows, plan.mitigation_runs)
     columns = min(3, plan.investigation_runs)
-    golden = "auto" if plan.design == "radial" else "pooled"
-    if plan.design != "radial" and not plan.golden_pooled:
+    golden = "auto" if plan.design.own_golden else "pooled"
+    if not plan.design.own_golden and not plan.golden_pooled:
         golden = str(min(rows * columns, plan.golden_runs))
     return {"investigation_runs": columns, "mitigation_runs": rows, "golden_runs": golden, "stop": "none"}
 
@@ -173,7 +173,7 @@ def share(importance: float) -> float:
 def _variances(specification: Specification, recorded: Recorded) -> dict[str, FactorPilot]:
     check_metric(recorded.cells, specification.metric)
     planned = planned_by(recorded.parent)
-    cells = planned.within(order(recorded.cells))
+    cells = planned.select(recorded.cells)
     analysis = score(cells, metric=specification.metric, planned=replace(planned, classes=None)).analysis
     found = {}
     for factor, record in analysis.importances.items():

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mlflow_l3d.analysis.importance.variances import DESIGNS
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
@@ -114,8 +113,8 @@ class Plan:
         for row in self.factors.to_dict("records"):
             factor = names.metric_name(str(row["factor"]))
             values[f"expected_half_width/{factor}"] = float(row["half_width"])
-            if design in DESIGNS:
-                values[f"runs_needed/{factor}"] = float(row[f"cells/{design}"])
+            if design.planning is not None:
+                values[f"runs_needed/{factor}"] = float(row[f"cells/{design.name}"])
         return {name: value for name, value in values.items() if math.isfinite(value)}
 
     def document(self) -> dict[str, Any]:

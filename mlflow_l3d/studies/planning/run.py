@@ -188,7 +188,7 @@ def _record(made: Plan, past: Past, run_id: str, pilot: str) -> None:
         (folder / PLAN_PAGE).write_text(page, encoding="utf-8")
         tags = {
             names.FACTOR: ",".join(specification.factors),
-            names.DESIGN: specification.plan.design,
+            names.DESIGN: specification.plan.design.name,
             names.CONTEXT_KEY: specification.context_key,
             names.NOTE: page[:5000],
         }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.variances import DESIGNS, Design, VarianceComponents, variance_components
-from mlflow_l3d.analysis.planning.precision import MAIN_SHARE, expected_half_width, optimal_columns, relative_error
-from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded, cost_table, runs_needed
+from mlflow_l3d.analysis.importance.variances import VarianceComponents, variance_components
+from mlflow_l3d.analysis.planning.precision import optimal_columns
+from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
+from mlflow_l3d.designs import design_named, plannable_designs
 
 if TYPE_CHECKING:
     from mlflow_l3d.studies.investigation.specification import Specification
@@ -79,7 +80,12 @@ def factor_table(specification: Specification, pilots: Mapping[str, FactorPilot]
             rows.append(row | _precision(specification, None))
             continue
         known = pilot.components
-        row |= {"total_index": known.total_index, "low": pilot.low, "high": pilot.high, "pilot_error": _error(known)}
+        row |= {
+            "total_index": known.total_index,
+            "low": pilot.low,
+            "high": pilot.high,
+            "pilot_error": design_named(known.design).error(known),
+        }
         row |= {"pilot_design": known.design, "pilot_run_id": pilot.run_id, "pilot_same": pilot.same}
         row |= {"pilot_rows": known.rows, "pilot_columns": known.columns}
         rows.append(row | _precision(specification, known))
@@ -142,29 +148,23 @@ def design_table(
         numbers are nan.
     """
     plan = specification.plan
-    frame = cost_table(
-        0.0 if math.isnan(seconds) else seconds,
-        factors=len(specification.factors),
-        rows=plan.mitigation_runs,
-        columns=plan.investigation_runs,
-        golden_runs=None if plan.design == "radial" else plan.golden_runs,
-        workers=workers,
-    ).drop(columns=["factors", "half_width"])
-    if math.isnan(seconds):
-        frame["hours"] = math.nan
-    for factor in specification.factors:
-        pilot = pilots.get(factor)
-        frame[f"half_width/{factor}"] = [
-            math.nan
-            if pilot is None
-            else expected_half_width(
-                pilot.components,
-                cast("Design", design),
-                rows=plan.mitigation_runs,
-                columns=plan.investigation_runs,
-            )
-            for design in frame["design"]
-        ]
+    known, columns = len(specification.factors), plan.investigation_runs
+    golden = plan.mitigation_runs * columns if plan.design.own_golden else plan.golden_runs
+    rows = []
+    for name, design in plannable_designs().items():
+        golden_runs = 0 if design.own_golden else golden
+        cells = design.count(known, plan.mitigation_runs, columns, golden_runs)
+        row: dict[str, Any] = {"design": name, "rows": plan.mitigation_runs}
+        row |= {"columns": design.table_columns or columns, "golden_runs": golden_runs, "cells": cells}
+        row["hours"] = seconds * cells / 3600 / workers
+        for factor in specification.factors:
+            pilot = pilots.get(factor)
+            row[f"half_width/{factor}"] = math.nan
+            if pilot is not None:
+                half = design.half_width(pilot.components, rows=plan.mitigation_runs, columns=columns)
+                row[f"half_width/{factor}"] = half
+        rows.append(row)
+    frame = pd.DataFrame(rows)
     frame["never"] = [", ".join(never(factors, str(design))) for design in frame["design"]]
     frame["cells_needed"] = [_cells_needed(factors, str(design)) for design in frame["design"]]
     frame["hours_needed"] = frame["cells_needed"] * seconds / 3600 / workers
@@ -190,22 +190,20 @@ def _cells_needed(factors: pd.DataFrame, design: str) -> float:
     cells = factors.loc[~factors["factor"].isin(never(factors, design)), f"cells/{design}"]
     if not len(cells) or cells.isna().any():
         return math.nan
-    return float(cells.max() * (len(cells) + 1) if design == "radial" else cells.sum())
+    return float(design_named(design).together(cells.tolist()))
 
 
 def _precision(specification: Specification, pilot: VarianceComponents | None) -> dict[str, Any]:
     """Return expected half-width of the plan, the optimum of columns, and the runs needed in each design."""
     plan = specification.plan
     row: dict[str, Any] = {"half_width": math.nan, "nested_optimum": math.nan}
-    if pilot is not None and plan.design in DESIGNS:
-        row["half_width"] = expected_half_width(
-            pilot, plan.design, rows=plan.mitigation_runs, columns=plan.investigation_runs
-        )
+    if pilot is not None:
+        row["half_width"] = plan.design.half_width(pilot, rows=plan.mitigation_runs, columns=plan.investigation_runs)
     usable = pilot is not None and pilot.total > 0 and pilot.contributed > 0
     if pilot is not None and usable:
         row["nested_optimum"] = optimal_columns(min(pilot.total_index, 0.99))
-    for name in DESIGNS:
-        found = runs_needed(plan.half_width, pilot, name) if pilot is not None and usable else None
+    for name, design in plannable_designs().items():
+        found = design.needed(plan.half_width, pilot) if pilot is not None and usable else None
         row |= _needed(name, found)
     return row
 
@@ -216,13 +214,3 @@ def _needed(design: str, found: RunsNeeded | None) -> dict[str, float]:
         f"{name}/{design}": math.nan if value is None else float(value)
         for name, value in zip(("rows", "columns", "cells"), values, strict=True)
     }
-
-
-def _error(pilot: VarianceComponents) -> float:
-    """Return the relative standard error of the standard deviation that a factor contributes, for normal scores."""
-    if pilot.rows < 2 or pilot.columns < 2:
-        return math.nan
-    main_share = MAIN_SHARE
-    if pilot.design == "crossed" and pilot.contributed > 0 and not math.isnan(pilot.main):
-        main_share = min(1.0, max(0.0, pilot.main / pilot.contributed))
-    return relative_error(pilot.design, rows=pilot.rows, columns=pilot.columns, main_share=main_share)

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from mlflow_l3d.analysis.seeds.predictions import check_seeds
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.designs.seeds import PAPER_SEEDS, SeedsDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.table import SEEDS
 from mlflow_l3d.parameters.values import integer
 from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.plan.designs.seeds import PAPER_SEEDS, SeedsDesign
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.studies.specification import StudySpecification, context_of
 from mlflow_l3d.tasks.base import Task

@@ -19,11 +19,12 @@ from mlflow_l3d.analysis.stability.agreement.choice import choose, scoring_of
 from mlflow_l3d.analysis.stability.agreement.names import scoring
 from mlflow_l3d.analysis.stability.agreement.scored import comparisons_by
 from mlflow_l3d.analysis.stability.stability import Stability
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError, ParameterError
 
 
 def by_scoring(design, factors, function):
-    return Stability(design, factors, *comparisons_by(function))
+    return Stability(design_named(design).comparable(factors), *comparisons_by(function))
 
 
 WORDS = st.lists(st.sampled_from(["red", "blue", "cat", "sky"]), max_size=3)
@@ -159,7 +160,7 @@ def test_class_numbers_give_what_votes_give(design, same_tests, lost):
         right = rng.random(len(held)) < 0.6
         other = rng.integers(-1, 3, size=len(held)).tolist()
         runs.append({key: truth[key] if hit else guess for key, hit, guess in zip(held, right, other, strict=True)})
-    votes = fed(Stability(design, ("order", "split")), cells, runs, truth)
+    votes = fed(Stability(design_named(design).comparable(("order", "split"))), cells, runs, truth)
     found = fed(by_scoring(design, ("order", "split"), scoring("exact_match")), cells, runs, truth)
     ours, theirs = found.consistencies(), votes.consistencies()
     assert list(ours) == list(theirs)

@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mlflow_l3d.analysis.importance.models import CROSSED
+from mlflow_l3d.designs.joint import JOINT, factor_members, product_configurations
+from mlflow_l3d.designs.mitigation import distinct_rows
+from mlflow_l3d.designs.table import TableDesign
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.designs.base import TableDesign
-from mlflow_l3d.plan.designs.joint import JOINT, factor_members, product_configurations
-from mlflow_l3d.plan.designs.mitigation import distinct_rows
 from mlflow_l3d.plan.factors import INVESTIGATION_BASE, MITIGATION_BASE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CrossedDesign(TableDesign):
     """The published design (Pecher et al. 2024, Algorithm 1): N columns under each of M rows, and L golden runs.
 
     A row puts the mitigated factors at the same configurations in every table, so that factors can be compared on
-    shared rows. Attributes as in :class:`mlflow_l3d.plan.designs.base.TableDesign`, and
-
-    Attributes
-    ----------
-    cross
-        Whether the columns of a joint factor are the cross product of its members' configurations (the paper's B.1)
-        instead of pairs: N = b^k columns hold every combination of b configurations of k members; other N hold the
-        first N of a fixed order. Columns then share configurations, so they are no longer independent draws, and an
-        interval that takes them for such is too narrow.
+    shared rows. With `product` the columns of a joint factor are the cross product of its members' configurations (the
+    paper's B.1) instead of pairs: N = b^k columns hold every combination of b configurations of k members; other N hold
+    the first N of a fixed order. Columns then share configurations, so they are no longer independent draws, and an
+    interval that takes them for such is too narrow.
     """
 
-    cross: bool = False
+    name = "crossed"
+    model = planning = CROSSED
+    products = True
+    stops = ("interval", "epsilon")
 
-    def _check_runs(self) -> None:
+    def check_runs(self) -> None:
+        """Raise ParameterError where rows would repeat."""
         for factor in self.factors:
             members = factor_members(factor, self.all_factors)
             if len(members) == 1 and not self.mitigation:
@@ -40,10 +40,11 @@ class CrossedDesign(TableDesign):
             if self.mitigation_runs > rows:
                 allowed = f"the factors mitigated for {factor} have {rows:g} combination(s), so rows would repeat"
                 raise ParameterError("mitigation_runs", self.mitigation_runs, allowed, f"Use {rows:g} at most.")
-        if self.cross and not any(JOINT in factor for factor in self.factors):
+        if self.product and not any(JOINT in factor for factor in self.factors):
             raise ParameterError("joint", "product", "has no effect without joint factors", "Use factor=a+b.")
 
-    def _configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
-        columns = product_configurations(column, len(members)) if self.cross else [column] * len(members)
+    def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
+        """Return column `column` of the members, and row `row` of all others."""
+        columns = product_configurations(column, len(members)) if self.product else [column] * len(members)
         own = {name: INVESTIGATION_BASE + number for name, number in zip(members, columns, strict=True)}
-        return own | self._mitigated(members, row, MITIGATION_BASE)
+        return own | self.mitigated(members, row, MITIGATION_BASE)

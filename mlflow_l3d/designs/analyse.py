@@ -1,0 +1,199 @@
+"""From the cells of one investigation to everything that is reported about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.checks import golden_checks, pooled_check, product_check
+from mlflow_l3d.analysis.importance.estimate import LEVEL
+from mlflow_l3d.analysis.importance.frames import factors_in
+from mlflow_l3d.analysis.importance.multiplicity import Ranking, important_factors, rank_factors
+from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.score_tables import Missing, Tables
+from mlflow_l3d.analysis.importance.searched import searched_split_checks
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.stability.results import Consistency
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.designs import Design, design_named, design_of
+from mlflow_l3d.metrics.known import named
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is known of the plan behind some cells; None where only the cells tell.
+
+    Attributes
+    ----------
+    design
+        Class of the design; None means what the phases of the cells tell.
+    factors
+        The investigated factors in the order to report; None means all that are found.
+    rows, columns, golden_runs
+        M, N and L of the plan; None means as many as are found, for every factor.
+    pooled
+        Whether the cells of all tables take the place of golden runs.
+    missing
+        What to do with rows of a crossed table that lack cells: ``drop`` or ``reml``.
+    mitigated
+        Whether a mitigation strategy holds in the tables, so that golden runs vary more than they do.
+    product
+        Whether the columns of joint factors are the product of their configurations.
+    classes
+        Number of classes, for the share of collapsed runs; None where it is not known.
+    searched_splits
+        Splits that the hyperparameters were searched on, see :mod:`mlflow_l3d.analysis.importance.searched`.
+    """
+
+    design: type[Design] | None = None
+    factors: Sequence[str] | None = None
+    rows: int | None = None
+    columns: int | None = None
+    golden_runs: int | None = None
+    pooled: bool = False
+    missing: Missing = "drop"
+    mitigated: bool = False
+    product: bool = False
+    classes: int | None = None
+    searched_splits: Sequence[Mapping[str, int]] = ()
+
+    def design_of(self, cells: pd.DataFrame) -> type[Design]:
+        """Return the design: that of the plan, else what the cells tell."""
+        return self.design or design_of(cells)
+
+    def select(self, cells: pd.DataFrame) -> pd.DataFrame:
+        """Return the cells of the plan in the order in which votes are counted.
+
+        Cells that were under way when a stopping rule said stop lie beyond the plan.
+        """
+        design = self.design_of(cells)
+        inside = pd.Series(True, index=cells.index)
+        rows = None if design.baseline else self.rows
+        for name, count in (("row", rows), ("index", None if self.pooled else self.golden_runs)):
+            if count is not None and name in cells:
+                inside &= ~(pd.to_numeric(cells[name]) >= count).fillna(value=False).astype(bool)
+        factors = list(cells["factor"].dropna().unique()) if self.factors is None else self.factors
+        return design.order(cells[inside], factors)
+
+    def tables(self, cells: pd.DataFrame, metric: str) -> Tables:
+        """Return the tables of scores; errors as :func:`analyse`."""
+        return self.design_of(cells).tables(
+            cells,
+            metric,
+            factors_in(cells) if self.factors is None else self.factors,
+            rows=self.rows,
+            columns=self.columns,
+            golden_runs=self.golden_runs,
+            pooled=self.pooled,
+        )
+
+
+def analyse(
+    cells: pd.DataFrame,
+    planned: Planned | None = None,
+    *,
+    metric: str,
+    consistencies: Mapping[str, Consistency] | None = None,
+    level: float = LEVEL,
+) -> Analysis:
+    """Return the importance of every factor, and the checks.
+
+    Parameters
+    ----------
+    cells
+        One row a run, see :mod:`mlflow_l3d.analysis.importance.frames`.
+    planned
+        What is known of the plan; by default what the cells tell.
+    metric
+        Column whose spread is investigated.
+    consistencies
+        Factor or ``golden`` -> agreement of single predictions, from a
+        :class:`mlflow_l3d.analysis.stability.consistency.VoteCounter`.
+    level
+        Confidence level of the intervals.
+
+    Returns
+    -------
+    Analysis
+        `cells_failed` counts the cells and golden runs of the plan that have no score.
+
+    Raises
+    ------
+    ParameterError
+        If the frame lacks a column, or a place in the plan is wrong or taken twice.
+    """
+    plan = planned or Planned()
+    design = plan.design_of(cells)
+    plan = replace(plan, design=design)
+    chance = named(metric).chance_level(plan.classes)
+    scores = plan.tables(cells, metric)
+    importances = design.importances(scores, chance=chance, missing=plan.missing, level=level)
+    adjusted = important_factors(importances)
+    return Analysis(
+        metric=metric,
+        importances=importances,
+        consistencies=dict(consistencies or {}),
+        checks=all_checks(
+            importances,
+            design.golden_scores(scores),
+            plan,
+            chance=chance,
+            others=searched_split_checks(cells, plan.searched_splits),
+        ),
+        cells_failed=scores.missing,
+        design=design.name,
+        p_holm=dict(zip(adjusted["factor"], adjusted["p_holm"].astype("float64"), strict=True)),
+        ranking=_ranking(design, importances, level),
+        strategies=design.strategies(importances),
+    )
+
+
+def all_checks(
+    importances: Mapping[str, Importance],
+    golden: FloatArray,
+    planned: Planned | None = None,
+    *,
+    chance: float | None = None,
+    others: Iterable[Check] = (),
+) -> tuple[Check, ...]:
+    """Return every check that fires, warnings first, else by number and factor.
+
+    Parameters
+    ----------
+    importances
+        Factor -> importance.
+    golden
+        Shape (L,): scores that stand for independent draws of every factor, nan where missing.
+    planned
+        What is known of the plan; by default what the records tell.
+    chance
+        Score of guessing, for collapsed golden runs; None where the metric has none.
+    others
+        Checks that need more than scores, to be put among these.
+    """
+    plan, records = planned or Planned(), list(importances.values())
+    design = plan.design or design_named(records[0].design if records else "crossed")
+    pooled = any(record.golden_pooled for record in records)
+    found = list(others)
+    if pooled:
+        found.append(pooled_check(golden))
+    elif not records or not design.own_golden:
+        found += golden_checks(golden, chance=chance)
+    for record in records:
+        found += design.checks(record, closure=not (plan.mitigated or pooled), reml=plan.missing == "reml")
+    if plan.product:
+        found.append(product_check())
+    return tuple(sorted(found, key=lambda check: (check.severity != "warning", check.code)))
+
+
+def _ranking(design: type[Design], importances: Mapping[str, Importance], level: float) -> Ranking | None:
+    """Return the ranking where there are several factors on the same rows, and one at least can be ranked."""
+    records = list(importances.values())
+    alike = len({len(record.table) for record in records}) == 1
+    known = any(np.isfinite(record.importance_corrected) for record in records)
+    if len(records) < 2 or not alike or not known:
+        return None
+    return rank_factors(importances, design.compared, level=level)

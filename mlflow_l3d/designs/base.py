@@ -1,0 +1,349 @@
+"""What a design is: which cells there are, and what is computed from their scores."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.differences import Compared
+from mlflow_l3d.analysis.importance.estimate import LEVEL, Estimate
+from mlflow_l3d.analysis.importance.models import TableModel
+from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.score_tables import Missing, Tables
+from mlflow_l3d.analysis.importance.strategies import StrategyResult
+from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.planning.precision import MAIN_SHARE, expected_half_width, relative_error
+from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded, runs_needed
+from mlflow_l3d.analysis.stability.comparable import Comparable
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.designs.joint import check_factors
+from mlflow_l3d.designs.mitigation import Mitigation, check_mitigation
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.plan.cells import Cell, cell_key
+from mlflow_l3d.plan.factors import configuration_seed
+
+
+@dataclass(frozen=True)
+class Design(ABC):
+    """A design: a class says how cells are laid out and analysed, an object which cells one investigation has.
+
+    Cells come in *steps* (rows, but for the baselines): the cells of the first s steps are a smaller design of the
+    same kind, so that metrics can be shown as they converge and an interrupted investigation is worth as much as
+    possible. Cells may be computed in any order; a step is complete when `step_size` of its cells are. A design is
+    pure: it opens nothing and draws nothing, and the configurations of a cell depend on where the cell stands and not
+    on the size of the design, so that a larger design holds the cells of the smaller one.
+
+    A class of your own stands in the entry-point group ``mlflow_l3d.designs``; see docs/writing-a-design.md.
+
+    Attributes
+    ----------
+    factors
+        Investigated factors. Joint factors are one, ``data_order+sample_choice``: their configurations vary together,
+        the j-th of one with the j-th of the other.
+    all_factors
+        Every factor of the approach; those not investigated are mitigated.
+    investigation_runs, mitigation_runs, golden_runs
+        N, M and L.
+    root_seed
+        Where every seed comes from.
+    context_key
+        Identity of everything the cells share, see :func:`mlflow_l3d.plan.cells.cell_key`.
+    mitigation
+        Reduced sets of configurations, see :mod:`mlflow_l3d.designs.mitigation`. They hold where a factor is
+        mitigated; in golden runs every factor varies freely.
+    product
+        Whether the columns of a joint factor are the cross product of its members' configurations.
+    """
+
+    name: ClassVar[str]
+    """What ``design=`` calls it; the name of its entry point."""
+    phases: ClassVar[tuple[str, ...]] = ("investigation",)
+    """Phases of its cells beside ``golden``."""
+    baseline: ClassVar[bool] = False
+    """Whether it is a strategy to compare with: it has no importance score, and no interval."""
+    own_golden: ClassVar[str] = ""
+    """Which of its cells serve as golden runs, so that ``golden_runs`` has no part; empty where none do."""
+    has_columns: ClassVar[bool] = True
+    """Whether ``investigation_runs`` has a part."""
+    mitigates: ClassVar[bool] = True
+    """Whether the factors that are not investigated have configurations that may be restricted (``mitigation``)."""
+    products: ClassVar[bool] = False
+    """Whether the columns of joint factors may be the product of their configurations (``joint=product``)."""
+    stops: ClassVar[tuple[str, ...]] = ()
+    """Stopping rules that it allows."""
+    planning: ClassVar[TableModel | None] = None
+    """By what its precision is reckoned before a run; None where that is not known."""
+    table_columns: ClassVar[int | None] = None
+    """Columns of the table of one factor, where the design fixes them."""
+    rows_word: ClassVar[str] = "rows"
+    """What `mitigation_runs` counts."""
+    pilot_rows: ClassVar[int] = 3
+    """Rows of a small investigation, before a plan."""
+    auto_rows: ClassVar[int] = 20
+    """What ``mitigation_runs=auto`` stands for."""
+
+    factors: Sequence[str]
+    all_factors: Sequence[str]
+    investigation_runs: int
+    mitigation_runs: int
+    golden_runs: int
+    root_seed: int
+    context_key: str
+    mitigation: Mitigation = field(default_factory=dict, hash=False, kw_only=True)
+    product: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_factors(self.factors, self.all_factors)
+        check_mitigation(self.mitigation, self.all_factors)
+        self.check_runs()
+
+    @classmethod
+    def size_words(cls, rows: int, columns: int, golden: str) -> str:
+        """Return the numbers of runs in a few words; `golden` says how many golden runs there are."""
+        return f"N={columns}, M={rows}, {golden}"
+
+    @classmethod
+    def count(cls, factors: int, rows: int, columns: int, golden_runs: int) -> int:
+        """Return the number of cells."""
+        return factors * rows * columns + golden_runs
+
+    def __len__(self) -> int:
+        """Return the number of cells."""
+        return self.count(len(self.factors), self.mitigation_runs, self.investigation_runs, self.golden_runs)
+
+    @property
+    def steps(self) -> int:
+        """M: the cells come in as many steps."""
+        return self.mitigation_runs
+
+    @abstractmethod
+    def check_runs(self) -> None:
+        """Raise ParameterError if configurations or cells would repeat at this size."""
+
+    @abstractmethod
+    def cells(self) -> Iterator[Cell]:
+        """Yield the cells step by step, without holding them."""
+
+    @abstractmethod
+    def step_of(self, cell: Cell) -> int:
+        """Return the 0-based step that a cell of this design belongs to."""
+
+    @abstractmethod
+    def step_size(self, step: int) -> int:
+        """Return how many cells step `step` has."""
+
+    @abstractmethod
+    def empty(self, *, pooled: bool = False) -> Tables:
+        """Return the tables of scores before the first cell is done, all nan."""
+
+    def fill(self, scores: Tables, cell: Cell, score: float) -> None:
+        """Write the score of a cell of this design into its tables."""
+        if cell.phase == "golden":
+            scores.golden[int(cell.index or 0)] = score
+        else:
+            scores.tables[str(cell.factor)][int(cell.row or 0), int(cell.column or 0)] = score
+
+    @classmethod
+    def recognises(cls, phases: Collection[str]) -> bool:
+        """Return whether cells of these phases must be of this design: one of them is its own."""
+        return not set(cls.phases).isdisjoint(set(phases) - {"investigation", "golden"})
+
+    @classmethod
+    def order(cls, cells: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
+        """Return a frame of cells in the order in which votes are counted: by factor, row, column; then golden runs."""
+        return sorted_cells(cells, ("golden", "factor", "row", "column", "index"), factors)
+
+    @classmethod
+    @abstractmethod
+    def tables(
+        cls,
+        cells: pd.DataFrame,
+        metric: str,
+        factors: Sequence[str],
+        *,
+        rows: int | None = None,
+        columns: int | None = None,
+        golden_runs: int | None = None,
+        pooled: bool = False,
+    ) -> Tables:
+        """Return the tables of scores of a frame of cells, one row a run.
+
+        Parameters
+        ----------
+        cells
+            See :mod:`mlflow_l3d.analysis.importance.frames`.
+        metric
+            Column whose spread is investigated.
+        factors
+            The investigated factors in the order to report.
+        rows, columns, golden_runs
+            M, N and L of the plan; None means as many as are found, for every factor.
+        pooled
+            Whether the cells of all tables take the place of golden runs.
+
+        Raises
+        ------
+        ParameterError
+            If the frame lacks a column, or a place in the plan is wrong or taken twice.
+        """
+
+    @classmethod
+    def first(cls, scores: Tables, steps: int, of: int) -> Tables:
+        """Return the scores of the first `steps` of `of` steps."""
+        golden = scores.golden[: -(-len(scores.golden) * steps // of)]
+        tables = {name: table[:steps] for name, table in scores.tables.items()}
+        return replace(scores, tables=tables, golden=golden, base=scores.base[:steps])
+
+    @classmethod
+    def golden_scores(cls, scores: Tables) -> FloatArray:
+        """Return the scores that stand for independent draws of every factor."""
+        if scores.pooled:
+            # Row by row, so that the first rows come first.
+            cells: FloatArray = np.concatenate(list(scores.tables.values()), axis=1).reshape(-1)
+            return cells
+        return scores.golden
+
+    @classmethod
+    @abstractmethod
+    def importances(
+        cls, scores: Tables, *, chance: float | None = None, missing: Missing = "drop", level: float = LEVEL
+    ) -> dict[str, Importance]:
+        """Return the record of every factor.
+
+        Parameters
+        ----------
+        scores
+            The tables.
+        chance
+            Score of guessing, if a lower one is a collapse.
+        missing
+            ``reml``: crossed tables that lack cells are analysed by restricted maximum likelihood.
+        level
+            Confidence level of the intervals.
+        """
+
+    @classmethod
+    def estimate(cls, scores: Tables, factor: str) -> Estimate | None:  # noqa: ARG003
+        """Return the corrected importance of a factor from its complete rows; None where there is none."""
+        return None
+
+    @classmethod
+    @abstractmethod
+    def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Compared:
+        """Return what the comparison of a factor with others needs.
+
+        Parameters
+        ----------
+        tables
+            Factor -> table of its record: the same rows for all, without missing cells.
+        factor
+            One of them.
+
+        Raises
+        ------
+        ParameterError
+            If factors cannot be ranked by importance.
+        """
+
+    @classmethod
+    @abstractmethod
+    def checks(cls, record: Importance, *, closure: bool = True, reml: bool = False) -> Iterable[Check]:
+        """Return the checks of one factor; see :func:`mlflow_l3d.analysis.importance.checks.factor_checks`."""
+
+    @classmethod
+    def strategies(cls, importances: Mapping[str, Importance]) -> dict[str, StrategyResult]:  # noqa: ARG003
+        """Return what a baseline strategy says about every factor; nothing for a design with importance scores."""
+        return {}
+
+    @classmethod
+    def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:  # noqa: ARG003
+        """Return how scores settled while rows were added (``importance_path``), for factors of which it is known."""
+        return {}
+
+    @classmethod
+    def half_width(cls, pilot: VarianceComponents, *, rows: int, columns: int) -> float:
+        """Return half the width that the interval will have; nan where that is not known.
+
+        See :func:`mlflow_l3d.analysis.planning.precision.expected_half_width`.
+        """
+        if cls.planning is None:
+            return math.nan
+        return expected_half_width(pilot, cls.planning, rows=rows, columns=cls.table_columns or columns)
+
+    @classmethod
+    def needed(cls, half_width: float, pilot: VarianceComponents, columns: int | None = None) -> RunsNeeded:
+        """Return how many runs one factor needs, see :func:`mlflow_l3d.analysis.planning.runs_needed.runs_needed`."""
+        assert cls.planning is not None, cls.name
+        return runs_needed(half_width, pilot, cls.planning, columns=cls.table_columns or columns)
+
+    @classmethod
+    def together(cls, cells: Sequence[float]) -> float:
+        """Return the cells that all factors need, from those that each needs."""
+        return sum(cells)
+
+    @classmethod
+    def error(cls, found: VarianceComponents) -> float:
+        """Return the relative standard error of the standard deviation that a factor contributes, for normal scores."""
+        if cls.planning is None or found.rows < 2 or found.columns < 2:
+            return math.nan
+        main_share = MAIN_SHARE
+        if cls.planning.shared_columns and found.contributed > 0 and not math.isnan(found.main):
+            main_share = min(1.0, max(0.0, found.main / found.contributed))
+        return relative_error(cls.planning, rows=found.rows, columns=found.columns, main_share=main_share)
+
+    @classmethod
+    def comparable(cls, factors: Sequence[str]) -> Comparable:
+        """Return which runs are compared with each other for consistency."""
+        return Comparable(factors)
+
+    def cell(
+        self,
+        phase: str,
+        configurations: Mapping[str, int],
+        *,
+        factor: str | None = None,
+        row: int | None = None,
+        column: int | None = None,
+        index: int | None = None,
+    ) -> Cell:
+        """Return a cell with the seeds and the key that belong to its configurations, one for each factor."""
+        ordered = {name: configurations[name] for name in self.all_factors}
+        seeds = {name: configuration_seed(self.root_seed, name, number) for name, number in ordered.items()}
+        return Cell(phase, factor, row, column, index, ordered, seeds, cell_key(self.context_key, seeds))
+
+
+def check_number(name: str, value: int, low: int, high: int) -> None:
+    """Check that a number of runs is in ``[low, high]``.
+
+    Raises
+    ------
+    ParameterError
+        If it is not: configurations would be used twice.
+    """
+    if not low <= value <= high:
+        raise ParameterError(name, value, f"must be a whole number from {low} to {high} in this design")
+
+
+def sorted_cells(cells: pd.DataFrame, by: Sequence[str], factors: Sequence[str]) -> pd.DataFrame:
+    """Return a frame of cells sorted by some of golden (last), factor, row, column and index.
+
+    Parameters
+    ----------
+    cells
+        One row a cell.
+    by
+        What to sort by.
+    factors
+        The order of factors; base runs come before the first, golden runs after the last.
+    """
+    rank = cells["factor"].map({factor: place for place, factor in enumerate(factors)}).astype("float64")
+    keys = {name: cells[name] for name in ("row", "column", "index")}
+    keys["golden"] = cells["phase"].eq("golden")
+    keys["factor"] = rank.mask(cells["phase"].eq("base"), -1).fillna(len(factors))
+    return cells.loc[pd.DataFrame(keys).sort_values(list(by), kind="stable").index].reset_index(drop=True)

@@ -1,0 +1,151 @@
+"""The baseline strategies that the published score is compared with (Pecher et al. 2024, Tables 1 and 5).
+
+Both spend N x M runs a factor, as the crossed design does, and have one row of N x M columns; N and M say only how the
+runs are cut into steps. Both share the golden runs of the other designs: they estimate the same spread for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.checks import baseline_checks
+from mlflow_l3d.analysis.importance.differences import Compared
+from mlflow_l3d.analysis.importance.frames import golden_scores, score_table
+from mlflow_l3d.analysis.importance.models import CROSSED
+from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.score_tables import Missing, Tables, without_importance
+from mlflow_l3d.analysis.importance.strategies import StrategyResult, baseline_strategy
+from mlflow_l3d.analysis.stability.comparable import Comparable, WholeTables
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.designs.base import check_number
+from mlflow_l3d.designs.table import TableDesign
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.plan.factors import GOLDEN_BASE, INVESTIGATION_BASE, MITIGATION_BASE, RADIAL_BASE, RANDOM_BASE
+
+
+@dataclass(frozen=True)
+class _Baseline(TableDesign):
+    """One row of N x M columns."""
+
+    baseline = True
+    model = CROSSED
+    name: ClassVar[Literal["random", "fixed"]]
+
+    def check_runs(self) -> None:
+        """Raise ParameterError where configurations would repeat."""
+        check_number("investigation_runs", self.investigation_runs, 1, MITIGATION_BASE)
+        check_number("mitigation_runs", self.mitigation_runs, 1, MITIGATION_BASE)
+        check_number("golden_runs", self.golden_runs, 0, RADIAL_BASE - GOLDEN_BASE)
+        runs = self.investigation_runs * self.mitigation_runs
+        if runs > MITIGATION_BASE:
+            allowed = f"investigation_runs x mitigation_runs is {runs}, {MITIGATION_BASE} at most in a strategy"
+            raise ParameterError("mitigation_runs", self.mitigation_runs, allowed, "Use fewer runs.")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the table of one factor: one row."""
+        return 1, self.mitigation_runs * self.investigation_runs
+
+    def place(self, step: int, number: int) -> tuple[int, int]:
+        """Return row and column of run `number` of a step."""
+        return 0, step * self.investigation_runs + number
+
+    def step_at(self, row: int, column: int) -> int:  # noqa: ARG002
+        """Return the step of the cells at a place."""
+        return column // self.investigation_runs
+
+    @classmethod
+    def tables(
+        cls,
+        cells: pd.DataFrame,
+        metric: str,
+        factors: Sequence[str],
+        *,
+        rows: int | None = None,
+        columns: int | None = None,
+        golden_runs: int | None = None,
+        pooled: bool = False,
+    ) -> Tables:
+        """Return the tables of scores of a frame of cells: shape (1, N M) for every factor."""
+        wide = None if rows is None or columns is None else rows * columns
+        tables = {name: score_table(cells, name, metric, rows=1, columns=wide) for name in factors}
+        return Tables(tables, np.empty(0) if pooled else golden_scores(cells, metric, runs=golden_runs), pooled=pooled)
+
+    @classmethod
+    def first(cls, scores: Tables, steps: int, of: int) -> Tables:
+        """Return the scores of the first `steps` of `of` steps."""
+        golden = scores.golden[: -(-len(scores.golden) * steps // of)]
+        tables = {name: table[:, : table.shape[1] * steps // of] for name, table in scores.tables.items()}
+        return replace(scores, tables=tables, golden=golden)
+
+    @classmethod
+    def final(cls, record: Importance, missing: Missing) -> Importance:  # noqa: ARG003
+        """Return the record without importance: of its numbers only `golden_std` and those of the scores are known."""
+        return without_importance(record, cls.name)
+
+    @classmethod
+    def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Compared:  # noqa: ARG003
+        """Raise ParameterError: there is no importance to rank by."""
+        raise ParameterError("importances", cls.name, "is a baseline strategy, which has no importance to rank by")
+
+    @classmethod
+    def checks(cls, record: Importance, *, closure: bool = True, reml: bool = False) -> Iterable[Check]:  # noqa: ARG003
+        """Return the checks of one factor."""
+        return baseline_checks(record)
+
+    @classmethod
+    def strategies(cls, importances: Mapping[str, Importance]) -> dict[str, StrategyResult]:
+        """Return what the strategy says about every factor."""
+        return {
+            name: baseline_strategy(cls.name, record.table, record.golden_std, factor=name)
+            for name, record in importances.items()
+        }
+
+    @classmethod
+    def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:  # noqa: ARG003
+        """Return nothing: there is no score that could settle."""
+        return {}
+
+    @classmethod
+    def comparable(cls, factors: Sequence[str]) -> Comparable:
+        """Return which runs are compared: all of a factor."""
+        return WholeTables(factors)
+
+
+@dataclass(frozen=True)
+class RandomDesign(_Baseline):
+    """Strategy `random`: every factor varies in each run.
+
+    Runs are drawn as golden runs are, yet they are never golden runs: a spread divided by itself is 1 and tells
+    nothing. Run j has the configurations of its own number in the tables of all factors, so that factors are compared
+    on common draws; the investigated factor's own are the columns of the other designs.
+    """
+
+    name = "random"
+
+    def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:  # noqa: ARG002
+        """Return column `column` of the members; a draw of its own of all others."""
+        own = dict.fromkeys(members, INVESTIGATION_BASE + column)
+        return own | self.mitigated(members, column, RANDOM_BASE)
+
+
+@dataclass(frozen=True)
+class FixedDesign(_Baseline):
+    """Strategy `fixed`: only the investigated factor varies.
+
+    The others stay where row 0 of the crossed design has them, so that its first N cells are that row's and are not
+    computed again. That is right: row 0 is as good a draw of the others as any, and neither estimate uses the other;
+    they are only not independent of each other.
+    """
+
+    name = "fixed"
+
+    def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:  # noqa: ARG002
+        """Return column `column` of the members; row 0 of all others."""
+        own = dict.fromkeys(members, INVESTIGATION_BASE + column)
+        return own | self.mitigated(members, 0, MITIGATION_BASE)

@@ -1,0 +1,188 @@
+"""The radial design: base runs, and the same runs again with one factor drawn anew (Jansen 1999)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.checks import factor_checks
+from mlflow_l3d.analysis.importance.differences import Compared
+from mlflow_l3d.analysis.importance.estimate import LEVEL, Estimate
+from mlflow_l3d.analysis.importance.frames import placed_scores
+from mlflow_l3d.analysis.importance.importance import radial_importance
+from mlflow_l3d.analysis.importance.models import NESTED
+from mlflow_l3d.analysis.importance.radial import radial_compared, radial_estimate
+from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.score_tables import Missing, Tables
+from mlflow_l3d.analysis.importance.tables import usable
+from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
+from mlflow_l3d.analysis.stability.comparable import Comparable, Pairs
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.designs.base import Design, check_number, sorted_cells
+from mlflow_l3d.designs.joint import factor_members
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.plan.cells import Cell
+from mlflow_l3d.plan.factors import RADIAL_BASE, SWAP_BASE
+
+
+@dataclass(frozen=True)
+class RadialDesign(Design):
+    """n base runs, and for every one of K factors n swaps: ``n (K + 1)`` cells for all factors at once.
+
+    Base run i is an independent draw of every factor, and so is swap i of a factor; the two differ in that factor
+    alone (Saltelli et al. 2010). Swap i of a factor takes the same new configuration in every table that it is a
+    member of. `mitigation_runs` is n; `investigation_runs` and `golden_runs` have no part.
+    """
+
+    name = "radial"
+    phases = ("base", "swap")
+    own_golden = "base and swap runs"
+    has_columns = False
+    mitigates = False
+    stops = ("interval",)
+    planning = NESTED  # pairs alone; the total variance from all sets makes the interval a little narrower
+    table_columns = 2
+    rows_word = "base runs"
+    pilot_rows = 9
+    auto_rows = 100  # it needs more than a table has rows, and each costs K + 1 cells only
+
+    @classmethod
+    def size_words(cls, rows: int, columns: int, golden: str) -> str:  # noqa: ARG003
+        """Return the numbers of runs in a few words."""
+        return f"{rows} base runs, each with one swap a factor"
+
+    @classmethod
+    def count(cls, factors: int, rows: int, columns: int, golden_runs: int) -> int:  # noqa: ARG003
+        """Return the number of cells."""
+        return rows * (factors + 1)
+
+    def check_runs(self) -> None:
+        """Raise ParameterError without a factor, and where configurations would repeat."""
+        if not self.factors:
+            raise ParameterError("factor", "", "the radial design needs a factor to draw anew", "Use factor=all.")
+        check_number("mitigation_runs", self.mitigation_runs, 1, SWAP_BASE - RADIAL_BASE)
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield every base run followed by its swaps."""
+        for row in range(self.mitigation_runs):
+            yield self.base_cell(row)
+            for factor in self.factors:
+                yield self.swap_cell(factor, row)
+
+    def base_cell(self, row: int) -> Cell:
+        """Return base run `row`."""
+        configurations = dict.fromkeys(self.all_factors, RADIAL_BASE + row)
+        return self.cell("base", configurations, row=row)
+
+    def swap_cell(self, factor: str, row: int) -> Cell:
+        """Return base run `row` with `factor` alone drawn anew."""
+        members = factor_members(factor, self.all_factors)
+        configurations = {name: (SWAP_BASE if name in members else RADIAL_BASE) + row for name in self.all_factors}
+        return self.cell("swap", configurations, factor=factor, row=row)
+
+    def step_of(self, cell: Cell) -> int:
+        """Return the 0-based step that a cell of this design belongs to."""
+        return int(cell.row or 0)
+
+    def step_size(self, step: int) -> int:  # noqa: ARG002
+        """Return how many cells a step has: the base run and one swap a factor."""
+        return len(self.factors) + 1
+
+    def empty(self, *, pooled: bool = False) -> Tables:  # noqa: ARG002
+        """Return the scores before the first cell is done, all nan."""
+        rows = self.mitigation_runs
+        return Tables({name: np.full((rows, 1), np.nan) for name in self.factors}, base=np.full(rows, np.nan))
+
+    def fill(self, scores: Tables, cell: Cell, score: float) -> None:
+        """Write the score of a cell into the tables."""
+        row = int(cell.row or 0)
+        (scores.base if cell.phase == "base" else scores.tables[str(cell.factor)][:, 0])[row] = score
+
+    @classmethod
+    def order(cls, cells: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
+        """Return a frame of cells row by row, each base run before its swaps."""
+        return sorted_cells(cells, ("golden", "row", "factor", "index"), factors)
+
+    @classmethod
+    def tables(
+        cls,
+        cells: pd.DataFrame,
+        metric: str,
+        factors: Sequence[str],
+        *,
+        rows: int | None = None,
+        columns: int | None = None,  # noqa: ARG003
+        golden_runs: int | None = None,  # noqa: ARG003
+        pooled: bool = False,  # noqa: ARG003
+    ) -> Tables:
+        """Return base runs, shape (n,), and the swaps of every factor, shape (n, 1)."""
+        size = {"row": rows}
+        base = placed_scores(cells, metric, "base", size, where="the base runs")
+        swaps = {
+            name: placed_scores(cells, metric, "swap", size, factor=name, where=f"the swaps of {name}")
+            for name in factors
+        }
+        # Where the plan is not known, one set may lack its last runs.
+        most = max(len(base), *(len(each) for each in swaps.values())) if swaps else len(base)
+        padded = {name: _padded(each, most)[:, np.newaxis] for name, each in swaps.items()}
+        return Tables(padded, base=_padded(base, most))
+
+    @classmethod
+    def golden_scores(cls, scores: Tables) -> FloatArray:
+        """Return all base and swap runs, set by set: each set is independent draws of every factor."""
+        sets: FloatArray = np.concatenate([scores.base, *(table[:, 0] for table in scores.tables.values())])
+        return sets
+
+    @classmethod
+    def importances(
+        cls,
+        scores: Tables,
+        *,
+        chance: float | None = None,
+        missing: Missing = "drop",  # noqa: ARG003
+        level: float = LEVEL,
+    ) -> dict[str, Importance]:
+        """Return the record of every factor; see `radial_importance` of the analysis."""
+        swaps = {name: table[:, 0] for name, table in scores.tables.items()}
+        return radial_importance(scores.base, swaps, chance=chance, level=level) if swaps else {}
+
+    @classmethod
+    def estimate(cls, scores: Tables, factor: str) -> Estimate | None:
+        """Return the corrected importance of a factor, its total from all sets."""
+        others = [table for name, table in scores.tables.items() if name != factor]
+        return radial_estimate(usable(np.column_stack([scores.base, scores.tables[factor], *others])), 1)
+
+    @classmethod
+    def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Compared:
+        """Return what the comparison of a factor with others needs."""
+        return radial_compared(tables, factor)
+
+    @classmethod
+    def checks(cls, record: Importance, *, closure: bool = True, reml: bool = False) -> Iterable[Check]:  # noqa: ARG003
+        """Return the checks of one factor."""
+        return factor_checks(record, model=NESTED, pairs=True)
+
+    @classmethod
+    def needed(cls, half_width: float, pilot: VarianceComponents, columns: int | None = None) -> RunsNeeded:
+        """Return how many base runs, and swaps, one factor needs."""
+        found = super().needed(half_width, pilot, columns)
+        return replace(found, cells=found.rows)
+
+    @classmethod
+    def together(cls, cells: Sequence[float]) -> float:
+        """Return the cells that all factors need: base runs are shared."""
+        return max(cells) * (len(cells) + 1)
+
+    @classmethod
+    def comparable(cls, factors: Sequence[str]) -> Comparable:
+        """Return which runs are compared: base with swap."""
+        return Pairs(factors)
+
+
+def _padded(scores: FloatArray, rows: int) -> FloatArray:
+    """Return the scores with nan after their end, up to `rows`."""
+    return np.pad(scores, (0, rows - len(scores)), constant_values=np.nan)
