@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import shutil
@@ -24,6 +25,8 @@ DATA_VARIABLES = ("L3D_TEST_DATA", "L3D_TEST_REFERENCE")
 
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
+    # Tests run side by side, and threads of one small model that wait for each other would take most of the time.
+    "OMP_NUM_THREADS": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MPLBACKEND": "Agg",
@@ -64,6 +67,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Let the workers of pytest-xdist begin with the longest files."""
     if _is_worker(config):
         items.sort(key=lambda item: item.path.name not in LONG_FILES)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of the collection of garbage, which some libraries ask for often."""
+    gc.collect()
+    gc.freeze()
 
 
 def _is_worker(config: pytest.Config) -> bool:
