@@ -47,23 +47,12 @@ PEARSON: Final = Metric(
 METRICS: Final = (
     PEARSON,
     Metric("spearman", _spearman, kinds=OF_NUMBERS, range=(-1.0, 1.0), words="the same of their ranks"),
-    Metric(
-        "mse",
-        _mse,
-        kinds=OF_NUMBERS,
-        greater_is_better=False,
-        range=(0.0, math.inf),
-        percent=False,
-        words="mean squared error, in the squared unit of the labels",
-    ),
-    Metric(
-        "mae",
-        _mae,
-        kinds=OF_NUMBERS,
-        greater_is_better=False,
-        range=(0.0, math.inf),
-        percent=False,
-        words="mean absolute error, in the unit of the labels",
+    *(
+        Metric(name, function, OF_NUMBERS, greater_is_better=False, range=(0.0, math.inf), percent=False, words=words)
+        for name, function, words in (
+            ("mse", _mse, "mean squared error, in the squared unit of the labels"),
+            ("mae", _mae, "mean absolute error, in the unit of the labels"),
+        )
     ),
 )
 """Ours of numbers; they equal scipy's and scikit-learn's."""

@@ -15,6 +15,7 @@ from mlflow_l3d.analysis.importance.estimate import LEVEL
 from mlflow_l3d.analysis.importance.tables import usable
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.metrics.regression import unit_length
 
 Scale = Literal["log", "size"]
 SCALES: Final[dict[str, Callable[[FloatArray], FloatArray]]] = {"log": np.log10, "size": np.asarray}
@@ -89,6 +90,8 @@ def size_correlation(
     data (RTE stands in both benchmarks) count as two. A task with one huge training set rules the correlation with the
     size itself.
     """
+    from scipy.stats import rankdata
+
     if scale not in SCALES:
         raise unknown_name("scale", str(scale), SCALES)
     size, value = usable(sizes), usable(values)
@@ -100,8 +103,7 @@ def size_correlation(
     both = np.isfinite(size) & np.isfinite(value)
     size, value = SCALES[scale](size[both]), value[both]
     tasks = len(size)
-    pearson = _pearson(size, value)
-    spearman = _pearson(_ranks(size), _ranks(value))
+    pearson, spearman = _correlation(size, value), _correlation(rankdata(size), rankdata(value))
     return SizeCorrelation(
         measure,
         scale,
@@ -134,16 +136,10 @@ def size_correlations(
     return pd.DataFrame([asdict(one) for one in found])
 
 
-def _pearson(one: FloatArray, other: FloatArray) -> float:
-    if len(one) < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:
-        return math.nan
-    a, b = one - one.mean(), other - other.mean()
-    return float(np.clip(a @ b / math.sqrt((a @ a) * (b @ b)), -1.0, 1.0))
-
-
-def _ranks(values: FloatArray) -> FloatArray:
-    ranks: FloatArray = np.asarray(pd.Series(values).rank().to_numpy(), dtype=np.float64)
-    return ranks
+def _correlation(one: FloatArray, other: FloatArray) -> float:
+    """Return Pearson's correlation; nan below two values, or where one side is one number only."""
+    units = unit_length(np.stack((one, other)))
+    return float(np.clip(units[0] @ units[1], -1.0, 1.0)) if len(one) > 1 else math.nan
 
 
 def _fisher(correlation: float, tasks: int, inflation: float, level: float) -> tuple[float, float]:

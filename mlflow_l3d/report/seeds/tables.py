@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.seeds.better_seed import BetterSeed
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.seeds.tables import table_1, table_7
 from mlflow_l3d.analysis.stability.examples import ExampleVotes
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.report.numbers import MISSING, between, bracketed, plain, points, probability, shorten, signed
 from mlflow_l3d.report.table import Table
 
@@ -33,7 +33,7 @@ TOGETHER: Final = {
 }
 MEASURES: Final = {"var": "VAR", "con": "CON", "ccon": "CCON"}
 METRIC_NOTE: Final = (
-    "pp: percentage points (mse, mae: their own unit). Intervals at 95 %, of what all seeds would give. VAR: standard "
+    "pp: percentage points ({}: their own unit). Intervals at 95 %, of what all seeds would give. VAR: standard "
     "deviation with ddof=0, as published; std: ddof=1, with an interval that does not take scores for normal."
 )
 PAIR_NOTE: Final = (
@@ -66,7 +66,8 @@ def metric_table(study: SeedsStudy) -> Table:
             (name, str(one.runs), shown(one.mean), mean_interval, shown(one.var), shown(one.std), std_interval, *ends)
         )
     head = ("metric (pp)", "seeds", "mean", "95 %", "VAR", "std", "95 % of std", "lowest", "highest")
-    return Table(head, tuple(rows), METRIC_NOTE)
+    in_own_unit = ", ".join(each.name for each in registered().values() if not each.percent)
+    return Table(head, tuple(rows), METRIC_NOTE.format(in_own_unit))
 
 
 def pair_table(study: SeedsStudy) -> Table | None:
