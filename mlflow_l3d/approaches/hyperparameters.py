@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from mlflow_l3d.errors import ParameterError, unknown_name
 
@@ -124,6 +125,50 @@ class Hyperparameter:
         if not self.is_number or low is None or high is None or not low < high:
             return None
         return SearchRange(low, high, log=self.log and low > 0, whole=self.type is int)
+
+
+def hyperparameter(default: Value, help: str, **limits: Any) -> Any:
+    """Return the field of a dataclass for a :class:`Hyperparameter`; see :func:`declared`."""
+    return field(metadata={"declared": Hyperparameter(default, help, **limits)})
+
+
+def declared(recipe: type) -> dict[str, Hyperparameter]:
+    """Return name -> declaration of a dataclass whose fields are ``name: type = hyperparameter(...)``."""
+    return {each.name: each.metadata["declared"] for each in fields(recipe)}
+
+
+def completed(
+    hyperparameters: Mapping[str, Value],
+    declarations: Mapping[str, Hyperparameter],
+    deciding: str,
+    values: Mapping[str, Mapping[str, Value]],
+    without_effect: Mapping[str, Sequence[str]],
+) -> dict[str, Value]:
+    """Return hyperparameters with values in place of ``auto`` that one of them decides; the rest as it is.
+
+    Parameters
+    ----------
+    hyperparameters, declarations
+        All of the approach.
+    deciding
+        Name of the one that decides.
+    values
+        What it may be -> what goes with it.
+    without_effect
+        What it may be -> names that have no effect with it.
+
+    Raises
+    ------
+    ParameterError
+        If one that has no effect differs from its default.
+    """
+    choice = str(hyperparameters[deciding])
+    for name in without_effect.get(choice, ()):
+        if hyperparameters[name] != declarations[name].default:
+            allowed = f"has no effect with {deciding}={choice}"
+            raise ParameterError(f"hyperparameters.{name}", hyperparameters[name], allowed, "Leave it out.")
+    own = values[choice]
+    return {name: own.get(name, value) if value == AUTO else value for name, value in hyperparameters.items()}
 
 
 def _convert(kind: type, value: object) -> Value:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import meta_learning_reference as reference
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.meta_learning import reference
 from mlflow_l3d.approaches.meta_learning.learners import Stack
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import meta_learning_reference as reference
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meta_learning_cases import Case, Given, case
 
-from mlflow_l3d.approaches.meta_learning import reference
 from mlflow_l3d.approaches.meta_learning.learners import learner_of
 from mlflow_l3d.approaches.threads import one_thread
 

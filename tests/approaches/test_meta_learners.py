@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
 
+import meta_learning_reference as reference
 import numpy as np
 import pytest
 import torch
 from meta_learning_cases import Case, Given, case
 
-from mlflow_l3d.approaches.meta_learning import reference
 from mlflow_l3d.approaches.meta_learning.learners import LEARNERS, Stack, learner_of
 from mlflow_l3d.approaches.stacked.optimisers import Moments, adam, sgd
 from mlflow_l3d.approaches.threads import one_thread

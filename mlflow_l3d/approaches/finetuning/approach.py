@@ -4,19 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.finetuning import recipe as recipes
 from mlflow_l3d.approaches.finetuning.adapters import need_peft
-from mlflow_l3d.approaches.finetuning.published import published
 from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds, target
-from mlflow_l3d.approaches.finetuning.space import search_space
-from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, Value
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl.loading import need_bitsandbytes
 from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import KINDS, Task
+
+_SPACES: Final[Mapping[str, Mapping[str, Searched]]] = {
+    # A new head on frozen features takes far higher learning rates than a pretrained model.
+    "head": {
+        "learning_rate": SearchRange(1e-4, 1e-1, log=True),
+        "epochs": SearchRange(5, 50, log=True, whole=True, coarse=(10, 30)),
+        "batch_size": SearchRange(4, 64, log=True, whole=True, coarse=(8, 32)),
+        # Not down to 0: without dropout the factor model_randomness would be gone.
+        "dropout": SearchRange(0.05, 0.5, coarse=(0.1, 0.3)),
+    },
+    "full": {
+        "learning_rate": SearchRange(1e-6, 1e-3, log=True),
+        "epochs": SearchRange(3, 15, log=True, whole=True, coarse=(5, 10)),
+        "batch_size": SearchRange(4, 32, log=True, whole=True, coarse=(8, 16)),
+    },
+    # Adapters begin at zero and take higher learning rates than the model itself.
+    "lora": {
+        "learning_rate": SearchRange(1e-5, 1e-2, log=True),
+        "epochs": SearchRange(3, 15, log=True, whole=True, coarse=(5, 10)),
+        "batch_size": SearchRange(4, 32, log=True, whole=True, coarse=(8, 16)),
+    },
+}
+"""Value of `trainable` -> what is searched: 32 combinations at level 1 for head, 16 for the others, which take long."""
+
+_EPOCHS: Final[Mapping[str, int]] = {
+    **{"boolq": 10, "cola": 5, "mrpc": 5, "sst2": 5},
+    **dict.fromkeys(("ag_news", "dbpedia", "snips", "trec"), 10),
+}
+"""Task -> most epochs. The first four stand in the code for each data set; "10 epochs on multi-class" in the paper."""
 
 
 class Finetuning(Approach):
@@ -51,8 +79,14 @@ class Finetuning(Approach):
         return recipes.complete(hyperparameters)
 
     def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
-        """Return what the authors used for a task; see :mod:`mlflow_l3d.approaches.finetuning.published`."""
-        return published(task, given)
+        """Return what Pecher et al. (2024: their code, and appendix D) used for BERT and RoBERTa on a task.
+
+        None for another task, and for ``trainable=head``, which the authors did not have.
+        """
+        if task not in _EPOCHS or given.get("trainable", "full") != "full":
+            return None
+        most = _EPOCHS[task]
+        return {"trainable": "full", "learning_rate": 1e-5, "epochs": most, "batch_size": 8, "warmup_share": 0.1}
 
     def published_seeds(self, model: str, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return the settings of the study of seeds; see :mod:`mlflow_l3d.approaches.finetuning.published_seeds`."""
@@ -62,13 +96,6 @@ class Finetuning(Approach):
         """Return what `auto` means in a study of seeds: the whole model is trained.
 
         The packaged encoder is small, and the papers' 1e-5 hardly moves it: it takes 2e-4, which a search found.
-
-        Parameters
-        ----------
-        model
-            As the user named it, or ``auto``.
-        given
-            What the user sets beside it.
         """
         if given.get("trainable", "full") != "full":
             return {}
@@ -76,8 +103,11 @@ class Finetuning(Approach):
         return {"trainable": "full", **({"learning_rate": 2e-4} if small else {})}
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
-        """Return what a search of hyperparameters tries; see :mod:`mlflow_l3d.approaches.finetuning.space`."""
-        return search_space(hyperparameters)
+        """Return what is searched under complete hyperparameters; dropout stays out of it where it is 0."""
+        space = dict(_SPACES[str(hyperparameters["trainable"])])
+        if hyperparameters["dropout"] == 0:
+            space.pop("dropout", None)
+        return space
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return `model_randomness` where dropout is 0: nothing else is random inside the model."""

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from mlflow_l3d.approaches.hyperparameters import Value
 
-PRESETS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "roberta-large": "FacebookAI/roberta-large",
-        "roberta-base": "FacebookAI/roberta-base",
-        "bert-base": "google-bert/bert-base-uncased",
-        "llama-3.2-3b": "meta-llama/Llama-3.2-3B",
-    }
-)
+PRESETS: Final[Mapping[str, str]] = {
+    "roberta-large": "FacebookAI/roberta-large",
+    "roberta-base": "FacebookAI/roberta-base",
+    "bert-base": "google-bert/bert-base-uncased",
+    "llama-3.2-3b": "meta-llama/Llama-3.2-3B",
+}
 """Short name -> hub id. RoBERTa-large and Llama-3.2-3B are the paper's models."""
 
 
@@ -36,60 +33,56 @@ class Settings:
     max_length: int = 512
 
 
-_ROBERTA: Final[Mapping[str, Settings]] = MappingProxyType(
-    {
-        "mrpc": Settings(8, 2e-5),
-        "qnli": Settings(6, 2e-5),
-        "qqp": Settings(8, 1e-5),
-        "sst2": Settings(7, 2e-5),
-        "rte": Settings(10, 1e-5),
-        "cola": Settings(8, 1e-5),
-        "stsb": Settings(3, 4e-5, batch_size=32),
-        "boolq": Settings(8, 1e-5),
-        "cb": Settings(7, 2e-5),
-        "rte_superglue": Settings(10, 2e-5),
-        "multirc": Settings(6, 2e-5),
-        "wic": Settings(8, 1e-5),
-        "copa": Settings(9, 3e-5, max_length=256),
-    }
-)
-_LLAMA: Final[Mapping[str, Settings]] = MappingProxyType(
-    {
-        "mrpc": Settings(20, 3e-5),
-        "qnli": Settings(6, 3e-5),
-        "qqp": Settings(2, 2e-5, batch_size=32),
-        "sst2": Settings(6, 3e-5),
-        "rte": Settings(20, 3e-5),
-        "cola": Settings(6, 1e-5),
-        "boolq": Settings(10, 1e-5),
-        "cb": Settings(20, 5e-5),
-        "rte_superglue": Settings(10, 1e-5),
-        "multirc": Settings(10, 2e-5),
-        "wic": Settings(10, 1e-5),
-        "copa": Settings(10, 3e-5, max_length=256),
-    }
-)
-SETTINGS: Final[Mapping[str, Mapping[str, Settings]]] = MappingProxyType(
-    {"roberta-large": _ROBERTA, "llama-3.2-3b": _LLAMA}
-)
+_ROBERTA: Final[Mapping[str, Settings]] = {
+    "mrpc": Settings(8, 2e-5),
+    "qnli": Settings(6, 2e-5),
+    "qqp": Settings(8, 1e-5),
+    "sst2": Settings(7, 2e-5),
+    "rte": Settings(10, 1e-5),
+    "cola": Settings(8, 1e-5),
+    "stsb": Settings(3, 4e-5, batch_size=32),
+    "boolq": Settings(8, 1e-5),
+    "cb": Settings(7, 2e-5),
+    "rte_superglue": Settings(10, 2e-5),
+    "multirc": Settings(6, 2e-5),
+    "wic": Settings(8, 1e-5),
+    "copa": Settings(9, 3e-5, max_length=256),
+}
+_LLAMA: Final[Mapping[str, Settings]] = {
+    "mrpc": Settings(20, 3e-5),
+    "qnli": Settings(6, 3e-5),
+    "qqp": Settings(2, 2e-5, batch_size=32),
+    "sst2": Settings(6, 3e-5),
+    "rte": Settings(20, 3e-5),
+    "cola": Settings(6, 1e-5),
+    "boolq": Settings(10, 1e-5),
+    "cb": Settings(20, 5e-5),
+    "rte_superglue": Settings(10, 1e-5),
+    "multirc": Settings(10, 2e-5),
+    "wic": Settings(10, 1e-5),
+    "copa": Settings(10, 3e-5, max_length=256),
+}
+SETTINGS: Final[Mapping[str, Mapping[str, Settings]]] = {"roberta-large": _ROBERTA, "llama-3.2-3b": _LLAMA}
 """Preset -> task -> settings, as published. RTE stands in both benchmarks, with settings of its own in each."""
 
-_SAME_AS: Final[Mapping[str, str]] = MappingProxyType({"roberta-base": "roberta-large", "bert-base": "roberta-large"})
+_SAME_AS: Final[Mapping[str, str]] = {"roberta-base": "roberta-large", "bert-base": "roberta-large"}
 """Smaller encoders have none of their own; they are given those of RoBERTa-large."""
-_DEFAULTS: Final[Mapping[str, Value]] = MappingProxyType(
-    {
-        "warmup_share": 0.0,
-        "weight_decay": 0.0,
-        "gradient_clipping": 1.0,
-        "gradient_accumulation": 2,
-        "early_stopping_patience": 0,
-        "selection": "last",
-    }
-)
+_DEFAULTS: Final[Mapping[str, Value]] = {
+    "warmup_share": 0.0,
+    "weight_decay": 0.0,
+    "gradient_clipping": 1.0,
+    "gradient_accumulation": 2,
+    "early_stopping_patience": 0,
+    "selection": "last",
+}
 # SuperGLUE's tables of LoRA were cut off in the text that we have; the sentence about LoRA is about all tasks.
-_LORA: Final[Mapping[str, Value]] = MappingProxyType(
-    {"lora_r": 8, "lora_alpha": 16.0, "lora_dropout": 0.1, "lora_targets": "q_proj+v_proj", "dropout": 0.0}
-)
+_LORA: Final[Mapping[str, Value]] = {
+    "lora_r": 8,
+    "lora_alpha": 16.0,
+    "lora_dropout": 0.1,
+    "lora_targets": "q_proj+v_proj",
+    "dropout": 0.0,
+}
 
 
 def target(reference: str) -> str:

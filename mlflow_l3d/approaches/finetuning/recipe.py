@@ -6,82 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
-from mlflow_l3d.errors import ParameterError
-
-HYPERPARAMETERS: Final[Mapping[str, Hyperparameter]] = {
-    "trainable": Hyperparameter(
-        "head",
-        "head: a dense head on frozen features; full: every weight; lora: adapters and a new head",
-        choices=("full", "head", "lora"),
-    ),
-    "learning_rate": Hyperparameter(
-        AUTO,
-        "highest learning rate; auto is 3e-4 for head, 1e-5 for full, 2e-4 for lora",
-        low=1e-8,
-        high=10.0,
-        log=True,
-        auto=float,
-    ),
-    "epochs": Hyperparameter(
-        AUTO,
-        "most epochs; auto is 10 for head, 5 for full and lora (papers: 10 for multi-class)",
-        low=1,
-        high=1000,
-        auto=int,
-    ),
-    "batch_size": Hyperparameter(8, "examples a step", low=1, high=4096, log=True),
-    "warmup_share": Hyperparameter(0.1, "share of the steps in which the learning rate rises", low=0.0, high=1.0),
-    "weight_decay": Hyperparameter(0.01, "decoupled weight decay of AdamW, on every trained weight", low=0.0, high=1.0),
-    "dropout": Hyperparameter(
-        AUTO,
-        "probability of dropout: of the head, or of every layer of the model; auto is 0.1, and 0 for lora",
-        low=0,
-        high=0.9,
-        auto=float,
-    ),
-    "early_stopping_metric": Hyperparameter(
-        "f1_macro",
-        "what decides the best epoch, on the validation part (f1_macro: Pearson's correlation for a regression)",
-        choices=("f1_macro", "loss"),
-    ),
-    "early_stopping_patience": Hyperparameter(
-        3, "epochs without a better one after which training stops; 0: never before the last", low=0, high=1000
-    ),
-    "max_length": Hyperparameter(128, "tokens of an example; more are cut off", low=4, high=32768),
-    "pooling": Hyperparameter("mean", "head: tokens' mean, or first token (cls)", choices=("cls", "mean")),
-    "hidden_units": Hyperparameter(128, "head: units of its dense layer", low=1, high=8192, log=True),
-    "truncation": Hyperparameter(True, "full, lora: cut longer examples off at max_length; false: refuse them"),
-    "selection": Hyperparameter(
-        "best",
-        "full, lora: evaluate the best epoch on the validation part (the last where there is none), or the last",
-        choices=("best", "last"),
-    ),
-    "gradient_accumulation": Hyperparameter(
-        1, "full, lora: batches whose gradients are averaged before a step", low=1, high=4096
-    ),
-    "gradient_clipping": Hyperparameter(
-        0.0, "full, lora: longest gradient (2-norm over all weights); 0: not cut", low=0.0, high=1e6
-    ),
-    "gradient_checkpointing": Hyperparameter(
-        False, "full, lora: compute activations twice instead of keeping them, for less memory"
-    ),
-    "dtype": Hyperparameter(
-        AUTO,
-        "full, lora: what is computed in; auto is float32, and for lora bfloat16 on a GPU that has it",
-        choices=(AUTO, "float32", "bfloat16"),
-    ),
-    "quantise": Hyperparameter(
-        "none", "lora, decoders: 4bit keeps the frozen weights in NF4 (QLoRA)", choices=("none", "4bit")
-    ),
-    "lora_r": Hyperparameter(8, "lora: rank of the adapters", low=1, high=4096, log=True),
-    "lora_alpha": Hyperparameter(16.0, "lora: scale; an adapter is multiplied by alpha / r", low=1e-3, high=1e5),
-    "lora_dropout": Hyperparameter(0.1, "lora: probability of dropout before an adapter", low=0.0, high=0.9),
-    "lora_targets": Hyperparameter(
-        AUTO, "lora: names of the layers with adapters, joined by +; auto: the attention's query and value"
-    ),
-}
-"""Name -> declaration."""
+from mlflow_l3d.approaches.hyperparameters import AUTO, Value, completed, declared, hyperparameter
 
 _RECIPES: Final[Mapping[str, Mapping[str, Value]]] = {
     "head": {"learning_rate": 3e-4, "epochs": 10, "dropout": 0.1},
@@ -108,31 +33,80 @@ _WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Hyperparameters by name and type; see :data:`HYPERPARAMETERS` for what each means."""
+    """Hyperparameters by name and type, each with its declaration."""
 
-    trainable: str
-    learning_rate: float
-    epochs: int
-    batch_size: int
-    warmup_share: float
-    weight_decay: float
-    dropout: float
-    early_stopping_metric: str
-    early_stopping_patience: int
-    max_length: int
-    pooling: str
-    hidden_units: int
-    truncation: bool = True
-    selection: str = "best"
-    gradient_accumulation: int = 1
-    gradient_clipping: float = 0.0
-    gradient_checkpointing: bool = False
-    dtype: str = AUTO
-    quantise: str = "none"
-    lora_r: int = 8
-    lora_alpha: float = 16.0
-    lora_dropout: float = 0.1
-    lora_targets: str = AUTO
+    trainable: str = hyperparameter(
+        "head",
+        "head: a dense head on frozen features; full: every weight; lora: adapters and a new head",
+        choices=("full", "head", "lora"),
+    )
+    learning_rate: float = hyperparameter(
+        AUTO,
+        "highest learning rate; auto is 3e-4 for head, 1e-5 for full, 2e-4 for lora",
+        low=1e-8,
+        high=10.0,
+        log=True,
+        auto=float,
+    )
+    epochs: int = hyperparameter(
+        AUTO,
+        "most epochs; auto is 10 for head, 5 for full and lora (papers: 10 for multi-class)",
+        low=1,
+        high=1000,
+        auto=int,
+    )
+    batch_size: int = hyperparameter(8, "examples a step", low=1, high=4096, log=True)
+    warmup_share: float = hyperparameter(0.1, "share of the steps in which the learning rate rises", low=0.0, high=1.0)
+    weight_decay: float = hyperparameter(
+        0.01, "decoupled weight decay of AdamW, on every trained weight", low=0.0, high=1.0
+    )
+    dropout: float = hyperparameter(
+        AUTO,
+        "probability of dropout: of the head, or of every layer of the model; auto is 0.1, and 0 for lora",
+        low=0,
+        high=0.9,
+        auto=float,
+    )
+    early_stopping_metric: str = hyperparameter(
+        "f1_macro",
+        "what decides the best epoch, on the validation part (f1_macro: Pearson's correlation for a regression)",
+        choices=("f1_macro", "loss"),
+    )
+    early_stopping_patience: int = hyperparameter(
+        3, "epochs without a better one after which training stops; 0: never before the last", low=0, high=1000
+    )
+    max_length: int = hyperparameter(128, "tokens of an example; more are cut off", low=4, high=32768)
+    pooling: str = hyperparameter("mean", "head: tokens' mean, or first token (cls)", choices=("cls", "mean"))
+    hidden_units: int = hyperparameter(128, "head: units of its dense layer", low=1, high=8192, log=True)
+    truncation: bool = hyperparameter(True, "full, lora: cut longer examples off at max_length; false: refuse them")
+    selection: str = hyperparameter(
+        "best",
+        "full, lora: evaluate the best epoch on the validation part (the last where there is none), or the last",
+        choices=("best", "last"),
+    )
+    gradient_accumulation: int = hyperparameter(
+        1, "full, lora: batches whose gradients are averaged before a step", low=1, high=4096
+    )
+    gradient_clipping: float = hyperparameter(
+        0.0, "full, lora: longest gradient (2-norm over all weights); 0: not cut", low=0.0, high=1e6
+    )
+    gradient_checkpointing: bool = hyperparameter(
+        False, "full, lora: compute activations twice instead of keeping them, for less memory"
+    )
+    dtype: str = hyperparameter(
+        AUTO,
+        "full, lora: what is computed in; auto is float32, and for lora bfloat16 on a GPU that has it",
+        choices=(AUTO, "float32", "bfloat16"),
+    )
+    quantise: str = hyperparameter(
+        "none", "lora, decoders: 4bit keeps the frozen weights in NF4 (QLoRA)", choices=("none", "4bit")
+    )
+    lora_r: int = hyperparameter(8, "lora: rank of the adapters", low=1, high=4096, log=True)
+    lora_alpha: float = hyperparameter(16.0, "lora: scale; an adapter is multiplied by alpha / r", low=1e-3, high=1e5)
+    lora_dropout: float = hyperparameter(0.1, "lora: probability of dropout before an adapter", low=0.0, high=0.9)
+    lora_targets: str = hyperparameter(
+        AUTO, "lora: names of the layers with adapters, joined by +; auto: the attention's query and value"
+    )
 
     @classmethod
     def of(cls, hyperparameters: Mapping[str, Value]) -> Recipe:
@@ -146,6 +120,10 @@ class Recipe:
         return () if self.lora_targets == AUTO else tuple(self.lora_targets.replace("+", " ").split())
 
 
+HYPERPARAMETERS: Final = declared(Recipe)
+"""Name -> declaration."""
+
+
 def complete(hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
     """Return the hyperparameters with the recipe's own values in place of `auto`; the rest as it is.
 
@@ -154,15 +132,7 @@ def complete(hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
     ParameterError
         If one differs from its default that has no effect with this `trainable`.
     """
-    trainable = str(hyperparameters["trainable"])
-    own = _RECIPES[trainable]
-    completed = {name: own[name] if name in own and value == AUTO else value for name, value in hyperparameters.items()}
-    for name in _WITHOUT_EFFECT[trainable]:
-        if hyperparameters[name] != HYPERPARAMETERS[name].default:
-            value = hyperparameters[name]
-            allowed = f"has no effect with trainable={trainable}"
-            raise ParameterError(f"hyperparameters.{name}", value, allowed, "Leave it out.")
-    return completed
+    return completed(hyperparameters, HYPERPARAMETERS, "trainable", _RECIPES, _WITHOUT_EFFECT)
 
 
 def identity(hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
@@ -180,5 +150,5 @@ def identity(hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
 
 def draws_nothing(hyperparameters: Mapping[str, Value]) -> bool:
     """Return whether no dropout is left, so that nothing is random inside the model."""
-    completed = complete(hyperparameters)
-    return completed["dropout"] == 0 and (completed["trainable"] != "lora" or completed["lora_dropout"] == 0)
+    whole = complete(hyperparameters)
+    return whole["dropout"] == 0 and (whole["trainable"] != "lora" or whole["lora_dropout"] == 0)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Value
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.loading import need_bitsandbytes
 from mlflow_l3d.approaches.icl.presets import default_quantisation
 from mlflow_l3d.approaches.icl.prompts.words import check_words
-from mlflow_l3d.approaches.icl.published import published
-from mlflow_l3d.approaches.icl.space import search_space
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
+
+_TASKS: Final = frozenset({"ag_news", "cola", "dbpedia", "mrpc", "snips", "sst2", "trec"})
 
 
 class InContextLearning(Approach):
@@ -62,13 +63,30 @@ class InContextLearning(Approach):
                 raise ParameterError(name, error.value, error.allowed, error.fix) from None
         return found
 
-    def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
-        """Return what the authors used for a task; see :mod:`mlflow_l3d.approaches.icl.published`."""
-        return published(task, given)
+    def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:  # noqa: ARG002
+        """Return the setting of the paper: 2 shots a class, prompt format A, 10 greedy tokens (section 4, appendix D).
+
+        The authors' code says ``num_shots=4`` for data of two classes: 2 a class. None for a task that Pecher et al.
+        (2024) do not have.
+        """
+        if task not in _TASKS:
+            return None
+        return {"shots": 2, "prompt_format": "A", "decision": "generate", "max_new_tokens": 10, "temperature": 0.0}
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
-        """Return what a search of hyperparameters tries; see :mod:`mlflow_l3d.approaches.icl.space`."""
-        return search_space(hyperparameters)
+        """Return what is searched under complete hyperparameters: the shots, the format, the calibration of scores.
+
+        At most 24 combinations at level 1. A custom format stays, zero-shot stays zero-shot (else factors would come
+        into effect), and generated answers have no scores to calibrate.
+        """
+        space: dict[str, Searched] = {}
+        if hyperparameters["shots"] != 0:
+            space["shots"] = SearchRange(1, 8, log=True, whole=True, coarse=(1, 2, 5))
+        if hyperparameters["prompt_format"] != "custom":
+            space["prompt_format"] = SearchChoices(("A", "B", "C", "D"))
+        if hyperparameters["decision"] == "score":
+            space["calibration"] = SearchChoices(("none", "contextual"))
+        return space
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return the factors without an effect: no examples to choose or order, greedy answers."""

@@ -4,18 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.classes import chosen_classes
-from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Value
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, SearchRange, Value
 from mlflow_l3d.approaches.meta_learning import recipe as recipes
-from mlflow_l3d.approaches.meta_learning.published import published
-from mlflow_l3d.approaches.meta_learning.space import search_space
 from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
 from mlflow_l3d.approaches.shots import check_shots
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
+
+_META: Final[Mapping[tuple[str, str], SearchRange]] = {
+    ("protonet", "sgd"): SearchRange(1e-3, 10.0, log=True),
+    ("protonet", "adam"): SearchRange(1e-4, 1e-1, log=True),
+    ("maml", "sgd"): SearchRange(1e-3, 1.0, log=True),
+    ("maml", "adam"): SearchRange(1e-4, 1e-1, log=True),
+    ("reptile", "sgd"): SearchRange(1e-3, 1.0, log=True),
+    ("reptile", "adam"): SearchRange(1e-3, 1.0, log=True),
+}
+"""(learner, optimiser of the meta-steps) -> their learning rate; FOMAML has that of MAML."""
+_INNER: Final[Mapping[str, SearchRange]] = {
+    "sgd": SearchRange(1e-3, 1.0, log=True),
+    "adam": SearchRange(1e-4, 1e-1, log=True),
+}
+"""Optimiser inside a task -> its learning rate."""
+
+
+class _Settings(NamedTuple):
+    """Numbers of one learner on one data set; `inner_learning_rate` is None where tasks have no steps of their own."""
+
+    tasks: int
+    steps: int
+    epochs: int
+    meta_learning_rate: float
+    inner_learning_rate: float | None = None
+
+
+_PUBLISHED: Final[Mapping[str, Mapping[str, _Settings]]] = {
+    "protonet": {
+        "cola": _Settings(4, 32, 5, 1e-4),
+        "mrpc": _Settings(8, 66, 4, 5e-3),
+        "sst2": _Settings(32, 32, 5, 1e-3),
+    },
+    "maml": {
+        "cola": _Settings(14, 30, 5, 1e-3, 0.4),
+        "mrpc": _Settings(14, 66, 16, 5e-4, 0.4),
+        "sst2": _Settings(16, 64, 17, 2e-3, 0.2),
+    },
+    "reptile": {
+        "cola": _Settings(2, 66, 10, 1e-2, 0.2),
+        "mrpc": _Settings(32, 66, 9, 1e-2, 5e-4),
+        "sst2": _Settings(10, 62, 5, 5e-3, 0.4),
+    },
+}
+"""Learner -> task -> settings. The authors had no first-order MAML, and left multi-class data out."""
+_OPTIMIZERS: Final[Mapping[str, tuple[str, str]]] = {
+    "protonet": ("sgd", ""),
+    "maml": ("adam", "sgd"),
+    "reptile": ("sgd", "adam"),
+}
+"""Learner -> optimiser of the meta-steps, and of the steps inside a task."""
 
 
 class MetaLearning(Approach):
@@ -44,12 +94,48 @@ class MetaLearning(Approach):
         return recipes.complete(hyperparameters)
 
     def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
-        """Return what the authors used for a task; see :mod:`mlflow_l3d.approaches.meta_learning.published`."""
-        return published(task, given)
+        """Return what stands in the code of Pecher et al. (2024) for a task and the learner that `given` names.
+
+        None for another task, and for ``learner=fomaml``.
+        """
+        learner = str(given.get("learner", "protonet"))
+        found = _PUBLISHED.get(learner, {}).get(task)
+        if found is None:
+            return None
+        meta_optimizer, inner_optimizer = _OPTIMIZERS[learner]
+        values: dict[str, Any] = {
+            "learner": learner,
+            "shots": 5,
+            "adaptation_shots": 15,
+            "meta_optimizer": meta_optimizer,
+            **found._asdict(),
+        }
+        if found.inner_learning_rate is None:
+            del values["inner_learning_rate"]
+            return values
+        return {**values, "inner_optimizer": inner_optimizer, "inner_steps": 1}
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
-        """Return what a search of hyperparameters tries; see :mod:`mlflow_l3d.approaches.meta_learning.space`."""
-        return search_space(hyperparameters)
+        """Return what is searched under complete hyperparameters, by learner.
+
+        Prototypical Networks: rate of the meta-steps, epochs and tasks a step (20 combinations at level 1). The other
+        learners: rate of the meta-steps, rate and number of the steps inside a task (32). Shots stay as they are: they
+        are a systematic choice, as is what the learner is adapted on.
+        """
+        learner = str(hyperparameters["learner"])
+        family = "maml" if learner == "fomaml" else learner
+        rate = _META[family, str(hyperparameters["meta_optimizer"])]
+        if learner == "protonet":
+            return {
+                "meta_learning_rate": rate,
+                "epochs": SearchRange(3, 20, log=True, whole=True, coarse=(5, 15)),
+                "tasks": SearchRange(4, 64, log=True, whole=True, coarse=(8, 32)),
+            }
+        return {
+            "meta_learning_rate": rate,
+            "inner_learning_rate": _INNER[str(hyperparameters["inner_optimizer"])],
+            "inner_steps": SearchRange(1, 5, log=True, whole=True, coarse=(1, 3)),
+        }
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return `model_randomness` where dropout is 0: nothing else is random inside the model."""

@@ -6,48 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
-from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
+from mlflow_l3d.approaches.hyperparameters import AUTO, Value, completed, declared, hyperparameter
 from mlflow_l3d.errors import ParameterError
 
 LEARNERS: Final = ("protonet", "maml", "fomaml", "reptile")
 
-HYPERPARAMETERS: Final[Mapping[str, Hyperparameter]] = {
-    "learner": Hyperparameter(
-        "protonet", "protonet: distances to class means; maml, fomaml, reptile: weights to start from", choices=LEARNERS
-    ),
-    "shots": Hyperparameter(5, "examples of each class in the support set of a training task", low=1, high=1000),
-    "queries": Hyperparameter(5, "examples of each class in its query set; reptile has none", low=1, high=1000),
-    "adaptation_shots": Hyperparameter(
-        15, "examples of each class that the trained learner is adapted on", low=1, high=10_000
-    ),
-    "tasks": Hyperparameter(
-        AUTO, "tasks a meta-step; auto is the papers': 32 protonet, 16 maml, 10 reptile", low=1, high=10_000, auto=int
-    ),
-    "steps": Hyperparameter(
-        AUTO, "meta-steps an epoch; auto is 32 protonet, 64 maml, 62 reptile", low=1, high=100_000, auto=int
-    ),
-    "epochs": Hyperparameter(AUTO, "epochs; auto is 5, for maml and fomaml 17", low=1, high=1000, auto=int),
-    "meta_learning_rate": Hyperparameter(
-        AUTO, "auto is 0.1 protonet, 2e-3 maml, 0.3 reptile", low=1e-8, high=100.0, log=True, auto=float
-    ),
-    "meta_optimizer": Hyperparameter(AUTO, "auto is adam for maml and fomaml, else sgd", choices=(AUTO, "adam", "sgd")),
-    "inner_learning_rate": Hyperparameter(
-        AUTO, "of the steps inside a task; auto is 0.2 maml, 1e-3 reptile", low=0.0, high=1000.0, log=True, auto=float
-    ),
-    "inner_optimizer": Hyperparameter(
-        AUTO, "auto is sgd for maml and fomaml, adam for reptile", choices=(AUTO, "sgd", "adam")
-    ),
-    "inner_steps": Hyperparameter(AUTO, "steps inside a training task; auto is 1", low=1, high=100, auto=int),
-    "adaptation_steps": Hyperparameter(
-        AUTO, "steps on the adaptation examples; auto is inner_steps", low=0, high=10_000, auto=int
-    ),
-    "hidden_units": Hyperparameter(128, "units of the dense layer", low=1, high=8192, log=True),
-    "dropout": Hyperparameter(0.0, "probability of dropout in the dense layer, in meta-training", low=0, high=0.9),
-    "classes": Hyperparameter("all", "classes to tell apart: all, or names or numbers joined with +, as in 0+3+5"),
-    "max_length": Hyperparameter(128, "tokens of an example; more are cut off", low=4, high=32768),
-    "pooling": Hyperparameter("mean", "tokens' mean, or first token (cls)", choices=("cls", "mean")),
-}
-"""Name -> declaration."""
 
 _GRADIENTS: Final[Mapping[str, Value]] = {"inner_learning_rate": 0.2, "inner_optimizer": "sgd", "inner_steps": 1}
 _MAML: Final[Mapping[str, Value]] = {
@@ -87,29 +50,47 @@ _NO_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Hyperparameters by name and type; see :data:`HYPERPARAMETERS` for what each means.
+    """Hyperparameters by name and type; what each means.
 
     `queries` is 0 for Reptile; Prototypical Networks have 0 inner and adaptation steps.
     """
 
-    learner: Literal["protonet", "maml", "fomaml", "reptile"]
-    shots: int
-    queries: int
-    adaptation_shots: int
-    tasks: int
-    steps: int
-    epochs: int
-    meta_learning_rate: float
-    meta_optimizer: Literal["adam", "sgd"]
-    inner_learning_rate: float
-    inner_optimizer: Literal["sgd", "adam"]
-    inner_steps: int
-    adaptation_steps: int
-    hidden_units: int
-    dropout: float
-    classes: str
-    max_length: int
-    pooling: str
+    learner: Literal["protonet", "maml", "fomaml", "reptile"] = hyperparameter(
+        "protonet", "protonet: distances to class means; maml, fomaml, reptile: weights to start from", choices=LEARNERS
+    )
+    shots: int = hyperparameter(5, "examples of each class in the support set of a training task", low=1, high=1000)
+    queries: int = hyperparameter(5, "examples of each class in its query set; reptile has none", low=1, high=1000)
+    adaptation_shots: int = hyperparameter(
+        15, "examples of each class that the trained learner is adapted on", low=1, high=10_000
+    )
+    tasks: int = hyperparameter(
+        AUTO, "tasks a meta-step; auto is the papers': 32 protonet, 16 maml, 10 reptile", low=1, high=10_000, auto=int
+    )
+    steps: int = hyperparameter(
+        AUTO, "meta-steps an epoch; auto is 32 protonet, 64 maml, 62 reptile", low=1, high=100_000, auto=int
+    )
+    epochs: int = hyperparameter(AUTO, "epochs; auto is 5, for maml and fomaml 17", low=1, high=1000, auto=int)
+    meta_learning_rate: float = hyperparameter(
+        AUTO, "auto is 0.1 protonet, 2e-3 maml, 0.3 reptile", low=1e-8, high=100.0, log=True, auto=float
+    )
+    meta_optimizer: Literal["adam", "sgd"] = hyperparameter(
+        AUTO, "auto is adam for maml and fomaml, else sgd", choices=(AUTO, "adam", "sgd")
+    )
+    inner_learning_rate: float = hyperparameter(
+        AUTO, "of the steps inside a task; auto is 0.2 maml, 1e-3 reptile", low=0.0, high=1000.0, log=True, auto=float
+    )
+    inner_optimizer: Literal["sgd", "adam"] = hyperparameter(
+        AUTO, "auto is sgd for maml and fomaml, adam for reptile", choices=(AUTO, "sgd", "adam")
+    )
+    inner_steps: int = hyperparameter(AUTO, "steps inside a training task; auto is 1", low=1, high=100, auto=int)
+    adaptation_steps: int = hyperparameter(
+        AUTO, "steps on the adaptation examples; auto is inner_steps", low=0, high=10_000, auto=int
+    )
+    hidden_units: int = hyperparameter(128, "units of the dense layer", low=1, high=8192, log=True)
+    dropout: float = hyperparameter(0.0, "probability of dropout in the dense layer, in meta-training", low=0, high=0.9)
+    classes: str = hyperparameter("all", "classes to tell apart: all, or names or numbers joined with +, as in 0+3+5")
+    max_length: int = hyperparameter(128, "tokens of an example; more are cut off", low=4, high=32768)
+    pooling: str = hyperparameter("mean", "tokens' mean, or first token (cls)", choices=("cls", "mean"))
 
     @classmethod
     def of(cls, hyperparameters: Mapping[str, Value]) -> Recipe:
@@ -128,6 +109,10 @@ class Recipe:
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 
+HYPERPARAMETERS: Final = declared(Recipe)
+"""Name -> declaration."""
+
+
 def complete(hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
     """Return the hyperparameters with the learner's own values in place of `auto`; the rest as it is.
 
@@ -140,17 +125,10 @@ def complete(hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         that the learner has.
     """
     learner = str(hyperparameters["learner"])
-    for name in _NO_EFFECT.get(learner, ()):
-        if hyperparameters[name] != HYPERPARAMETERS[name].default:
-            value = hyperparameters[name]
-            raise ParameterError(
-                f"hyperparameters.{name}", value, f"has no effect with learner={learner}", "Leave it out."
-            )
-    own = dict(_RECIPES[learner])
-    completed = {name: own.get(name, value) if value == AUTO else value for name, value in hyperparameters.items()}
-    if completed["adaptation_steps"] == AUTO and learner != "protonet":
-        completed["adaptation_steps"] = completed["inner_steps"]
-    if completed["inner_optimizer"] == "adam" and learner != "reptile":
+    found = completed(hyperparameters, HYPERPARAMETERS, "learner", _RECIPES, _NO_EFFECT)
+    if found["adaptation_steps"] == AUTO and learner != "protonet":
+        found["adaptation_steps"] = found["inner_steps"]
+    if found["inner_optimizer"] == "adam" and learner != "reptile":
         fix = "Use inner_optimizer=sgd, or learner=reptile."
         raise ParameterError("hyperparameters.inner_optimizer", "adam", f"is not defined for learner={learner}", fix)
-    return completed
+    return found

@@ -63,36 +63,16 @@ def test_answers_continue_the_prompt() -> None:
     assert SST2.prefix(shots).endswith(SST2.block(("x",)) + SST2.answers[1] + SST2.separator)
 
 
-def test_messages_alternate_and_hold_the_same_texts() -> None:
-    shots = [(("x",), 1), (("y",), 0)]
-    turns = SST2.messages(shots, ("z",))
-    assert [turn["role"] for turn in turns] == ["user", "assistant", "user", "assistant", "user"]
-    assert turns[0]["content"] == f"{SST2.instruction}\nSentence: x\nAnswer:"
-    assert [turn["content"] for turn in turns[1:]] == [
-        "Positive",
-        "Sentence: y\nAnswer:",
-        "Negative",
-        "Sentence: z\nAnswer:",
-    ]
-    assert PAIRS.messages([], ("a", "b")) == [{"role": "user", "content": PAIRS.block(("a", "b"))}]
-    assert SST2.messages([], ("z",)) == [{"role": "user", "content": SST2.render([], ("z",))}]
-
-
 @pytest.mark.parametrize("label", [-1, 2])
 def test_a_class_that_is_not_there_is_an_error(label: int) -> None:
     with pytest.raises(ValueError, match="none of the 2 classes"):
         SST2.render([(("x",), label)], ("y",))
-    with pytest.raises(ValueError, match="none of the 2 classes"):
-        SST2.messages([(("x",), label)], ("y",))
 
 
 def test_a_wrong_number_of_texts_is_an_error() -> None:
     assert (SST2.columns, PAIRS.columns) == (1, 2)
-    assert PAIRS.require_columns(2) is PAIRS
     with pytest.raises(ValueError, match="takes 2 text"):
         PAIRS.render([], ("one",))
-    with pytest.raises(ParameterError, match=r"text_column=1: .*mrpc-B is made for 2"):
-        PAIRS.require_columns(1)
 
 
 def test_a_format_cannot_be_changed() -> None:

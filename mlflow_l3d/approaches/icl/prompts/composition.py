@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from mlflow_l3d.approaches.icl.prompts.parsing import parse_answer
-from mlflow_l3d.errors import ParameterError
 
 Shot = tuple[tuple[str, ...], int]
 """The texts of one labelled example (one for each text column) and its class."""
@@ -106,37 +105,9 @@ class PromptFormat:
         """
         return self.prefix(shots) + self.block(texts)
 
-    def messages(self, shots: Sequence[Shot], texts: tuple[str, ...]) -> list[dict[str, str]]:
-        """Return the prompt as turns of a chat: examples are the user's, class words the assistant's.
-
-        The instruction stands in front of the first example in the same turn, because the templates of some models
-        know no system turn and want the two roles to alternate. A class word has no blank in front of it here.
-        """
-        turns: list[dict[str, str]] = []
-        for example, label in shots:
-            turns.append({"role": "user", "content": self.block(example)})
-            turns.append({"role": "assistant", "content": self.verbaliser[self._class(label)]})
-        turns.append({"role": "user", "content": self.block(texts)})
-        if self.instruction:
-            turns[0]["content"] = self.instruction + self.separator + turns[0]["content"]
-        return turns
-
     def parse(self, text: str) -> int:
         """Return the class that a generated `text` names, or -1, as :func:`.parse_answer` does."""
         return parse_answer(text, self.verbaliser, self.options)
-
-    def require_columns(self, columns: int) -> PromptFormat:
-        """Return the format; raise where examples have another number of text columns.
-
-        Raises
-        ------
-        ParameterError
-            If `columns` is not the number of its slots.
-        """
-        if columns != self.columns:
-            allowed = f"the format {self.name} is made for {self.columns} text column(s), the task has {columns}"
-            raise ParameterError("text_column", columns, allowed, "Choose other columns or give a template.")
-        return self
 
     def _class(self, label: int) -> int:
         if not 0 <= label < len(self.verbaliser):
