@@ -69,7 +69,7 @@ def section(verb: Verb) -> str:
     ways = [f"`mlflow-l3d {' '.join([verb.name, *(word.upper() for word in verb.words)])}`"]
     ways += [f"`mlflow run . -e {verb.entry_point}`".replace(" -e main", "")] if verb.entry_point else []
     ways += [f"`mlflow_l3d.{function}()`"]
-    text = f"\n## {verb.name}\n\n{verb.description[:1].upper()}{verb.description[1:]}: {', '.join(ways)}.\n"
+    text = f"\n## {verb.name}\n\n{verb.description[:1].upper()}{verb.description[1:]}.\n\n{' · '.join(ways)}\n"
     shared = [name for name, parameter in verb.parameters.items() if parameter is MAIN.get(name)]
     own = {name: parameter for name, parameter in verb.parameters.items() if name not in shared}
     if not shared or verb.parameters is MAIN:
@@ -84,7 +84,7 @@ def table(parameters: Parameters) -> str:
     for parameter in parameters.values():
         cells = [
             f"`{parameter.name}`",
-            f"`{parameter.default}`" if parameter.default else "",
+            f"`{parameter.default}`" if parameter.default else "(required)",
             str(parameter.values or ""),
             parameter.help,
         ]

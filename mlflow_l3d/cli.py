@@ -24,6 +24,7 @@ studies:
 
 helpers:
 {helpers}"""
+_OPTIONS = "[--NAME VALUE ...]"
 _MORE = """mlflow-l3d VERB --help lists the parameters of a verb with their defaults. The verbs are entry points of the
 MLflow Project (mlflow run . -e VERB -P NAME=VALUE) and functions of the package, too: docs/parameters.md."""
 
@@ -51,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root = _Parser(
         prog="mlflow-l3d",
-        usage="mlflow-l3d VERB [--NAME VALUE ...]",
+        usage=f"mlflow-l3d VERB {_OPTIONS}",
         description=_ABOUT.format(studies=studies, helpers=helpers),
         epilog=_MORE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -63,7 +64,9 @@ def parser() -> argparse.ArgumentParser:
     for name, verb in VERBS.items():
         sub = verbs.add_parser(
             name,
-            usage=" ".join([f"mlflow-l3d {name}", *map(str.upper, verb.words), "[--NAME VALUE ...]"]),
+            usage=" ".join(
+                [f"mlflow-l3d {name}", *map(str.upper, verb.words), *([_OPTIONS] if verb.parameters else [])]
+            ),
             description=f"{verb.description[:1].upper()}{verb.description[1:]}.",
             formatter_class=partial(argparse.HelpFormatter, max_help_position=31),
             allow_abbrev=False,
