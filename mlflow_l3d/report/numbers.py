@@ -97,6 +97,11 @@ def size_text(size: float) -> str:
     return f"{size:g}"
 
 
+def value_text(value: object) -> str:
+    """Return a hyperparameter as people read it: a float with at most four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def shorten(text: str, width: int = 10_000) -> str:
     """Return `text` on one line of printable characters, cut to at most `width` of them."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())

@@ -95,6 +95,14 @@ def dress(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: str = 
         axes.set_axisbelow(True)
 
 
+def legend(figure: Figure, axes: Axes) -> None:
+    """Write what stands for what above a figure, to the right."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside upper right", ncols=len(labels), frameon=False, fontsize=8.5, labelcolor=INK
+    )
+
+
 def save_png(figure: Figure, path: str | Path, dpi: int = 150) -> None:
     """Write a figure as PNG: the same bytes for the same figure, and no metadata of machine, user or time."""
     with _saving():

@@ -48,13 +48,13 @@ class Table:
     title: str = ""
     kind: str = ""
 
-    def without_empty(self, names: Collection[str]) -> Table:
-        """Return the table without those of the named columns that hold no number."""
-        empty = {
-            at for at, name in enumerate(self.head) if name in names and all(row[at] == MISSING for row in self.rows)
-        }
-        head, *rows = (tuple(cell for at, cell in enumerate(row) if at not in empty) for row in (self.head, *self.rows))
-        return replace(self, head=head, rows=tuple(rows))
+    def without_empty(self, names: Collection[str], empty: str = MISSING) -> Table:
+        """Return the table without those of the named columns that hold nothing but `empty`."""
+        gone = {at for at, name in enumerate(self.head) if name in names and all(row[at] == empty for row in self.rows)}
+        kept = [at for at in range(len(self.head)) if at not in gone]
+        head, *rows = (tuple(row[at] for at in kept) for row in (self.head, *self.rows))
+        texts = frozenset(place for place, at in enumerate(kept) if at in self.texts)
+        return replace(self, head=head, rows=tuple(rows), texts=texts)
 
     def lines(self, indent: str = "") -> list[str]:
         """Return the table as lines of at most :data:`~mlflow_l3d.report.text.WIDTH` characters.

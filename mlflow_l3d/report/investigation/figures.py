@@ -30,6 +30,7 @@ from mlflow_l3d.report.style import (
     MUTED,
     ORANGE,
     dress,
+    legend,
     new_figure,
     save_png,
     settings,
@@ -85,7 +86,7 @@ def importance_bars(analysis: Analysis) -> Figure:
         axes.set_xlim(-1.12 * reach, 1.12 * reach)
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        _legend(figure, axes)
+        legend(figure, axes)
     return figure
 
 
@@ -109,7 +110,7 @@ def _share_bars(design: str, records: Sequence[Importance]) -> Figure:
         axes.set_xlim(0, 1.08 * np.nanmax(np.concatenate([shares, [1.0]])))
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        _legend(figure, axes)
+        legend(figure, axes)
     return figure
 
 
@@ -162,7 +163,7 @@ def convergence(path: pd.DataFrame, factor: str, *, level: float = 0.95) -> Figu
             axes.text(0.5, 0.6, "no score yet", transform=axes.transAxes, ha="center", color=MUTED)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.margins(x=0.02)
-        _legend(figure, axes)
+        legend(figure, axes)
     return figure
 
 
@@ -235,13 +236,6 @@ def _distinct(scores: FloatArray, edges: FloatArray) -> FloatArray:
 def _edges(scores: FloatArray) -> FloatArray:
     bins = int(np.clip(round(4 * len(scores) ** (1 / 3)), 8, 40))
     return np.linspace(*typical_range(scores), bins + 1)
-
-
-def _legend(figure: Figure, axes: Axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside upper right", ncols=len(labels), frameon=False, fontsize=8.5, labelcolor=INK
-    )
 
 
 def _finite(values: object) -> FloatArray:

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlflow_l3d.analysis.search import LevelSummary, SearchResult
 from mlflow_l3d.parameters.search_document import search_document
 from mlflow_l3d.studies.investigation.artifacts import write_table
-from mlflow_l3d.studies.search.found import SearchResult
 from mlflow_l3d.studies.search.samplers import Level
 from mlflow_l3d.studies.search.specification import SearchSpecification
 from mlflow_l3d.tracking import names
@@ -34,8 +34,8 @@ def write_search(
     studies
         Level -> its Optuna study.
     """
-    from mlflow_l3d.studies.search.report.page import render
-    from mlflow_l3d.studies.search.report.pictures import save_pngs
+    from mlflow_l3d.report.search.page import drawn, render
+    from mlflow_l3d.report.style import save_png
 
     found = search_document(
         specification.setup.subject,
@@ -48,10 +48,16 @@ def write_search(
     _write(folder / names.HYPERPARAMETERS, found)
     _write(folder / names.SEARCH_DOCUMENT, {**specification.document(), "result": result_document(result)})
     write_table(folder / names.TRIALS, result.trials)
-    by_name: dict[str, Study] = {str(level): study for level, study in studies.items()}
-    save_pngs(by_name, result.metric, folder)
+    figures = drawn(result)
+    for kind in ("history", "slice", "parallel_coordinate"):
+        if kind in figures:
+            save_png(figures[kind], folder / f"{kind}.png")
+    curves = {
+        str(level): {trial.number: trial.intermediate_values for trial in study.get_trials(deepcopy=False)}
+        for level, study in studies.items()
+    }
     settings = {name: value for name, value in shown_settings(specification).items() if value}
-    page = render(result, by_name, settings=settings)
+    page = render(result, curves, settings=settings)
     (folder / names.SEARCH_REPORT).write_text(page, encoding="utf-8")
 
 
@@ -61,7 +67,7 @@ def result_document(result: SearchResult) -> dict[str, Any]:
         "hyperparameters": dict(result.best),
         "score": _finite(result.best_score),
         "default_score": _finite(result.default_score),
-        "levels": [{**asdict(level), "best_score": _finite(level.best_score)} for level in result.levels],
+        "levels": [_level(level) for level in result.levels],
         "importances": dict(result.importances),
         "held_out": None
         if result.held_out is None
@@ -89,6 +95,12 @@ def shown_settings(specification: SearchSpecification) -> dict[str, str]:
         "root seed": str(specification.root_seed),
         "device": setup.device,
     }
+
+
+def _level(level: LevelSummary) -> dict[str, Any]:
+    document = {**asdict(level), "best_score": _finite(level.best_score)}
+    del document["scales"]
+    return document
 
 
 def _finite(value: float) -> float | None:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.studies.run_guard import failing
-from mlflow_l3d.studies.search.found import SearchResult
 from mlflow_l3d.studies.search.run import SearchRun
 from mlflow_l3d.studies.search.specification import SearchSpecification, specify_search
 from mlflow_l3d.tracking.connection import own_settings, scrub_environment
@@ -44,7 +44,7 @@ class HyperparameterSearch:
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        from mlflow_l3d.studies.search.report.summary import summary
+        from mlflow_l3d.report.search.text import summary
 
         return summary(self.result, lines=[f"MLflow run {self.run_id}; search.html is among its artifacts"])
 

@@ -1,17 +1,17 @@
-"""What a whole search found, as people are told it; frozen, and without Optuna."""
+"""What a whole search found, counted and listed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import pandas as pd
 
+from mlflow_l3d.analysis.search import LevelSummary, Scale
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.studies.search.held_out import HeldOut
+from mlflow_l3d.report.numbers import value_text
 from mlflow_l3d.studies.search.results import FinishedTrial, best_of
 
 TRIAL_COLUMNS: Final = (
@@ -28,124 +28,31 @@ TRIAL_COLUMNS: Final = (
 """Columns of a table of trials that every search has; all others are searched hyperparameters."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelSummary:
-    """One level of a search.
-
-    Attributes
-    ----------
-    name
-        ``coarse`` or ``fine``.
-    sampler
-        The one that was used, never ``auto``.
-    ranges
-        Searched hyperparameter -> its range as text; see :func:`range_text`.
-    trials
-        All that ended, those that were taken over from another level left out.
-    complete, pruned, failed
-        How they ended.
-    best_score
-        Best score of a complete trial, a fraction; nan without one.
-    """
-
-    name: str
-    sampler: str
-    ranges: Mapping[str, str]
-    trials: int
-    complete: int
-    pruned: int
-    failed: int
-    best_score: float
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        sampler: str,
-        ranges: Mapping[str, Searched],
-        trials: Sequence[FinishedTrial],
-        metric: Metric | None = None,
-    ) -> LevelSummary:
-        """Count the trials of a level; one that was taken over counts for the best score only."""
-        own = [trial.state for trial in trials if trial.origin != "taken over"]
-        best = best_of(list(trials), metric)
-        return cls(
-            name=name,
-            sampler=sampler,
-            ranges={each: range_text(searched) for each, searched in ranges.items()},
-            trials=len(own),
-            complete=own.count("complete"),
-            pruned=own.count("pruned"),
-            failed=own.count("failed"),
-            best_score=math.nan if best is None or best.score is None else best.score,
-        )
+def level_summary(
+    name: str,
+    sampler: str,
+    ranges: Mapping[str, Searched],
+    trials: Sequence[FinishedTrial],
+    metric: Metric | None = None,
+) -> LevelSummary:
+    """Count the trials of a level; one that was taken over counts for the best score only."""
+    own = [trial.state for trial in trials if trial.origin != "taken over"]
+    best = best_of(list(trials), metric)
+    return LevelSummary(
+        name=name,
+        sampler=sampler,
+        ranges={each: range_text(searched) for each, searched in ranges.items()},
+        trials=len(own),
+        complete=own.count("complete"),
+        pruned=own.count("pruned"),
+        failed=own.count("failed"),
+        best_score=math.nan if best is None or best.score is None else best.score,
+        scales={each: _scale(searched) for each, searched in ranges.items()},
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """A search that has ended.
-
-    Attributes
-    ----------
-    title
-        What was searched, as in ``finetuning on rotten_tomatoes: search of hyperparameters``.
-    metric
-        What is scored.
-    levels
-        In their order.
-    trials
-        One row a trial; columns :data:`TRIAL_COLUMNS` and one a searched hyperparameter; see :func:`trials_table`.
-    best, default
-        Complete hyperparameters: the found ones and the approach's own.
-    best_score, default_score
-        Their scores on the validation part, fractions; nan where the default was not scored.
-    importances
-        Searched hyperparameter -> share (0..1) of the variance of the score that it brings about alone, the largest
-        first; empty where that is not known (`notes` say why).
-    configurations
-        How many splits and labelled sets each trial was trained on.
-    validation_examples
-        Examples that scored a trial, in each of these.
-    held_out
-        None where the found setting was not tried on other configurations.
-    seconds
-        Of the whole search.
-    run_id
-        MLflow's id of the search, to hand over its result; empty without one.
-    notes
-        Sentences.
-    """
-
-    title: str
-    metric: str
-    levels: tuple[LevelSummary, ...]
-    trials: pd.DataFrame
-    best: Mapping[str, Value]
-    default: Mapping[str, Value]
-    best_score: float
-    default_score: float
-    importances: Mapping[str, float]
-    configurations: int
-    validation_examples: int
-    held_out: HeldOut | None = None
-    seconds: float = math.nan
-    run_id: str = ""
-    notes: tuple[str, ...] = field(default=())
-
-    @property
-    def searched(self) -> tuple[str, ...]:
-        """Names that any level searched, in the order of the levels."""
-        return tuple(dict.fromkeys(name for level in self.levels for name in level.ranges))
-
-    @property
-    def trials_run(self) -> int:
-        """Trials of all levels together."""
-        return sum(level.trials for level in self.levels)
-
-    @property
-    def kept_default(self) -> bool:
-        """Whether the approach's own hyperparameters are the best."""
-        return dict(self.best) == dict(self.default)
+def _scale(searched: Searched) -> Scale:
+    return "choices" if isinstance(searched, SearchChoices) else "log" if searched.log else "linear"
 
 
 def trials_table(
@@ -200,11 +107,6 @@ def trials_table(
                 }
             )
     return pd.DataFrame(rows, columns=[*TRIAL_COLUMNS, *searched])
-
-
-def value_text(value: object) -> str:
-    """Return a hyperparameter as people read it: a float with at most four digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def range_text(searched: Searched) -> str:

@@ -58,7 +58,9 @@ def importances(study: Study, *, seed: int) -> tuple[dict[str, float], str]:
     kinds = {(name, str(trial.distributions[name])) for trial, _ in usable for name in names}
     if len(kinds) > len(names):
         return {}, "The trials of the coarse level come from different spaces, so there are no importances."
-    copy = in_memory(optuna.pruners.NopPruner())
+    copy = optuna.create_study(
+        direction="maximize", storage=optuna.storages.InMemoryStorage(), sampler=optuna.samplers.RandomSampler(seed=0)
+    )
     copy.add_trials([_uniform(trial, score, names) for trial, score in usable])
     try:
         evaluator = optuna.importance.FanovaImportanceEvaluator(seed=stream_seed(seed, "search importances") % 2**32)
@@ -85,15 +87,6 @@ def _uniform(trial: FrozenTrial, score: float, names: list[str]) -> FrozenTrial:
         params[name], distributions[name] = value, kind
     made: FrozenTrial = optuna.trial.create_trial(value=score, params=params, distributions=distributions)
     return made
-
-
-def in_memory(pruner: object, direction: object = "maximize") -> Study:
-    """Return an empty study that is not stored."""
-    optuna = need_optuna()
-    sampler = optuna.samplers.RandomSampler(seed=0)
-    storage = optuna.storages.InMemoryStorage()
-    study: Study = optuna.create_study(storage=storage, sampler=sampler, pruner=pruner, direction=direction)
-    return study
 
 
 def _score(trial: FrozenTrial) -> float | None:

@@ -13,9 +13,9 @@ from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tracking.records import TrialRecord, public_error, without_private_paths
 
 if TYPE_CHECKING:
+    from mlflow_l3d.analysis.search import SearchResult
     from mlflow_l3d.plan.cells import Outcome
     from mlflow_l3d.studies.search.cells import TrialCell
-    from mlflow_l3d.studies.search.found import SearchResult
     from mlflow_l3d.studies.search.ledger import SearchLedger
     from mlflow_l3d.studies.search.specification import SearchSpecification
 
@@ -84,7 +84,7 @@ def search_metrics(result: SearchResult) -> dict[str, float]:
 
 def search_description(result: SearchResult) -> str:
     """Return the answers as Markdown, for the description of the run in MLflow's UI."""
-    from mlflow_l3d.studies.search.report.words import search_answers
+    from mlflow_l3d.report.search.words import search_answers
 
     return "\n\n".join(
         f"**{answer.question}**: {answer.short}. {' '.join(answer.sentences)}" for answer in search_answers(result)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from mlflow_l3d import registry
+from mlflow_l3d.analysis.search import HeldOut, SearchResult, held_out
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.metrics.base import Metric
@@ -24,8 +25,7 @@ from mlflow_l3d.studies.run_guard import UnderWay, carried_out
 from mlflow_l3d.studies.search.artifacts import write_search
 from mlflow_l3d.studies.search.cells import held_out_cells
 from mlflow_l3d.studies.search.engine import run_level, take_over
-from mlflow_l3d.studies.search.found import LevelSummary, SearchResult, trials_table
-from mlflow_l3d.studies.search.held_out import HeldOut, held_out
+from mlflow_l3d.studies.search.found import level_summary, trials_table
 from mlflow_l3d.studies.search.importances import importances
 from mlflow_l3d.studies.search.ledger import SearchLedger
 from mlflow_l3d.studies.search.parent import (
@@ -107,7 +107,7 @@ class SearchRun:
             title=specification.title,
             metric=specification.metric,
             levels=tuple(
-                LevelSummary.of(level, specification.samplers[level], spaces[level].ranges, trials[level], self.metric)
+                level_summary(level, specification.samplers[level], spaces[level].ranges, trials[level], self.metric)
                 for level in trials
             ),
             trials=self._table(trials, ledger),

@@ -5,7 +5,8 @@ import math
 import optuna
 import pandas as pd
 
-from mlflow_l3d.studies.search.found import LevelSummary, SearchResult
+from mlflow_l3d.analysis.search import LevelSummary, SearchResult
+from mlflow_l3d.studies.search.found import TRIAL_COLUMNS
 
 KINDS = {
     "learning_rate": optuna.distributions.FloatDistribution(1e-5, 1e-2, log=True),
@@ -78,7 +79,13 @@ def rows(studies):
                     **{name: trial.params.get(name) for name in KINDS},
                 }
             )
-    return pd.DataFrame(found)
+    return pd.DataFrame(found, columns=[*TRIAL_COLUMNS, *KINDS])
+
+
+def curves(studies):
+    return {
+        level: {trial.number: trial.intermediate_values for trial in each.trials} for level, each in studies.items()
+    }
 
 
 def result(studies, **more):
@@ -97,6 +104,7 @@ def result(studies, **more):
             names.count("PRUNED"),
             names.count("FAIL"),
             max((trial.value for trial in studies[level].trials if trial.state.name == "COMPLETE"), default=math.nan),
+            {"learning_rate": "log", "batch_size": "choices", "layers": "linear"},
         )
         for level, names in counts.items()
     )

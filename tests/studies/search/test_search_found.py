@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from search_examples import DEFAULT, coarse, fine, grid, study
 
+from mlflow_l3d.analysis.search import held_out
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
-from mlflow_l3d.studies.search.found import LevelSummary, range_text, trials_table, value_text
-from mlflow_l3d.studies.search.held_out import held_out
+from mlflow_l3d.report.numbers import value_text
+from mlflow_l3d.studies.search.found import level_summary, range_text, trials_table
 from mlflow_l3d.studies.search.importances import FEWEST, importances
 from mlflow_l3d.studies.search.results import FinishedTrial
 
@@ -141,7 +142,7 @@ def test_trials_table_and_level_summary():
     assert list(table["is_default"]) == [False, True, False, False]
     assert list(table["run_id"]) == ["", "abc", "", ""]
     assert math.isnan(table["score"][3])
-    level = LevelSummary.of("fine", "tpe", {"learning_rate": SearchRange(1e-5, 1e-2, log=True)}, trials)
+    level = level_summary("fine", "tpe", {"learning_rate": SearchRange(1e-5, 1e-2, log=True)}, trials)
     assert (level.trials, level.complete, level.pruned, level.failed) == (3, 1, 1, 1)
     assert level.best_score == 0.8
     assert level.ranges == {"learning_rate": "1e-05 to 0.01, log scale"}

@@ -5,16 +5,17 @@ import re
 
 import pytest
 from search_cases import Climb, Search, space_of
+from search_examples import curves
 
+from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.execution.inline import InlineExecutor
+from mlflow_l3d.report.search.page import drawn, render
+from mlflow_l3d.report.search.text import summary
 from mlflow_l3d.studies.search.engine import run_level, take_over
-from mlflow_l3d.studies.search.found import LevelSummary, SearchResult, trials_table
+from mlflow_l3d.studies.search.found import level_summary, trials_table
 from mlflow_l3d.studies.search.importances import importances
 from mlflow_l3d.studies.search.planned import planned
-from mlflow_l3d.studies.search.report.page import render
-from mlflow_l3d.studies.search.report.pictures import save_pngs
-from mlflow_l3d.studies.search.report.summary import summary
 from mlflow_l3d.studies.search.results import best_of
 
 DEFAULT = {"x": 0.9, "kind": "a", "epochs": 8}
@@ -57,8 +58,8 @@ def searched(tmp_path_factory):
         title="climb on synthetic: search",
         metric="height",
         levels=(
-            LevelSummary.of("coarse", "grid", first.space.ranges, coarse),
-            LevelSummary.of("fine", "tpe", second.space.ranges, fine),
+            level_summary("coarse", "grid", first.space.ranges, coarse),
+            level_summary("fine", "tpe", second.space.ranges, fine),
         ),
         trials=trials_table(trials, names, default=default, run_ids={coarse[0].key: "f" * 32}, metrics=heard),
         best=best_of(fine).hyperparameters,
@@ -91,14 +92,19 @@ def test_counts(searched):
     assert math.isfinite(result.trials["duration_seconds"][0])
 
 
-def test_page_pictures_and_text(searched, tmp_path):
+def test_page_pictures_and_text(searched):
     result, studies = searched
-    page = render(result, studies)
-    # No curves of level 2, where nothing was reported.
-    assert len(re.findall(r'id="plot-\d+"', page)) == 8
+    page = render(result, curves(studies))
+    assert list(drawn(result, curves(studies))) == [
+        "importances",
+        "history",
+        "slice",
+        "parallel_coordinate",
+        "intermediate_values",
+    ]
+    assert len(re.findall("<figure", page)) == 5
     assert set(result.importances) == {"x", "epochs", "kind"}
     assert "taken over" in page
-    assert len(save_pngs(studies, result.metric, tmp_path)) == 3
     text = summary(result)
     assert f"{100 * result.best_score:.2f}" in text
     assert "The best of 36 trials looks better" in " ".join(text.split())

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from search_examples import DEFAULT, coarse, fine, result
 
+from mlflow_l3d.analysis.search import held_out
 from mlflow_l3d.report.numbers import duration
-from mlflow_l3d.studies.search.held_out import held_out
-from mlflow_l3d.studies.search.report.summary import summary
-from mlflow_l3d.studies.search.report.words import (
+from mlflow_l3d.report.search.text import summary
+from mlflow_l3d.report.search.words import (
     bias_sentence,
     held_out_sentence,
     search_answers,

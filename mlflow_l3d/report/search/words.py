@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
+from mlflow_l3d.analysis.search import HeldOut, SearchResult
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import MISSING, change, counted, percent, points, share_text
 from mlflow_l3d.report.text import Answer
-from mlflow_l3d.studies.search.found import SearchResult
-from mlflow_l3d.studies.search.held_out import HeldOut
 
 
 def search_answers(result: SearchResult) -> tuple[Answer, Answer, Answer]:

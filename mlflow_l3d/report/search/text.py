@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.report.numbers import counted, duration, share_text
+from mlflow_l3d.report.search.tables import level_table, setting_table
+from mlflow_l3d.report.search.words import bias_sentence, held_out_sentence, validation_sentence
 from mlflow_l3d.report.text import document, heading, wrap
-from mlflow_l3d.studies.search.found import SearchResult
-from mlflow_l3d.studies.search.report.tables import level_table, setting_table
-from mlflow_l3d.studies.search.report.words import bias_sentence, held_out_sentence, validation_sentence
 
 
 def summary(result: SearchResult, *, lines: Sequence[str] = ()) -> str:
@@ -30,7 +30,13 @@ def summary(result: SearchResult, *, lines: Sequence[str] = ()) -> str:
     """
     took = f"{counted(result.trials_run, 'trial')} in {duration(result.seconds)}, scored by {result.metric} (points)."
     blocks = [*heading(result.title), *[part for line in lines for part in wrap(line, split_words=False)], *wrap(took)]
-    blocks += ["", *level_table(result).lines(), "", *setting_table(result, "range at level {number}").lines(), ""]
+    blocks += [
+        "",
+        *level_table(result).lines(),
+        "",
+        *setting_table(result, "range at level {number}").lines(),
+        "",
+    ]
     if result.importances:
         shares = ", ".join(f"{name} {share_text(share)}" for name, share in result.importances.items())
         blocks += wrap(f"Share of the variance of the score at level 1: {shares}.", "    ")

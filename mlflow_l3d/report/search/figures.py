@@ -1,0 +1,249 @@
+"""The figures of a search: from its result to a matplotlib ``Figure``, the levels together; None with nothing to show.
+
+Only trials that are complete are shown, their scores in percentage points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.search import LevelSummary, Scale, SearchResult
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.numbers import share_text, shorten, value_text
+from mlflow_l3d.report.search.tables import level_title
+from mlflow_l3d.report.style import BLUE, GREY, GRID, INK, MUTED, ORANGE, dress, legend, new_figure, settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Curves = Mapping[str, Mapping[int, Mapping[int, float]]]
+"""Level -> number of a trial -> step -> score on the validation examples, a fraction."""
+
+_PANELS: Final = 4
+"""Hyperparameters side by side."""
+
+
+class Ticks(NamedTuple):
+    """The values of a hyperparameter along an axis.
+
+    Attributes
+    ----------
+    places
+        Where each value stands, shape (n,); nan where there is none.
+    at, labels
+        Where its ticks stand, and what they say.
+    """
+
+    places: FloatArray
+    at: list[float]
+    labels: list[str]
+
+
+def history(result: SearchResult) -> Figure | None:
+    """Return the scores in the order of the trials, and the best so far."""
+    from matplotlib.ticker import MaxNLocator
+
+    shown = _complete(result)
+    if not shown:
+        return None
+    sign = named(result.metric).sign
+    with settings():
+        figure = new_figure(3.0)
+        for axes, (level, trials) in zip(_side_by_side(figure, len(shown)), shown, strict=True):
+            dress(axes, x="trial", title=level_title(level), grid="y")
+            best = sign * np.maximum.accumulate(sign * trials["score"].to_numpy())
+            axes.plot(trials["number"], best, color=ORANGE, linewidth=1.8, drawstyle="steps-post", label="best so far")
+            axes.plot(trials["number"], trials["score"], "o", color=BLUE, markersize=5, label="one trial")
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        _score_axis(figure.axes[0], result)
+        legend(figure, figure.axes[0])
+    return figure
+
+
+def importance_bars(result: SearchResult) -> Figure | None:
+    """Return the share of the variance of the score that each hyperparameter accounts for."""
+    if not result.importances:
+        return None
+    shares = 100 * np.array(list(result.importances.values()))
+    with settings():
+        figure = new_figure(0.9 + 0.34 * len(shares))
+        axes = figure.subplots()
+        dress(axes, x="share of the variance, %", title=level_title(result.levels[0]), grid="x")
+        bars = axes.barh(range(len(shares)), shares, height=0.6, color=BLUE)
+        axes.bar_label(bars, [share_text(share / 100) for share in shares], padding=4, color=INK, fontsize=8.5)
+        axes.set_yticks(range(len(shares)), [shorten(name, 24) for name in result.importances], parse_math=False)
+        axes.set_ylim(len(shares) - 0.4, -0.6)
+        axes.set_xlim(0, max(10.0, 1.12 * shares.max()))
+    return figure
+
+
+def slices(result: SearchResult) -> Figure | None:
+    """Return the score against each hyperparameter that was varied; later trials are stronger."""
+    shown = _varied(result)
+    if not shown:
+        return None
+    rows = [math.ceil(len(names) / _PANELS) for _, _, names in shown]
+    with settings():
+        figure = new_figure(0.3 * len(shown) + 2.3 * sum(rows))
+        parts = figure.subfigures(len(shown), 1, height_ratios=rows, squeeze=False)[:, 0]
+        for part, (level, trials, names), high in zip(parts, shown, rows, strict=True):
+            part.suptitle(level_title(level), **_TITLE)
+            panels = part.subplots(high, min(len(names), _PANELS), sharey=True, squeeze=False)
+            strength = np.linspace(0.3, 1, len(trials))
+            for axes, name in zip(panels.flat, names, strict=False):
+                dress(axes, x=two_lines(name), grid="y")
+                ticks = ticks_of(trials[name], level.scales.get(name, "linear"))
+                # Many dots are a picture in the picture, which keeps the page small.
+                many = len(trials) * len(names) > 1500
+                axes.scatter(ticks.places, trials["score"], s=24, color=BLUE, alpha=strength, lw=0, rasterized=many)
+                axes.set_xticks(ticks.at, ticks.labels, parse_math=False)
+                axes.margins(x=0.1)
+            for axes in panels.flat[len(names) :]:
+                axes.set_axis_off()
+            for axes in panels[:, 0]:
+                _score_axis(axes, result)
+    return figure
+
+
+def parallel(result: SearchResult) -> Figure | None:
+    """Return a line a trial through its score and its hyperparameters; the best one is thick and lies on top."""
+    shown = _varied(result)
+    if not shown:
+        return None
+    sign = named(result.metric).sign
+    with settings():
+        figure = new_figure(3.1 * len(shown))
+        for axes, (level, trials, names) in zip(
+            figure.subplots(len(shown), 1, squeeze=False)[:, 0], shown, strict=True
+        ):
+            ordered = trials.sort_values(["score", "number"], ascending=[sign > 0, False], kind="stable")
+            columns = [ticks_of(ordered["score"], "linear")]
+            columns += [ticks_of(ordered[name], level.scales.get(name, "linear")) for name in names]
+            dress(axes, title=level_title(level))
+            heights = np.array([_along(axes, at, ticks) for at, ticks in enumerate(columns)])
+            strength = np.linspace(0.2, 0.8, len(ordered))
+            for line in range(len(ordered) - 1):
+                axes.plot(
+                    heights[:, line], color=BLUE, linewidth=1.2, alpha=strength[line], rasterized=len(ordered) > 300
+                )
+            axes.plot(heights[:, -1], color=ORANGE, linewidth=3, label="best trial")
+            labels = [f"{shorten(result.metric, 30)}\n(points)", *map(two_lines, names)]
+            axes.set_xticks(range(len(columns)), labels, parse_math=False)
+            axes.set_yticks([])
+            axes.set_xlim(-0.25, len(columns) - 0.7)
+            axes.tick_params(length=0)
+            for spine in axes.spines.values():
+                spine.set_visible(False)
+        legend(figure, figure.axes[0])
+    return figure
+
+
+def learning_curves(result: SearchResult, curves: Curves) -> Figure | None:
+    """Return the score after each epoch of every trial that reported it."""
+    from matplotlib.ticker import MaxNLocator
+
+    states = {(row.level, row.number): row.state for row in result.trials.itertuples()}
+    shown = [(level, trials) for level, trials in _complete(result) if any(curves.get(level.name, {}).values())]
+    if not shown:
+        return None
+    sign = named(result.metric).sign
+    with settings():
+        figure = new_figure(3.0)
+        for axes, (level, trials) in zip(_side_by_side(figure, len(shown)), shown, strict=True):
+            dress(axes, x="step (epoch)", title=level_title(level), grid="y")
+            best = trials["number"].iloc[int(np.argmax(sign * trials["score"].to_numpy()))]
+            for number, curve in curves[level.name].items():
+                pruned = states.get((level.name, number)) == "pruned"
+                look: dict[str, Any] = {"color": GREY if pruned else BLUE, "linewidth": 1.2, "alpha": 0.7}
+                if number == best:
+                    look = {"color": ORANGE, "linewidth": 3, "zorder": 3}
+                marker = "o" if len(curve) == 1 else ""
+                axes.plot(list(curve), [100 * score for score in curve.values()], marker=marker, markersize=4, **look)
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        _score_axis(figure.axes[0], result)
+    return figure
+
+
+_TITLE: Final[Any] = {"x": 0.01, "ha": "left", "color": INK, "fontsize": 10, "fontweight": "bold"}
+
+
+def _complete(result: SearchResult) -> list[tuple[LevelSummary, pd.DataFrame]]:
+    """Return the levels that have complete trials, with these by number and their scores in points."""
+    table = result.trials[(result.trials["state"] == "complete") & result.trials["score"].notna()]
+    table = table.assign(score=100 * table["score"].astype(float)).sort_values("number", kind="stable")
+    parts = [(level, table[table["level"] == level.name]) for level in result.levels]
+    return [(level, part) for level, part in parts if len(part)]
+
+
+def _varied(result: SearchResult) -> list[tuple[LevelSummary, pd.DataFrame, list[str]]]:
+    """Return level, complete trials and what has more than one value among them; levels without any are left out."""
+    parts = [
+        (level, trials, sorted(name for name in level.ranges if trials[name].dropna().nunique() > 1))
+        for level, trials in _complete(result)
+    ]
+    return [part for part in parts if part[2]]
+
+
+def _side_by_side(figure: Figure, count: int) -> list[Axes]:
+    return list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
+
+
+def _score_axis(axes: Axes, result: SearchResult) -> None:
+    label = f"{shorten(result.metric, 30)}, percentage points"
+    axes.set_ylabel(label, color=MUTED, fontsize=9, parse_math=False)
+
+
+def _along(axes: Axes, at: int, ticks: Ticks) -> FloatArray:
+    """Draw one upright axis of parallel coordinates; return the heights (0..1) of the values."""
+    low, high = np.nanmin(ticks.places), np.nanmax(ticks.places)
+    width = float(high - low) or 1.0
+    axes.axvline(at, color=GRID, linewidth=1)
+    for place, label in zip(ticks.at, ticks.labels, strict=True):
+        x, side = (-0.02, "right") if at == 0 else (at + 0.02, "left")
+        axes.text(x, (place - low) / width, label, ha=side, va="center", fontsize=8, color=MUTED, parse_math=False)
+    return np.asarray((ticks.places - low) / width, dtype=np.float64)
+
+
+def ticks_of(values: pd.Series, scale: Scale) -> Ticks:
+    """Return where the values of a hyperparameter stand on an axis of their own, and its ticks."""
+    from matplotlib.ticker import MaxNLocator
+
+    if scale == "choices":
+        known = sorted(values.dropna().unique(), key=lambda value: (isinstance(value, str), value))
+        places = [known.index(value) if value in known else math.nan for value in values]
+        labels = [shorten(value_text(value), 12) for value in known]
+        return Ticks(np.array(places, dtype=np.float64), [float(at) for at in range(len(known))], labels)
+    numbers: FloatArray = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    low, high = float(np.nanmin(numbers)), float(np.nanmax(numbers))
+    if scale == "log":
+        ticks = log_ticks(low, high)
+        at = [math.log10(tick) for tick in ticks]
+        return Ticks(np.log10(numbers), at, [f"{tick:.2g}".replace("e-0", "e-") for tick in ticks])
+    whole = bool(np.all(numbers[np.isfinite(numbers)] % 1 == 0))
+    within = [float(tick) for tick in MaxNLocator(4, integer=whole).tick_values(low, high) if low <= tick <= high]
+    return Ticks(numbers, within or [low], [f"{tick:g}" for tick in within or [low]])
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return the ticks of a logarithmic axis: every decade, or where there are not three, both ends and the middle."""
+    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    decades = [10.0**power for power in range(first, last + 1)]
+    if len(decades) >= 3:
+        return decades[:: math.ceil(len(decades) / 4)]
+    return [low, math.sqrt(low * high), high] if high > low else [low]
+
+
+def two_lines(name: str) -> str:
+    """Break a long name at the underscore nearest to its middle."""
+    places = [at for at, letter in enumerate(name) if letter == "_"]
+    if len(name) <= 14 or not places:
+        return shorten(name, 24)
+    place = min(places, key=lambda at: abs(at - len(name) // 2))
+    return f"{shorten(name[: place + 1], 24)}\n{shorten(name[place + 1 :], 24)}"

@@ -1,0 +1,109 @@
+"""``search.html``: what a search found, on one page that needs no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from mlflow_l3d.analysis.search import SearchResult
+from mlflow_l3d.report.numbers import counted, duration, shorten, value_text
+from mlflow_l3d.report.page import NO_TEXTS, Picture, Section, page
+from mlflow_l3d.report.search import figures
+from mlflow_l3d.report.search.tables import level_table, setting_table, trial_table
+from mlflow_l3d.report.search.words import search_answers
+from mlflow_l3d.report.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_TRIALS: Final = 300
+"""Rows of the table of trials; the artifact of all trials has the others."""
+
+_PICTURES: Final = {
+    "importances": (
+        "Importance of the hyperparameters",
+        "Share of the variance of the score over the coarse space that each one alone accounts for (fANOVA).",
+    ),
+    "history": (
+        "How the score rose",
+        "One point a complete trial, in the order of the trials; the line is the best so far. Both levels have one "
+        "scale.",
+    ),
+    "slice": (
+        "Score by hyperparameter",
+        "Each complete trial stands once in every panel; a stronger blue is a later trial.",
+    ),
+    "parallel_coordinate": (
+        "All hyperparameters together",
+        "One line a complete trial, stronger with a higher score; the thick orange one is the best.",
+    ),
+    "intermediate_values": (
+        "Validation score while training",
+        "Thick orange: the best trial. Pale: trials that were pruned. With several configurations a trial, those "
+        "follow each other.",
+    ),
+}
+
+
+def render(
+    result: SearchResult,
+    curves: figures.Curves = MappingProxyType({}),
+    *,
+    settings: Mapping[str, str] = NO_TEXTS,
+    links: Mapping[str, str] = NO_TEXTS,
+) -> str:
+    """Return the page of a search.
+
+    Parameters
+    ----------
+    result
+        Scores in fractions (0..1), shown in percentage points.
+    curves
+        What the trials reported while they were trained.
+    settings, links
+        As in :func:`mlflow_l3d.report.page.page`.
+    """
+    from markupsafe import Markup
+
+    others = ", ".join(
+        f"{name} = {shorten(value_text(value), 200)}"
+        for name, value in result.best.items()
+        if name not in result.searched
+    )
+    settings_found = setting_table(result, "searched at level {number} ({name})")
+    found: list[str | Table] = [replace(settings_found, note=f"Not searched: {others}." if others else "")]
+    if result.run_id:
+        command = Markup("Use it in an investigation: <code>-P hyperparameters={}</code>")
+        found.append(command.format(result.run_id))
+    sections = [Section("The found setting", found), Section("The levels", [level_table(result)])]
+    for kind, figure in drawn(result, curves).items():
+        heading, caption = _PICTURES[kind]
+        sections.append(Section(heading, [Picture.of(figure, kind, heading, caption)]))
+    sections.append(Section("Trials, best first", [trial_table(result, MOST_TRIALS)]))
+    took = (
+        f"{counted(result.trials_run, 'trial')} in {duration(result.seconds)}, each trained on "
+        f"{counted(result.configurations, 'configuration')} and scored by {result.metric} on "
+        f"{counted(result.validation_examples, 'validation example')}. Scores are percentage points."
+    )
+    return page(
+        result.title,
+        notes=[took, *result.notes],
+        answers=search_answers(result),
+        sections=sections,
+        settings=settings,
+        links=links,
+    )
+
+
+def drawn(result: SearchResult, curves: figures.Curves = MappingProxyType({})) -> dict[str, Figure]:
+    """Return the figures that have something to show, by kind, in the order of the page."""
+    made = {
+        "importances": figures.importance_bars(result),
+        "history": figures.history(result),
+        "slice": figures.slices(result),
+        "parallel_coordinate": figures.parallel(result),
+        "intermediate_values": figures.learning_curves(result, curves),
+    }
+    return {kind: figure for kind, figure in made.items() if figure is not None}

@@ -1,0 +1,97 @@
+"""The tables of a search as texts, for the page and the command line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mlflow_l3d.analysis.search import LevelSummary, SearchResult
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.numbers import MISSING, plain, points, shorten, value_text
+from mlflow_l3d.report.page import chip
+from mlflow_l3d.report.table import Table
+
+NOT_SEARCHED = "-"
+_LEVELS = {"coarse": "level 1", "fine": "level 2"}
+
+
+def level_title(level: LevelSummary) -> str:
+    """Return how a level is called, as in ``level 1: coarse``."""
+    return f"{_LEVELS.get(level.name, level.name)}: {level.name}"
+
+
+def setting_table(result: SearchResult, range_head: str) -> Table:
+    """Return a row a searched hyperparameter: name, default, found, and its range at each level.
+
+    Parameters
+    ----------
+    result
+        What was found.
+    range_head
+        Head of the ranges, in which ``{number}`` and ``{name}`` are those of the level.
+    """
+    rows = []
+    for name in result.searched:
+        ranges = [shorten(level.ranges.get(name, "fixed"), 60) for level in result.levels]
+        rows.append((name, _value(result.default, name), _value(result.best, name), *ranges))
+    heads = [range_head.format(number=at, name=level.name) for at, level in enumerate(result.levels, 1)]
+    texts = frozenset(range(3, 3 + len(heads)))
+    return Table(("hyperparameter", "default", "found", *heads), tuple(rows), texts=texts, kind="found")
+
+
+def level_table(result: SearchResult) -> Table:
+    """Return a row a level: title, sampler, trials, complete, pruned, failed, best score in percentage points."""
+    rows = tuple(
+        (
+            level_title(level),
+            level.sampler,
+            *map(str, (level.trials, level.complete, level.pruned, level.failed)),
+            points(level.best_score),
+        )
+        for level in result.levels
+    )
+    head = ("level", "sampler", "trials", "complete", "pruned", "failed", "best score")
+    return Table(head, rows, texts=frozenset({1}))
+
+
+def trial_table(result: SearchResult, most: int) -> Table:
+    """Return the trials, the best first, those without a score last, at most `most` of them; for a page."""
+    from markupsafe import Markup
+
+    ranks = result.trials["state"].map({"complete": 0, "pruned": 1}).fillna(2)
+    order = np.lexsort((-named(result.metric).sign * result.trials["score"].astype(float), ranks))
+    rows = []
+    for place, row in enumerate(result.trials.iloc[order[:most]].to_dict("records")):
+        name, state = f"{row['level']} {row['number']}", str(row["state"])
+        mark = "best" if place == 0 and state == "complete" else "default" if row["is_default"] else ""
+        kind = "important" if mark == "best" else "not-important"
+        run = Markup('<code title="{}">{}</code>').format(row["run_id"], str(row["run_id"])[:8])
+        spread, seconds = float(row["score_std"]), float(row["duration_seconds"])
+        rows.append(
+            (
+                Markup("{} {}").format(name, chip(kind, mark)) if mark else name,
+                points(float(row["score"])),
+                points(spread) if math.isfinite(spread) else "",
+                state + (f", {row['origin']}" if row.get("origin", "trained") != "trained" else ""),
+                *[_cell(row.get(each)) for each in result.searched],
+                plain(seconds, 1),
+                run if row["run_id"] else "",
+            )
+        )
+    head = ("trial", "score", "std", "state", *result.searched, "seconds", "run")
+    left_out = len(result.trials) - len(rows)
+    note = f"{left_out} more trials are in trials.json." if left_out > 0 else ""
+    texts = frozenset({3, len(head) - 1})
+    return Table(head, tuple(rows), note, texts, kind="trials").without_empty(("std", "run"), empty="")
+
+
+def _value(values: Mapping[str, Any], name: str) -> str:
+    return shorten(value_text(values[name]), 60) if name in values else MISSING
+
+
+def _cell(value: Any) -> str:
+    # pandas puts nan in a gap.
+    return NOT_SEARCHED if value is None or value != value else shorten(value_text(value), 40)
