@@ -1,4 +1,4 @@
-"""Confidence intervals of shares from leaving one unit out at a time."""
+"""Confidence intervals of shares and ratios from leaving one unit out at a time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL
+from mlflow_l3d.analysis.importance.estimate import LEVEL, jackknife_variance
 from mlflow_l3d.analysis.typing import FloatArray
 
 
-def share_interval(estimate: float, *left_out: FloatArray) -> tuple[float, float]:
+def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]:
     """Return the 95 % jackknife interval of a share.
 
     Parameters
@@ -19,32 +19,27 @@ def share_interval(estimate: float, *left_out: FloatArray) -> tuple[float, float
     estimate
         The share, in [0, 1].
     left_out
-        For each kind of unit that was sampled (runs, examples), the share without one unit at a time. Their variances
-        are added: both kinds are random.
+        The share without one unit (a run) at a time.
 
     Returns
     -------
     tuple of float
-        Both nan where a kind has fewer than three units, or leaving units out changes nothing: then there is nothing to
+        Both nan where there are fewer than three units, or leaving units out changes nothing: then there is nothing to
         learn from it.
 
     Notes
     -----
     On the logit scale, where all shares lie between 0 and 1, else on their own, cut at 0 and 1. t quantiles with one
-    degree of freedom less than units of the smallest kind.
+    degree of freedom less than units.
     """
-    if not left_out or min(len(values) for values in left_out) < 3:
+    if len(left_out) < 3 or not np.isfinite(left_out).all() or np.ptp(left_out) <= 1e-12:
         return math.nan, math.nan
-    everything = np.concatenate(left_out)
-    if not np.isfinite(everything).all() or np.ptp(everything) <= 1e-12:
-        return math.nan, math.nan
-    logits = bool(everything.min() > 0 and everything.max() < 1 and 0 < estimate < 1)
-    scaled = [np.log(values) - np.log1p(-values) for values in left_out] if logits else list(left_out)
-    half = quantile(scaled) * math.sqrt(sum(variance(values) for values in scaled))
-    if logits:
-        centre = math.log(estimate) - math.log1p(-estimate)
-        return _share(centre - half), _share(centre + half)
-    return max(0.0, estimate - half), min(1.0, estimate + half)
+    if not (left_out.min() > 0 and left_out.max() < 1 and 0 < estimate < 1):
+        half = _half_width([left_out])
+        return max(0.0, estimate - half), min(1.0, estimate + half)
+    half = _half_width([np.log(left_out) - np.log1p(-left_out)])
+    centre = math.log(estimate) - math.log1p(-estimate)
+    return _share(centre - half), _share(centre + half)
 
 
 def ratio_interval(estimate: float, *left_out: FloatArray) -> tuple[float, float]:
@@ -55,34 +50,29 @@ def ratio_interval(estimate: float, *left_out: FloatArray) -> tuple[float, float
     estimate
         The ratio.
     left_out
-        As in :func:`share_interval`.
+        For each kind of unit that was sampled (rows, columns, golden runs), the ratio without one unit at a time. Their
+        variances are added: all kinds are random.
 
     Returns
     -------
     tuple of float
-        Both nan where a kind has fewer than three units, or a ratio is not above 0.
+        Both nan where a kind has fewer than three units, or a ratio is not above 0. t quantiles with one degree of
+        freedom less than units of the smallest kind.
     """
     if not left_out or min(len(values) for values in left_out) < 3:
         return math.nan, math.nan
     everything = np.concatenate(left_out)
     if not (np.isfinite(everything).all() and everything.min() > 0 and estimate > 0):
         return math.nan, math.nan
-    scaled = [np.log(values) for values in left_out]
-    half = quantile(scaled) * math.sqrt(sum(variance(values) for values in scaled))
+    half = _half_width([np.log(values) for values in left_out])
     return estimate * math.exp(-half), estimate * math.exp(half)
 
 
-def variance(left_out: FloatArray) -> float:
-    """Return the jackknife's variance of an estimate from its values without one unit at a time."""
-    count = len(left_out)
-    return (count - 1) / count * float(np.square(left_out - left_out.mean()).sum())
-
-
-def quantile(left_out: Sequence[FloatArray]) -> float:
-    """Return the t quantile for the smallest kind of unit."""
+def _half_width(left_out: Sequence[FloatArray]) -> float:
     from scipy.special import stdtrit
 
-    return float(stdtrit(min(len(values) for values in left_out) - 1, 1 - (1 - LEVEL) / 2))
+    quantile = float(stdtrit(min(len(values) for values in left_out) - 1, 1 - (1 - LEVEL) / 2))
+    return quantile * math.sqrt(sum(jackknife_variance(values) for values in left_out))
 
 
 def _share(logit: float) -> float:

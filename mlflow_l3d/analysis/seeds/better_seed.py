@@ -9,9 +9,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL
+from mlflow_l3d.analysis.importance.estimate import LEVEL, jackknife_variance
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.jackknife import variance
 from mlflow_l3d.analysis.seeds.friedman import friedman
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError
@@ -132,6 +131,8 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int =
     Pairs are compared by the difference of their rank sums, which under "no better seed" has variance
     ``2 sum_t c_t^2 / (k - 1)``, ties and all.
     """
+    from scipy.stats import rankdata
+
     for name, labels in (("task", matrix.index), ("seed", matrix.columns)):
         if labels.duplicated().any():
             raise ParameterError(
@@ -141,7 +142,7 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int =
         raise ParameterError("seeds", ", ".join(map(str, matrix.columns)) or "(none)", "must be at least two")
     scores = matrix.to_numpy(dtype=np.float64)
     kept = np.isfinite(scores).all(axis=1)
-    ranks = matrix.loc[kept].rank(axis=1, ascending=False).to_numpy(dtype=np.float64).reshape(int(kept.sum()), -1)
+    ranks: FloatArray = rankdata(-scores[kept], axis=1)
     centred = ranks - (matrix.shape[1] + 1) / 2
     differ = np.abs(centred).sum(axis=1) > 0
     tasks = tuple(str(name) for name in matrix.index[kept][differ])
@@ -182,7 +183,7 @@ def _correlation_interval(centred: FloatArray, level: float) -> tuple[float, flo
     if tasks < 4:
         return whole, math.nan, math.nan
     without = np.array([_rank_correlation(np.delete(centred, task, axis=0)) for task in range(tasks)])
-    error = math.sqrt(variance(without))
+    error = math.sqrt(jackknife_variance(without))
     if error <= 1e-12:
         return whole, math.nan, math.nan
     half = float(stdtrit(tasks - 1, (1 + level) / 2)) * error

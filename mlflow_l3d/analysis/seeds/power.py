@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mlflow_l3d.analysis.importance.estimate import LEVEL
 from mlflow_l3d.analysis.seeds.friedman import critical_w
@@ -93,13 +92,11 @@ def _noise(seeds: int, tasks: int, rng: np.random.Generator | None) -> FloatArra
 
 def _rejections(noise: FloatArray, one_better: float, level: float) -> tuple[float, float]:
     """Return the share of studies in which the test rejects, and their mean W."""
+    from scipy.stats import rankdata
+
     tasks, seeds = noise.shape[1:]
     scores = noise.copy()
     scores[:, :, 0] += one_better
-    sums = _ranks(scores).sum(axis=1) - tasks * (seeds - 1) / 2
+    sums = rankdata(scores, axis=2).sum(axis=1) - tasks * (seeds + 1) / 2
     w = 12 * np.square(sums).sum(axis=1) / (tasks**2 * seeds * (seeds**2 - 1))
     return float((w > critical_w(seeds, tasks, level)).mean()), float(w.mean())
-
-
-def _ranks(scores: FloatArray) -> npt.NDArray[np.intp]:
-    return scores.argsort(axis=2).argsort(axis=2)
