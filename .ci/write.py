@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from mlflow_l3d.parameters.table import MAIN, Parameter, Parameters  # noqa: E402
+from mlflow_l3d.parameters.values import Registered  # noqa: E402
 from mlflow_l3d.parameters.verbs import PUBLIC, VERBS, Verb  # noqa: E402
+from mlflow_l3d.registry import GROUPS  # noqa: E402
 
 PROJECT = """\
 # Written by .ci/write.py from mlflow_l3d/parameters/table.py.
@@ -85,11 +87,18 @@ def table(parameters: Parameters) -> str:
         cells = [
             f"`{parameter.name}`",
             f"`{parameter.default}`" if parameter.default else "(required)",
-            str(parameter.values or ""),
+            allowed(parameter),
             parameter.help,
         ]
         rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(rows) + "\n"
+
+
+def allowed(parameter: Parameter) -> str:
+    """Return what a parameter may be; which entry points there are, depends on what is installed."""
+    if isinstance(parameter.values, Registered):
+        return f"an entry point of the group `{GROUPS[parameter.values.parameter]}`"
+    return str(parameter.values or "")
 
 
 def names(text: str) -> str:

@@ -101,7 +101,10 @@ MAIN: Final[Parameters] = _table(
     _TASK,
     *_TRAINED,
     Parameter(
-        "design", "crossed", "how cells are laid out: crossed (published), nested, radial, or a baseline: random, fixed"
+        "design",
+        "crossed",
+        "how cells are laid out; crossed is the published way, see docs/designs.md",
+        Registered("design"),
     ),
     Parameter("investigation_runs", "10", "N: configurations of the factor, the columns", Whole(2, MOST_RUNS)),
     Parameter(

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import PurePath
 
 from mlflow_l3d import registry
@@ -36,11 +37,16 @@ class Registered:
     parameter: str
 
     def __str__(self) -> str:
-        return f"an entry point of the group {registry.GROUPS[self.parameter]}"
+        return _names_installed(self.parameter)
 
     def parse(self, name: str, text: str) -> str:
         """Return the value of the parameter `name`, or raise a ParameterError."""
         return Choice(tuple(registry.names(self.parameter))).parse(name, text)
+
+
+@cache
+def _names_installed(parameter: str) -> str:
+    return str(Choice(tuple(registry.names(parameter))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +64,10 @@ class Whole:
 
     def parse(self, name: str, text: str) -> int | None:
         """Return the value of the parameter `name`, None for a word, or raise a ParameterError."""
-        if text in self.words:
-            return None
+        return None if text in self.words else self.number(name, text)
+
+    def number(self, name: str, text: str) -> int:
+        """Return the number that `text` is, or raise a ParameterError."""
         # Python itself reads more than people write: 1_000, and the digits of every script; and no more than 4,300.
         number = int(text) if re.fullmatch(r"\s*[-+]?[0-9]{1,1000}\s*", text) else None
         if number is None or number < self.low or (self.high is not None and number > self.high):
@@ -92,7 +100,7 @@ class Number:
 
 def integer(name: str, value: str, low: int, high: int | None = None) -> int:
     """Return `value` as a whole number of at least `low` and at most `high`."""
-    return Whole(low, high).parse(name, value) or 0
+    return Whole(low, high).number(name, value)
 
 
 def number_or_auto(name: str, value: str, low: int) -> int | None:

@@ -14,7 +14,9 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.source_text import parse
+from mlflow_l3d.parameters.table import MOST_RUNS
 from mlflow_l3d.parameters.values import as_text, integer, number_or_auto, public_name
+from mlflow_l3d.plan.factors import MITIGATION_BASE
 
 
 @given(st.integers(0, 10**30))
@@ -39,6 +41,10 @@ def test_bounds_are_inclusive() -> None:
         with pytest.raises(ParameterError, match=rf"^x={number}: must be a whole number from 2 to 4\.$"):
             integer("x", number, 2, 4)
     assert number_or_auto("x", "auto", 2) is None
+
+
+def test_bounds_of_the_table_are_those_of_the_seeds() -> None:
+    assert MOST_RUNS == MITIGATION_BASE
 
 
 def given_values(text: str) -> dict[str, Any]:

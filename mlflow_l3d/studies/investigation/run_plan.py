@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -10,11 +9,9 @@ from typing import Final
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
 from mlflow_l3d.designs import Design, all_designs, design_named
 from mlflow_l3d.designs.mitigation import check_mitigation
-from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.parameters.values import integer, number
-from mlflow_l3d.plan.factors import MITIGATION_BASE
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.table import MAIN
 
-STOPS: Final = ("none", "interval", "epsilon")
 MOST_ROWS: Final = FIRST_ANALYSIS * 2**4
 """Rows at most where a stopping rule may end the investigation: its fifth look."""
 
@@ -147,18 +144,13 @@ def parse_plan(given: Mapping[str, str], all_factors: Sequence[str]) -> Plan:
         For the first that is not allowed.
     """
     design, stop, joint = design_named(given["design"]), given["stop"], given["joint"]
-    for name, known in (("joint", ("paired", "product")), ("stop", STOPS)):
-        if given[name] not in known:
-            raise unknown_name(name, given[name], known)
     if stop != "none" and stop not in design.stops:
         allowed = " or ".join(name for name, other in all_designs().items() if stop in other.stops)
         raise ParameterError("stop", stop, f"needs design={allowed}, not {design.name}")
     if joint == "product" and not design.products:
         allowed = " or ".join(name for name, other in all_designs().items() if other.products)
         raise ParameterError("joint", joint, f"is for design={allowed} only", "Use joint=paired.")
-    rows = _rows(given["mitigation_runs"], design, stop)
-    # Beyond, columns would use the configurations of rows, and rows those of golden runs.
-    columns = integer("investigation_runs", given["investigation_runs"], 2, MITIGATION_BASE)
+    rows, columns = _rows(given, design, stop), MAIN["investigation_runs"].parse(given)
     golden = given["golden_runs"]
     if design.own_golden and golden != "auto":
         allowed = f"must be auto in the {design.name} design, whose {design.own_golden} serve as golden runs"
@@ -166,18 +158,21 @@ def parse_plan(given: Mapping[str, str], all_factors: Sequence[str]) -> Plan:
     if golden == "pooled" and design.baseline:
         allowed = f"is not for design={design.name}: the strategy would be compared with itself"
         raise ParameterError("golden_runs", golden, allowed, "Use golden_runs=auto.")
+    golden_runs = MAIN["golden_runs"].parse(given) or 0
+    if golden == "auto" and not design.own_golden:
+        golden_runs = rows * columns
     return Plan(
         design=design,
         investigation_runs=columns,
         mitigation_runs=rows,
-        golden_runs=0 if design.own_golden else _golden_runs(golden, rows * columns),
-        root_seed=integer("root_seed", given["root_seed"], 0),
+        golden_runs=golden_runs,
+        root_seed=MAIN["root_seed"].parse(given),
         golden_pooled=golden == "pooled",
         joint=joint,
         mitigation=parse_mitigation(given["mitigation"], all_factors, design),
         stop=stop,
-        half_width=number("half_width", given["half_width"], 0, 1),
-        epsilon=number("epsilon", given["epsilon"], 0, math.inf),
+        half_width=MAIN["half_width"].parse(given),
+        epsilon=MAIN["epsilon"].parse(given),
     )
 
 
@@ -215,24 +210,13 @@ def parse_mitigation(text: str, all_factors: Sequence[str], design: type[Design]
     return tuple(found)
 
 
-def _rows(text: str, design: type[Design], stop: str) -> int:
-    if text == "auto":
+def _rows(given: Mapping[str, str], design: type[Design], stop: str) -> int:
+    rows: int | None = MAIN["mitigation_runs"].parse(given)
+    if rows is None:
         return MOST_ROWS if stop != "none" else design.auto_rows
-    try:
-        rows = integer("mitigation_runs", text, 2, MITIGATION_BASE)
-    except ParameterError:
-        allowed = f"must be auto or a whole number from 2 to {MITIGATION_BASE}"
-        raise ParameterError("mitigation_runs", text, allowed) from None
     if stop == "interval" and rows <= FIRST_ANALYSIS:
         allowed = f"stop=interval looks after {FIRST_ANALYSIS}, {2 * FIRST_ANALYSIS}, {4 * FIRST_ANALYSIS}, ... rows"
-        raise ParameterError("mitigation_runs", text, allowed, f"Use auto ({MOST_ROWS} rows at most), or more rows.")
+        raise ParameterError(
+            "mitigation_runs", given["mitigation_runs"], allowed, f"Use auto ({MOST_ROWS} rows at most), or more rows."
+        )
     return rows
-
-
-def _golden_runs(text: str, cells: int) -> int:
-    if text in ("auto", "pooled"):
-        return cells if text == "auto" else 0
-    try:
-        return integer("golden_runs", text, 2)
-    except ParameterError:
-        raise ParameterError("golden_runs", text, "must be auto, pooled, or a whole number of at least 2") from None
