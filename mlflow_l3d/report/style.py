@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.report.numbers import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 WIDTH: Final = 7.6
 """Width of every figure, in inches."""
@@ -56,6 +59,12 @@ _SETTINGS: Final[Any] = {
 }
 
 
+TITLE: Final[Any] = {"color": INK, "fontsize": 10, "fontweight": "bold", "loc": "left", "parse_math": False}
+"""How the title of axes is written."""
+NAME: Final = 24
+"""Longest name of a row, in characters."""
+
+
 @contextmanager
 def _saving() -> Iterator[None]:
     # A name in a script that the font lacks is no fault of the user's: boxes in a PNG, right in a browser.
@@ -83,7 +92,7 @@ def dress(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: str = 
     axes.set_xlabel(x, color=MUTED, fontsize=9, parse_math=False)
     axes.set_ylabel(y, color=MUTED, fontsize=9, parse_math=False)
     if title:
-        axes.set_title(title, color=INK, fontsize=10, fontweight="bold", loc="left", parse_math=False)
+        axes.set_title(title, **TITLE)
     axes.set_facecolor("none")
     axes.tick_params(which="both", colors=GRID, labelcolor=INK, labelsize=8.5, length=3)
     axes.tick_params(which="minor", length=2)
@@ -93,6 +102,38 @@ def dress(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: str = 
     if grid in ("x", "y"):
         axes.grid(axis="x" if grid == "x" else "y", color=GRID, linewidth=0.7)
         axes.set_axisbelow(True)
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Name the rows of a picture, the first one at the top."""
+    labels = [shorten(name, NAME) for name in names]
+    axes.set_yticks(range(len(labels)), labels=labels, fontsize=9.5, parse_math=False)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+
+
+def draw_matrix(axes: Axes, values: FloatArray, colours: str | Colormap, low: float, high: float) -> AxesImage:
+    """Draw a table of numbers as colours; what is missing is grey and hatched."""
+    dress(axes)
+    axes.patch.set_facecolor(ABSENT)
+    if not np.isfinite(values).all():
+        axes.patch.set(hatch="/////", edgecolor=GREY, linewidth=0.0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    shown = np.ma.masked_invalid(values)
+    return axes.imshow(shown, cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="none")
+
+
+def colour_bar(figure: Figure, image: AxesImage, axes: Sequence[Axes], label: str, **more: Any) -> None:
+    """Draw what the colours of :func:`draw_matrix` mean; `more` as in ``Figure.colorbar``."""
+    values = image.get_array()
+    if np.ma.is_masked(values):
+        label += "   hatched: no score"
+    bar = figure.colorbar(image, ax=list(axes), location="right", fraction=0.03, pad=0.015, **more)
+    bar.set_label(label, color=MUTED, fontsize=9, parse_math=False)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=GRID, labelcolor=INK, labelsize=8)
 
 
 def legend(figure: Figure, axes: Axes) -> None:

@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 
 from mlflow_l3d.report.investigation import figures
-from mlflow_l3d.report.style import GRID, dress, new_figure, to_svg, typical_range
+from mlflow_l3d.report.investigation.heatmap import heatmap
+from mlflow_l3d.report.style import GRID, dress, new_figure, save_png, to_svg, typical_range
 
 
 def texts(axes) -> list[str]:
@@ -20,7 +21,7 @@ def texts(axes) -> list[str]:
 @pytest.mark.parametrize("shape", [(2, 2), (20, 10), (100, 10), (1, 5), (4, 60)])
 def test_heatmap_draws_the_table_in_percentage_points(importance, shape):
     record = importance("data_order", rows=shape[0], columns=shape[1])
-    figure = figures.heatmap(record, metric="f1_macro")
+    figure = heatmap(record, metric="f1_macro")
     drawn = figure.axes[0].images[0].get_array()
     np.testing.assert_allclose(drawn, 100 * record.table)
     assert figure.axes[-1].get_ylabel() == "f1_macro (percentage points)"
@@ -28,7 +29,7 @@ def test_heatmap_draws_the_table_in_percentage_points(importance, shape):
 
 def test_small_heatmap_shows_cells_means_and_stds_as_numbers(importance):
     record = importance("data_order", rows=3, columns=2, missing=[(1, 0)])
-    cells, means, stds, bar = figures.heatmap(record).axes
+    cells, means, stds, bar = heatmap(record).axes
     shown = 100 * record.table
     assert texts(cells) == [f"{value:.1f}" for value in shown.ravel() if np.isfinite(value)]
     assert texts(means) == [f"{shown[row].mean():.2f}" for row in (0, 2)]
@@ -40,7 +41,7 @@ def test_small_heatmap_shows_cells_means_and_stds_as_numbers(importance):
 
 def test_large_heatmap_shows_means_as_dots_and_stds_as_bars(importance):
     record = importance("data_order", rows=100, missing=[(7, 3)])
-    cells, means, stds, _ = figures.heatmap(record).axes
+    cells, means, stds, _ = heatmap(record).axes
     assert texts(cells) == []
     expected = 100 * record.table.mean(axis=1)
     np.testing.assert_allclose(means.lines[0].get_xdata(), expected)
@@ -51,16 +52,16 @@ def test_large_heatmap_shows_means_as_dots_and_stds_as_bars(importance):
 
 def test_missing_cells_are_masked_over_a_hatched_ground(importance):
     record = importance("data_order", missing=[(0, 1), (5, 5)])
-    cells = figures.heatmap(record).axes[0]
+    cells = heatmap(record).axes[0]
     assert np.argwhere(np.ma.getmaskarray(cells.images[0].get_array())).tolist() == [[0, 1], [5, 5]]
     assert cells.patch.get_hatch()
-    assert not figures.heatmap(importance("data_order")).axes[0].patch.get_hatch()
+    assert not heatmap(importance("data_order")).axes[0].patch.get_hatch()
 
 
 def test_collapsed_run_does_not_take_the_colours(importance):
     record = importance("data_order")
     record.table[2, 2] = 0.33
-    figure = figures.heatmap(record)
+    figure = heatmap(record)
     low, high = figure.axes[0].images[0].get_clim()
     assert 70 < low < high < 90
     assert "33.0" in texts(figure.axes[0])
@@ -122,7 +123,7 @@ def every_figure(analysis, paths):
     yield figures.importance_bars(analysis)
     yield figures.golden_distribution(analysis.importances)
     for record in analysis.importances.values():
-        yield figures.heatmap(record)
+        yield heatmap(record)
     for name, frame in paths.items():
         yield figures.convergence(frame, name)
 
@@ -131,7 +132,7 @@ def test_nothing_but_nan_still_draws(empty, analysis, path, tmp_path):
     record = empty("data_order")
     none = pd.DataFrame({name: [] for name in path(record)}, dtype=float)
     for figure in every_figure(analysis([record]), {"data_order": path(record), "b": none}):
-        figures.save_png(figure, tmp_path / "a.png", dpi=50)
+        save_png(figure, tmp_path / "a.png", dpi=50)
         assert (tmp_path / "a.png").stat().st_size > 500
 
 
@@ -139,21 +140,21 @@ def test_constant_scores_and_no_factor_draw(importance, analysis, tmp_path):
     record = importance("data_order")
     same = replace(record, table=np.full((4, 3), 0.5), golden=np.full(6, 0.5))
     for figure in (*every_figure(analysis([same]), {}), *every_figure(analysis([]), {})):
-        figures.save_png(figure, tmp_path / "a.png", dpi=50)
+        save_png(figure, tmp_path / "a.png", dpi=50)
 
 
 @pytest.mark.parametrize("name", ["$x_1$ and $", r"\frac{", "数据顺序", "a" * 300, "<script>&\"'", "_hidden"])
 def test_any_name_is_drawn_as_it_is(importance, analysis, path, name, tmp_path):
     record = importance(name, rows=3, columns=3)
     for figure in every_figure(analysis([record]), {name: path(record)}):
-        figures.save_png(figure, tmp_path / "a.png", dpi=40)
+        save_png(figure, tmp_path / "a.png", dpi=40)
         assert "<script>" not in to_svg(figure, "f")
 
 
 def test_png_is_the_same_twice_and_carries_no_metadata(importance, tmp_path):
     record = importance("data_order", missing=[(1, 1)])
     for name in ("a.png", "b.png"):
-        figures.save_png(figures.heatmap(record), tmp_path / name)
+        save_png(heatmap(record), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     with Image.open(tmp_path / "a.png") as image:
         assert set(image.info) <= {"dpi"}
@@ -162,7 +163,7 @@ def test_png_is_the_same_twice_and_carries_no_metadata(importance, tmp_path):
 
 def test_svg_is_the_same_twice_and_refers_to_itself_only(importance):
     record = importance("data_order", missing=[(1, 1)])
-    first, second = (to_svg(figures.heatmap(record), "one") for _ in range(2))
+    first, second = (to_svg(heatmap(record), "one") for _ in range(2))
     assert first == second
     assert "http" not in first
     assert "<metadata" not in first
@@ -174,8 +175,8 @@ def test_figures_leave_no_global_state(importance, path, tmp_path):
     record = importance("data_order", rows=3, columns=3)
     before = dict(mpl.rcParams)
     state = np.random.get_state()[1].tolist()  # noqa: NPY002
-    figures.save_png(figures.convergence(path(record), "a"), tmp_path / "a.png")
-    to_svg(figures.heatmap(record), "a")
+    save_png(figures.convergence(path(record), "a"), tmp_path / "a.png")
+    to_svg(heatmap(record), "a")
     assert dict(mpl.rcParams) == before
     assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
 

@@ -16,6 +16,7 @@ from mlflow_l3d.report.investigation.factor_tables import (
     interim_table,
     ranking_tables,
 )
+from mlflow_l3d.report.investigation.heatmap import heatmap
 from mlflow_l3d.report.investigation.page import render
 from mlflow_l3d.report.investigation.prediction_tables import fragile_table
 from mlflow_l3d.report.investigation.terminal import summary
@@ -209,7 +210,7 @@ def test_many_looks_are_cut_and_counted():
 def test_radial_pairs_are_dots_base_against_swap(every):
     record = replace(next(iter(every["radial"].importances.values())))
     record.table[3, 1] = np.nan
-    axes, side = figures.heatmap(record, metric="f1_macro").axes
+    axes, side = heatmap(record, metric="f1_macro").axes
     dots = np.concatenate([np.column_stack(line.get_data()) for line in axes.lines[1:]])
     kept = 100 * record.table[np.isfinite(record.table).all(axis=1)]
     assert {tuple(dot) for dot in dots.round(9).tolist()} <= {tuple(pair) for pair in kept.round(9).tolist()}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import IMPORTANT_SHARE
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.report.investigation.heatmap import heatmap
 from mlflow_l3d.report.investigation.verdicts import (
     BASELINES,
     by_importance,
@@ -28,11 +28,13 @@ from mlflow_l3d.report.style import (
     INK,
     LIGHT_BLUE,
     MUTED,
+    NAME,
     ORANGE,
+    TITLE,
     dress,
     legend,
+    name_rows,
     new_figure,
-    save_png,
     settings,
     typical_range,
 )
@@ -41,11 +43,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["convergence", "golden_distribution", "heatmap", "importance_bars", "save_png"]
-
-_NAME = 24
-"""Longest name of a factor on an axis, in characters."""
-
 
 def importance_bars(analysis: Analysis) -> Figure:
     """Return the factors, most important first: published score as bar, corrected score and interval as whisker.
@@ -53,65 +50,44 @@ def importance_bars(analysis: Analysis) -> Figure:
     Of a baseline strategy: the std of the runs as a share of the golden std, and the half from which on it counts.
     """
     records = by_importance(analysis)
-    if analysis.design in BASELINES:
-        return _share_bars(analysis.design, records)
+    at = np.arange(len(records))
+    with settings():
+        figure = new_figure(1.35 + 0.42 * max(len(records), 1))
+        axes = figure.subplots()
+        draw = _shares if analysis.design in BASELINES else _importances
+        values = draw(axes, at, records)
+        for row in at[np.isnan(values)]:
+            axes.text(0, row, "  n/a", va="center", color=MUTED, fontsize=9)
+        name_rows(axes, [record.factor for record in records])
+        legend(figure, axes)
+    return figure
+
+
+def _importances(axes: Axes, at: npt.NDArray[np.int64], records: Sequence[Importance]) -> FloatArray:
     published = _finite([record.importance for record in records])
     corrected = _finite([record.importance_corrected for record in records])
-    low = _finite([record.importance_ci_low for record in records])
-    high = _finite([record.importance_ci_high for record in records])
-    at = np.arange(len(records))
-    with settings():
-        figure = new_figure(1.35 + 0.42 * max(len(records), 1))
-        axes = figure.subplots()
-        dress(axes, x="importance (no unit): above 0 the factor moves the score more than all others", grid="x")
-        axes.barh(at, published, height=0.56, color=LIGHT_BLUE, label="published score")
-        axes.hlines(at, low, high, color=ORANGE, linewidth=2.2)
-        axes.plot(corrected, at, "o", color=ORANGE, markersize=6)
-        axes.plot(
-            [],
-            [],
-            "-o",
-            color=ORANGE,
-            linewidth=2.2,
-            markersize=6,
-            label=f"corrected score, {percent(level_of(records))} interval",
-        )
-        for row in at[np.isnan(published)]:
-            axes.text(0, row, "  n/a", va="center", color=MUTED, fontsize=9)
-        axes.axvline(0, color=INK, linewidth=1)
-        names = [shorten(record.factor, _NAME) for record in records]
-        axes.set_yticks(at, labels=names, fontsize=9.5, parse_math=False)
-        axes.set_ylim(len(records) - 0.4, -0.6)
-        reach = np.nanmax(np.abs(np.concatenate([published, corrected, low, high, [0.25]])))
-        axes.set_xlim(-1.12 * reach, 1.12 * reach)
-        axes.spines["left"].set_visible(False)
-        axes.tick_params(axis="y", length=0)
-        legend(figure, axes)
-    return figure
+    ends = _finite([(record.importance_ci_low, record.importance_ci_high) for record in records]).reshape(-1, 2)
+    dress(axes, x="importance (no unit): above 0 the factor moves the score more than all others", grid="x")
+    axes.barh(at, published, height=0.56, color=LIGHT_BLUE, label="published score")
+    axes.hlines(at, ends[:, 0], ends[:, 1], color=ORANGE, linewidth=2.2)
+    axes.plot(corrected, at, "o", color=ORANGE, markersize=6)
+    label = f"corrected score, {percent(level_of(records))} interval"
+    axes.plot([], [], "-o", color=ORANGE, linewidth=2.2, markersize=6, label=label)
+    axes.axvline(0, color=INK, linewidth=1)
+    reach = np.nanmax(np.abs(np.concatenate([published, corrected, ends.ravel(), [0.25]])))
+    axes.set_xlim(-1.12 * reach, 1.12 * reach)
+    return published
 
 
-def _share_bars(design: str, records: Sequence[Importance]) -> Figure:
+def _shares(axes: Axes, at: npt.NDArray[np.int64], records: Sequence[Importance]) -> FloatArray:
     shares = _finite([golden_share(record) for record in records])
     word = golden_word(records[0]) if records else "golden"
-    at = np.arange(len(records))
-    with settings():
-        figure = new_figure(1.35 + 0.42 * max(len(records), 1))
-        axes = figure.subplots()
-        dress(axes, x=f"std of the runs / {word} std", grid="x")
-        axes.barh(at, shares, height=0.56, color=LIGHT_BLUE, label="std of the runs, as a share")
-        axes.axvline(
-            IMPORTANT_SHARE, color=ORANGE, linewidth=1.6, label=f"important by the {design} strategy from here on"
-        )
-        for row in at[np.isnan(shares)]:
-            axes.text(0, row, "  n/a", va="center", color=MUTED, fontsize=9)
-        names = [shorten(record.factor, _NAME) for record in records]
-        axes.set_yticks(at, labels=names, fontsize=9.5, parse_math=False)
-        axes.set_ylim(len(records) - 0.4, -0.6)
-        axes.set_xlim(0, 1.08 * np.nanmax(np.concatenate([shares, [1.0]])))
-        axes.spines["left"].set_visible(False)
-        axes.tick_params(axis="y", length=0)
-        legend(figure, axes)
-    return figure
+    dress(axes, x=f"std of the runs / {word} std", grid="x")
+    axes.barh(at, shares, height=0.56, color=LIGHT_BLUE, label="std of the runs, as a share")
+    label = f"important by the {records[0].design if records else 'baseline'} strategy from here on"
+    axes.axvline(IMPORTANT_SHARE, color=ORANGE, linewidth=1.6, label=label)
+    axes.set_xlim(0, 1.08 * np.nanmax(np.concatenate([shares, [1.0]])))
+    return shares
 
 
 def convergence(path: pd.DataFrame, factor: str, *, level: float = 0.95) -> Figure:
@@ -141,10 +117,9 @@ def convergence(path: pd.DataFrame, factor: str, *, level: float = 0.95) -> Figu
         # A line through one point is not drawn.
         mark = "o" if len(rows) < 4 else ""
         axes.fill_between(rows, low, high, color=ORANGE, alpha=0.16, linewidth=0, label=f"{percent(level)} interval")
-        axes.plot(
-            rows, corrected, color=ORANGE, linewidth=1.8, linestyle="--", marker=mark, markersize=4, label="corrected"
-        )
-        axes.plot(rows, published, color=BLUE, linewidth=1.8, marker=mark, markersize=4, label="published")
+        look: Any = {"linewidth": 1.8, "marker": mark, "markersize": 4}
+        axes.plot(rows, corrected, color=ORANGE, linestyle="--", label="corrected", **look)
+        axes.plot(rows, published, color=BLUE, label="published", **look)
         axes.axhline(0, color=INK, linewidth=1)
         if np.isfinite(published).any():
             last = int(np.flatnonzero(np.isfinite(published))[-1])
@@ -174,8 +149,7 @@ def golden_distribution(importances: Mapping[str, Importance], *, metric: str = 
     histogram shows the share of its own runs, so that their widths compare whatever the number of runs. Scores outside
     :func:`mlflow_l3d.report.style.typical_range` are counted at the edge of the picture.
     """
-    golden = next(iter(importances.values())).golden if importances else np.empty(0)
-    golden = max((record.golden for record in importances.values()), key=_count, default=golden)
+    golden = max((record.golden for record in importances.values()), key=_count, default=np.empty(0))
     first = next(iter(importances.values()), None)
     groups = [(golden_runs(first) if first else "golden runs", golden, BLUE)]
     groups += [(name, record.table.ravel(), GREY) for name, record in importances.items()]
@@ -185,10 +159,8 @@ def golden_distribution(importances: Mapping[str, Importance], *, metric: str = 
         panels = figure.subplots(len(groups), 1, sharex=True, squeeze=False)[:, 0]
         edges = _edges(every)
         for panel, (name, values, colour) in zip(panels, groups, strict=True):
-            _histogram(panel, shorten(name, _NAME), _present(values), edges, colour)
-        panels[0].set_title(
-            "Scores of single runs", color=INK, fontsize=10, fontweight="bold", loc="left", parse_math=False
-        )
+            _histogram(panel, shorten(name, NAME), _present(values), edges, colour)
+        panels[0].set_title("Scores of single runs", **TITLE)
         panels[-1].set_xlabel(f"{shorten(metric, 40)} (percentage points)", color=MUTED, fontsize=9, parse_math=False)
     return figure
 
@@ -203,12 +175,13 @@ def _histogram(axes: Axes, name: str, scores: FloatArray, edges: FloatArray, col
         share = np.full(len(scores), 1 / len(scores))
         axes.hist(scores, bins=list(edges), weights=share, color=colour, rwidth=0.92)
         top = axes.get_ylim()[1]
-        inside = _distinct(scores[(scores >= edges[0]) & (scores <= edges[-1])], edges)
+        within = (scores >= edges[0]) & (scores <= edges[-1])
+        inside = _distinct(scores[within], edges)
         axes.plot(inside, np.full(len(inside), -0.1 * top), "|", color=colour, markersize=6, markeredgewidth=0.7)
         if edges[0] <= scores.mean() <= edges[-1]:
             axes.axvline(scores.mean(), color=INK, linewidth=1.2)
         # Room for the words about scores that lie outside.
-        room = 1.0 if len(scores) == int(((scores >= edges[0]) & (scores <= edges[-1])).sum()) else 1.45
+        room = 1.0 if within.all() else 1.45
         axes.set_ylim(-0.2 * top, room * top)
         _outside(axes, scores, edges)
     axes.set_ylabel(
@@ -219,12 +192,11 @@ def _histogram(axes: Axes, name: str, scores: FloatArray, edges: FloatArray, col
 
 def _outside(axes: Axes, scores: FloatArray, edges: FloatArray) -> None:
     below, above = scores[scores < edges[0]], scores[scores > edges[-1]]
+    look: Any = {"transform": axes.transAxes, "va": "top", "fontsize": 8, "color": ORANGE}
     if len(below):
-        text = f"← {len(below)} below, lowest {below.min():.1f}"
-        axes.text(0.0, 1.0, text, transform=axes.transAxes, va="top", fontsize=8, color=ORANGE)
+        axes.text(0.0, 1.0, f"← {len(below)} below, lowest {below.min():.1f}", **look)
     if len(above):
-        text = f"{len(above)} above, highest {above.max():.1f} →"
-        axes.text(1.0, 1.0, text, transform=axes.transAxes, va="top", ha="right", fontsize=8, color=ORANGE)
+        axes.text(1.0, 1.0, f"{len(above)} above, highest {above.max():.1f} →", ha="right", **look)
 
 
 def _distinct(scores: FloatArray, edges: FloatArray) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,13 +12,13 @@ from mlflow_l3d.report.investigation.pairs import pair_scatter
 from mlflow_l3d.report.investigation.verdicts import BASELINES
 from mlflow_l3d.report.numbers import points, shorten
 from mlflow_l3d.report.style import (
-    ABSENT,
     BLUE,
-    GREY,
     GRID,
-    INK,
     MUTED,
     ORANGE,
+    TITLE,
+    colour_bar,
+    draw_matrix,
     dress,
     new_figure,
     settings,
@@ -28,7 +28,6 @@ from mlflow_l3d.report.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
 
 MAX_ROWS_WITH_NUMBERS = 30
 MAX_COLUMNS_WITH_NUMBERS = 14
@@ -67,7 +66,7 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
         row_mean = np.where(complete, np.where(complete[:, None], table, 0).mean(axis=1), np.nan)
         row_std = np.where(complete, np.where(complete[:, None], table, 0).std(axis=1), np.nan)
         low, high = typical_range(table)
-        image = _draw(scores, table, "Blues", low, high)
+        image = draw_matrix(scores, table, "Blues", low, high)
         _ticks(scores, rows, columns, shorten(importance.factor, 40))
         if importance.design in BASELINES:
             scores.set_xlabel(f"run of the {importance.design} strategy", color=MUTED, fontsize=9)
@@ -75,10 +74,10 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
         _titles(importance, scores, means, stds)
         if numbers:
             _write(scores, table, low, high, 1)
-            _draw(means, row_mean[:, None], "Blues", low, high)
+            draw_matrix(means, row_mean[:, None], "Blues", low, high)
             _write(means, row_mean[:, None], low, high, 2)
             top = 1.6 * typical_range(row_std)[1]
-            _draw(stds, row_std[:, None], "Oranges", 0.0, top)
+            draw_matrix(stds, row_std[:, None], "Oranges", 0.0, top)
             _write(stds, row_std[:, None], 0.0, top, 2)
             for axes in (means, stds):
                 axes.set_xticks([])
@@ -86,22 +85,13 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
         else:
             _profile(means, row_mean, "dots")
             _profile(stds, row_std, "bars")
-        _colour_bar(figure, image, [scores, means, stds], table, f"{shorten(metric, 40)} (percentage points)")
+        finite = table[np.isfinite(table)]
+        below, above = bool((finite < low).any()), bool((finite > high).any())
+        extend = "both" if below and above else "min" if below else "max" if above else "neither"
+        aspect = max(8.0, 4.6 * (figure.get_figheight() - 1))
+        label = f"{shorten(metric, 40)} (percentage points)"
+        colour_bar(figure, image, [scores, means, stds], label, extend=extend, aspect=aspect)
     return figure
-
-
-def _draw(axes: Axes, values: FloatArray, colours: str, low: float, high: float) -> AxesImage:
-    dress(axes)
-    axes.patch.set_facecolor(ABSENT)
-    if not np.isfinite(values).all():
-        axes.patch.set_hatch("/////")
-        axes.patch.set_edgecolor(GREY)
-        axes.patch.set_linewidth(0.0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    return axes.imshow(
-        np.ma.masked_invalid(values), cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="none"
-    )
 
 
 def _write(axes: Axes, values: FloatArray, low: float, high: float, digits: int) -> None:
@@ -132,7 +122,7 @@ def _every(count: int, most: int) -> list[int]:
 def _titles(importance: Importance, scores: Axes, means: Axes, stds: Axes) -> None:
     rows, columns = np.atleast_2d(importance.table).shape
     title = f"{shorten(importance.factor, 30)}: {rows} x {columns} scores"
-    scores.set_title(title, color=INK, fontsize=10, fontweight="bold", loc="left", parse_math=False)
+    scores.set_title(title, **TITLE)
     if importance.design in BASELINES:
         means.set_title("mean", color=BLUE, fontsize=8.5)
         stds.set_title("std", color=ORANGE, fontsize=8.5)
@@ -153,17 +143,3 @@ def _profile(axes: Axes, values: FloatArray, kind: str) -> None:
     axes.spines["left"].set_color(GRID)
     axes.locator_params(axis="x", nbins=3)
     axes.tick_params(labelsize=8)
-
-
-def _colour_bar(figure: Figure, image: Any, axes: list[Axes], table: FloatArray, label: str) -> None:
-    finite = table[np.isfinite(table)]
-    low, high = image.get_clim()
-    below, above = bool((finite < low).any()), bool((finite > high).any())
-    extend = "both" if below and above else "min" if below else "max" if above else "neither"
-    aspect = max(8.0, 4.6 * (figure.get_figheight() - 1))
-    bar = figure.colorbar(image, ax=axes, location="right", extend=extend, fraction=0.03, pad=0.015, aspect=aspect)
-    if not np.isfinite(table).all():
-        label += "   hatched: no score"
-    bar.set_label(label, color=MUTED, fontsize=9, parse_math=False)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(colors=GRID, labelcolor=INK, labelsize=8)

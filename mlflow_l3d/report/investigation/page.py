@@ -9,6 +9,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.investigation import factor_tables, figures, prediction_tables
+from mlflow_l3d.report.investigation.heatmap import heatmap
 from mlflow_l3d.report.investigation.verdicts import (
     BASELINES,
     by_importance,
@@ -184,8 +185,8 @@ def _factor(analysis: Analysis, record: Importance, path: pd.DataFrame | None, a
                 f"Each dot is a pair of runs that differ in {record.factor} only. Distance from the line is what it "
                 "contributes, spread along the line is what all other factors do."
             )
-        heatmap = figures.heatmap(record, metric=analysis.metric)
-        pictures.append(Picture.of(heatmap, f"table-{at}", f"Scores of {record.factor}", caption))
+        picture = heatmap(record, metric=analysis.metric)
+        pictures.append(Picture.of(picture, f"table-{at}", f"Scores of {record.factor}", caption))
     if path is not None and len(path) >= 2:
         convergence = figures.convergence(path, record.factor, level=record.level)
         caption = "A line that still moves at the right edge asks for more mitigation runs."

@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import share_text, shorten, value_text
 from mlflow_l3d.report.search.tables import level_title
-from mlflow_l3d.report.style import BLUE, GREY, GRID, INK, MUTED, ORANGE, dress, legend, new_figure, settings
+from mlflow_l3d.report.style import BLUE, GREY, GRID, INK, MUTED, ORANGE, dress, legend, name_rows, new_figure, settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,8 +78,7 @@ def importance_bars(result: SearchResult) -> Figure | None:
         dress(axes, x="share of the variance, %", title=level_title(result.levels[0]), grid="x")
         bars = axes.barh(range(len(shares)), shares, height=0.6, color=BLUE)
         axes.bar_label(bars, [share_text(share / 100) for share in shares], padding=4, color=INK, fontsize=8.5)
-        axes.set_yticks(range(len(shares)), [shorten(name, 24) for name in result.importances], parse_math=False)
-        axes.set_ylim(len(shares) - 0.4, -0.6)
+        name_rows(axes, list(result.importances))
         axes.set_xlim(0, max(10.0, 1.12 * shares.max()))
     return figure
 

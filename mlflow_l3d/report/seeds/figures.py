@@ -14,7 +14,20 @@ from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.labelled_points import name_points, size_ticks
 from mlflow_l3d.report.numbers import plain, probability, shorten, size_text
-from mlflow_l3d.report.style import ABSENT, BLUE, GREY, GRID, INK, MUTED, ORANGE, dress, new_figure, settings
+from mlflow_l3d.report.style import (
+    BLUE,
+    GREY,
+    GRID,
+    INK,
+    MUTED,
+    ORANGE,
+    TITLE,
+    colour_bar,
+    draw_matrix,
+    dress,
+    new_figure,
+    settings,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,8 +58,7 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     in percentage points, where there are at most 14 tasks and 40 seeds. Seed 42 stands in bold.
     """
     scaled = normalised(matrix).to_numpy().T
-    values = 100 * (matrix.to_numpy(dtype=np.float64).T)
-    distance = values - _means(values)
+    distance = 100 * matrix.sub(matrix.mean(axis=1), axis=0).to_numpy(dtype=np.float64).T
     seeds, tasks = scaled.shape
     numbers = tasks <= MOST_TASKS and seeds <= MOST_SEEDS
     with settings():
@@ -54,32 +66,14 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
         ratios = [tasks + 1.0, 1.5] if better is not None else [1.0]
         panels = figure.subplots(1, len(ratios), width_ratios=ratios, squeeze=False)[0]
         axes = panels[0]
-        dress(axes)
-        axes.patch.set_facecolor(ABSENT)
-        if not np.isfinite(scaled).all():
-            axes.patch.set(hatch="/////", edgecolor=GREY, linewidth=0.0)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-        image = axes.imshow(
-            np.ma.masked_invalid(scaled),
-            cmap=_colours(),
-            vmin=-LARGEST_Z,
-            vmax=LARGEST_Z,
-            aspect="auto",
-            interpolation="none",
-        )
+        image = draw_matrix(axes, scaled, _colours(), -LARGEST_Z, LARGEST_Z)
         _axis(axes, matrix, numbers)
         if numbers:
             _write(axes, distance, scaled)
         _heading(axes, better, title)
         if better is not None:
             _ranks(panels[1], matrix, better)
-        bar = figure.colorbar(image, ax=list(panels), location="right", fraction=0.03, pad=0.015, aspect=28)
-        bar.set_label(
-            "z within the task" + ("   hatched: no score" if not np.isfinite(scaled).all() else ""), color=MUTED
-        )
-        bar.outline.set_visible(False)
-        bar.ax.tick_params(colors=GRID, labelcolor=INK, labelsize=8)
+        colour_bar(figure, image, list(panels), "z within the task", aspect=28)
     return figure
 
 
@@ -164,14 +158,6 @@ def seed_figure(study: SeedsStudy) -> Figure:
     return figure
 
 
-def _means(values: FloatArray) -> FloatArray:
-    known = np.isfinite(values)
-    counts = known.sum(axis=0)
-    sums = np.where(known, values, 0.0).sum(axis=0)
-    means: FloatArray = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
-    return means
-
-
 def _colours() -> Colormap:
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -216,7 +202,7 @@ def _heading(axes: Axes, better: BetterSeed | None, title: str) -> None:
     if better is not None:
         limits = f"{plain(better.kendall_w_ci_low)} to {plain(better.kendall_w_ci_high)}"
         lines.append(f"Friedman p {probability(better.p)}, Kendall's W {plain(better.kendall_w)} ({limits})")
-    axes.set_title("\n".join(lines), color=INK, fontsize=9.5, fontweight="bold", loc="left", parse_math=False)
+    axes.set_title("\n".join(lines), **{**TITLE, "fontsize": 9.5})
 
 
 def _ranks(axes: Axes, matrix: pd.DataFrame, better: BetterSeed) -> None:
