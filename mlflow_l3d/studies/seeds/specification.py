@@ -13,7 +13,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.table import SEEDS
-from mlflow_l3d.parameters.values import integer
+from mlflow_l3d.parameters.values import Whole
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.studies.specification import StudySpecification, context_of
@@ -112,8 +112,8 @@ def specify_seeds(
     """
     given, approach = given_texts(parameters, SEEDS, approach, task)
     seeds = parse_seeds(given["seeds"])
-    fraction = _fraction(given["validation_fraction"])
-    root_seed = integer("root_seed", given["root_seed"], 0)
+    fraction = SEEDS["validation_fraction"].parse(given)
+    root_seed = SEEDS["root_seed"].parse(given)
     setup = set_up(
         {**given, "hyperparameters": _hyperparameters(given["hyperparameters"], approach, given["model"])},
         approach,
@@ -157,7 +157,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """
     parts = [part.strip() for part in text.strip().strip("[]()").split(",")]
     if len(parts) == 1:
-        count = integer("seeds", parts[0], 0, MOST_SEEDS)
+        count = Whole(0, MOST_SEEDS).number("seeds", parts[0])
         if count < 2:
             allowed = "must be two or more: the spread of one run is not known"
             raise ParameterError("seeds", text, allowed, "Give a count such as 10, or a list such as 42,52.")
@@ -165,7 +165,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         return tuple(first + number * (second - first) for number in range(count))
     if not all(parts):
         raise ParameterError("seeds", text, "has a comma without a seed", "Give a list such as 42,52.")
-    return check_seeds([integer("seeds", part, 0) for part in parts])
+    return check_seeds([Whole(0).number("seeds", part) for part in parts])
 
 
 def _hyperparameters(text: str, approach: Approach, model: str) -> str:
@@ -181,13 +181,3 @@ def _hyperparameters(text: str, approach: Approach, model: str) -> str:
     defaults = approach.seeds_defaults(model, given)
     pairs = [f"{name}={value}" for name, value in defaults.items() if name not in given]
     return ",".join([*pairs, *([rest] if rest.strip() else [])]) or "default"
-
-
-def _fraction(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0.0 <= found < 1.0:
-        raise ParameterError("validation_fraction", text, "must be a number from 0 to below 1")
-    return found
