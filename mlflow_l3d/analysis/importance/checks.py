@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 import numpy as np
+import pandas as pd
 
 from mlflow_l3d.analysis.importance.components import ROUNDING
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
@@ -23,6 +24,7 @@ LEAST_EQUAL: Final = 5
 """Scores that two rows or columns must share before L3D010 takes it for more than chance."""
 SHOWN: Final = 8
 """How many rows or columns a message names."""
+_AGAIN: Final = "See the errors of the failed runs, then run the same command again: only missing cells are computed."
 
 
 def golden_checks(golden: FloatArray, *, chance: float | None = None) -> Iterator[Check]:
@@ -30,31 +32,25 @@ def golden_checks(golden: FloatArray, *, chance: float | None = None) -> Iterato
     known = golden[np.isfinite(golden)]
     lost = len(golden) - len(known)
     if len(known) < 2:
-        yield Check(
-            "L3D003",
-            "warning",
-            "No golden runs to compare with",
+        message = (
             f"{len(known)} golden runs have a score; without at least 2 there is no golden standard deviation and no "
-            "importance. Run the golden runs (golden_runs), or see why they failed and run the same command again.",
+            "importance. Run the golden runs (golden_runs), or see why they failed and run the same command again."
         )
+        yield Check("L3D003", "warning", "No golden runs to compare with", message)
     elif lost:
-        yield Check(
-            "L3D003",
-            "warning",
-            "Golden runs missing",
+        message = (
             f"{_count(lost, 'golden run')} of {len(golden)} {_have(lost)} no score; the golden standard deviation is "
-            f"that of the other {len(known)}. See the errors of the failed runs, then run the same command again.",
+            f"that of the other {len(known)}. See the errors of the failed runs, then run the same command again."
         )
-    if len(known) >= 2 and float(np.ptp(known)) <= _rounding(known):
-        yield Check(
-            "L3D004",
-            "warning",
-            "Constant golden scores",
+        yield Check("L3D003", "warning", "Golden runs missing", message)
+    if _constant(known):
+        message = (
             f"All {len(known)} golden runs score {points(known[0])}: importance is undefined. Either the model learns "
-            "nothing and predicts one class, or no factor has an effect; look at the predictions of one run.",
+            "nothing and predicts one class, or no factor has an effect; look at the predictions of one run."
         )
+        yield Check("L3D004", "warning", "Constant golden scores", message)
     if chance is not None and len(known):
-        yield from _collapsed(known, chance, "golden runs", None)
+        yield from _collapsed(float((known < chance).mean()), len(known), "golden runs", None)
 
 
 def factor_checks(
@@ -96,8 +92,7 @@ def baseline_checks(record: Importance) -> Iterator[Check]:
     if record.cells_missing:
         message = (
             f"{_count(record.cells_missing, 'run')} of {record.table.size} {_have(record.cells_missing)} no score; the "
-            "standard deviation is that of the others. See the errors of the failed runs, then run the same command "
-            "again: only missing cells are computed."
+            f"standard deviation is that of the others. {_AGAIN}"
         )
         yield Check("L3D002", "warning", "Cells missing", message, record.factor)
     yield from _scores(record)
@@ -127,14 +122,13 @@ def product_check() -> Check:
 def _scores(record: Importance) -> Iterator[Check]:
     """L3D004 and L3D005 of a table."""
     known = record.table[np.isfinite(record.table)]
-    if len(known) >= 2 and float(np.ptp(known)) <= _rounding(known):
+    if _constant(known):
         message = (
             f"All {len(known)} cells score {points(known[0])}: importance is undefined. Either every run predicts one "
             "class, or no factor has an effect; look at the predictions of one run."
         )
         yield Check("L3D004", "warning", "Constant scores", message, record.factor)
-    if record.collapsed_share > 0:
-        yield _collapse(record.collapsed_share, len(known), "cells", record.factor)
+    yield from _collapsed(record.collapsed_share, len(known), "cells", record.factor)
 
 
 def points(value: float) -> str:
@@ -146,34 +140,20 @@ def _duplicated(record: Importance) -> Iterator[Check]:
     """L3D010: rows or columns with equal scores everywhere, as from a seed that was used twice."""
     table = record.table[np.isfinite(record.table).all(axis=1)]
     for noun, lines in (("column", table.T), ("row", table)):
-        if min(table.shape) < 2 or lines.shape[1] < LEAST_EQUAL or float(np.ptp(table)) <= _rounding(table.reshape(-1)):
+        if min(table.shape) < 2 or lines.shape[1] < LEAST_EQUAL or _constant(table.reshape(-1)):
             continue
-        counts = np.unique(lines, axis=0, return_counts=True)[1]
-        if counts.max(initial=1) < 2:
+        repeated = np.flatnonzero(pd.DataFrame(lines).duplicated()).tolist()
+        if not (same := len(repeated)):
             continue
-        same = len(lines) - len(counts)
-        everything = (
-            " All of them are: the factor has no effect at all." if noun == "column" and len(counts) == 1 else ""
-        )
+        alike = noun == "column" and same == len(lines) - 1
+        everything = " All of them are: the factor has no effect at all." if alike else ""
         message = (
             f"{_count(same, noun)} of {len(lines)} {_be(same)} equal to another one in every score "
-            f"({_named(noun, _repeated(lines))}).{everything} Either what is drawn has few values (4 examples of a "
+            f"({_named(noun, repeated)}).{everything} Either what is drawn has few values (4 examples of a "
             "prompt have 24 orders), which does no harm; or seeds were used twice, or do not reach the training, and "
             "the interval is too narrow. Compare the seed.* parameters of these cells."
         )
         yield Check("L3D010", "warning", f"Duplicated {noun}s", message, record.factor)
-
-
-def _repeated(lines: FloatArray) -> list[int]:
-    """Return the numbers of the lines that equal an earlier one."""
-    _, places = np.unique(lines, axis=0, return_inverse=True)
-    seen: set[int] = set()
-    found = []
-    for number, place in enumerate(places.reshape(-1).tolist()):
-        if place in seen:
-            found.append(number)
-        seen.add(place)
-    return found
 
 
 def _verdict(record: Importance) -> Iterator[Check]:
@@ -225,25 +205,20 @@ def _missing_cells(record: Importance, *, reml: bool) -> Iterator[Check]:
     empty = np.flatnonzero(missing.all(axis=0)).tolist()
     if empty and len(empty) < record.table.shape[1]:
         message += f"No row has a score in {_named('column', empty)}, so no row is complete: mend that first. "
-    message += "See the errors of the failed runs, then run the same command again: only missing cells are computed."
-    yield Check("L3D002", "warning", "Cells missing", message, record.factor)
+    yield Check("L3D002", "warning", "Cells missing", message + _AGAIN, record.factor)
 
 
-def _collapsed(scores: FloatArray, chance: float, what: str, factor: str | None) -> Iterator[Check]:
-    share = float((scores < chance).mean())
-    if share > 0:
-        yield _collapse(share, len(scores), what, factor)
-
-
-def _collapse(share: float, count: int, what: str, factor: str | None) -> Check:
+def _collapsed(share: float, count: int, what: str, factor: str | None) -> Iterator[Check]:
     """L3D005: runs that score below chance."""
+    if not share > 0:
+        return
     message = (
         f"{round(share * count)} of {count} {what} ({points(share)} %) score below chance (1 / classes), often "
         "because they name one class for everything; a few of them can make up most of a standard deviation. Look at "
         "their predictions. For training try a smaller learning rate, a longer warm-up or more epochs; for prompts "
         "another format, contextual calibration or a larger model."
     )
-    return Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Collapsed runs", message, factor)
+    yield Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Collapsed runs", message, factor)
 
 
 def _closure(record: Importance, model: TableModel) -> Iterator[Check]:
@@ -292,9 +267,9 @@ def _few_rows(record: Importance, model: TableModel, more: str) -> Iterator[Chec
     yield Check("L3D007", severity, "Few runs", message, record.factor)
 
 
-def _rounding(values: FloatArray) -> float:
-    """Return the range of scores that is rounding alone."""
-    return ROUNDING * float(np.abs(values).max())
+def _constant(scores: FloatArray) -> bool:
+    """Return whether two scores or more are equal but for rounding."""
+    return len(scores) >= 2 and float(np.ptp(scores)) <= ROUNDING * float(np.abs(scores).max())
 
 
 def _count(number: int, noun: str) -> str:
