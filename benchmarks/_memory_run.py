@@ -22,7 +22,8 @@ def main() -> None:
     seen: dict[str, Any] = {}
     if not settings["upload"]:
         _discard_uploads()
-    opened, finalize, finish = Ledger.open, investigate.finalize, Ledger.finish
+    cells: Any = import_module("mlflow_l3d.studies.cells")
+    opened, finalize, finish = cells.open_ledger, investigate.finalize, Ledger.finish
 
     def open_ledger(*arguments: Any) -> Any:
         ledger = opened(*arguments)
@@ -40,7 +41,7 @@ def main() -> None:
         seen["held in the conclusion"] = _held()
         return finish(*arguments, **named)
 
-    Ledger.open = staticmethod(open_ledger)  # type: ignore[assignment]
+    cells.open_ledger = open_ledger
     investigate.finalize = concluding
     Ledger.finish = finishing  # type: ignore[method-assign]
     steps: dict[str, int] = {}

@@ -92,10 +92,11 @@ class Probe:
 
         # The package's attribute of this name is the function.
         main: Any = import_module("mlflow_l3d.studies.investigation.run")
-        main.specify = self._marked("specified", main.specify)
+        main.InvestigationStudy.specify = staticmethod(self._marked("specified", main.specify))
         main.finalize = self._marked("concluded", main.finalize, before="logged")
-        Ledger.open = staticmethod(self._marked("opened", Ledger.open))  # type: ignore[method-assign]
-        Ledger.record = self._record(Ledger.record)  # type: ignore[method-assign]
+        cells: Any = import_module("mlflow_l3d.studies.cells")
+        cells.open_ledger = self._marked("opened", cells.open_ledger)
+        Ledger.add = self._record(Ledger.add)  # type: ignore[method-assign]
         Ledger.log_metrics = self.clocks["parent metrics"].around(Ledger.log_metrics)  # type: ignore[method-assign]
         Monitor.add = self.clocks["monitor"].around(Monitor.add)  # type: ignore[method-assign]
         Monitor.new_steps = self.clocks["monitor"].around(Monitor.new_steps)  # type: ignore[method-assign]

@@ -151,11 +151,10 @@ class _Phase:
 
 def _ours(settings: Mapping[str, Any]) -> dict[str, float]:
     """Run the entry point; from the first trial of level 1 until the server holds the last one of level 2."""
-    from mlflow_l3d.studies.search import entry as hyperparameter_search
     from mlflow_l3d.studies.search import run as search_run
-    from mlflow_l3d.studies.search.ledger import SearchLedger
+    from mlflow_l3d.tracking.ledger import Ledger
 
-    phase, run_level, wait = _Phase(), search_run.run_level, SearchLedger.wait
+    phase, run_level, wait = _Phase(), search_run.run_level, Ledger.wait
 
     def begin(*arguments: Any, **more: Any) -> Any:
         phase.begin()
@@ -165,8 +164,8 @@ def _ours(settings: Mapping[str, Any]) -> dict[str, float]:
         wait(ledger, *arguments)
         phase.end()
 
-    search_run.run_level, SearchLedger.wait = begin, end  # type: ignore[assignment,method-assign]
-    result = hyperparameter_search.search(**_arguments(settings))
+    search_run.run_level, Ledger.wait = begin, end  # type: ignore[assignment,method-assign]
+    result = search_run.search(**_arguments(settings))
     return {**phase.found, "pruned": float(sum(level.pruned for level in result.result.levels))}
 
 

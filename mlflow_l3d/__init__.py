@@ -12,11 +12,11 @@ from mlflow_l3d.version import __version__
 # From here to __all__: written by .ci/write.py from the table of verbs, for type checkers.
 if TYPE_CHECKING:
     from mlflow_l3d.studies.ablation.run import ablate
+    from mlflow_l3d.studies.evaluation.delete import delete
     from mlflow_l3d.studies.evaluation.run import evaluate
-    from mlflow_l3d.studies.investigation.evaluate import delete
     from mlflow_l3d.studies.investigation.run import Investigation, investigate
     from mlflow_l3d.studies.planning.run import plan_investigation
-    from mlflow_l3d.studies.search.entry import search
+    from mlflow_l3d.studies.search.run import search
     from mlflow_l3d.studies.seeds.run import seeds
     from mlflow_l3d.studies.strategies.run import compare_strategies
     from mlflow_l3d.testing.skeleton import new

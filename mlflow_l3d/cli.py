@@ -119,9 +119,9 @@ def _parse(argv: Sequence[str] | None) -> dict[str, str]:
             raise unknown_name("option", rest[0].partition("=")[0], known)
     except L3DError as error:
         if project_run := os.environ.get("MLFLOW_RUN_ID"):
-            from mlflow_l3d.studies.run_guard import fail_project_run
+            from mlflow_l3d.studies.base import fail_project_run
 
-            fail_project_run(project_run, str(error))
+            fail_project_run(project_run, error)
         raise
     return vars(options)
 

@@ -184,3 +184,18 @@ class SearchResult:
     def kept_default(self) -> bool:
         """Whether the approach's own hyperparameters are the best."""
         return dict(self.best) == dict(self.default)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the parent; those that are not known are left out."""
+        values = {
+            "best_score": self.best_score,
+            "default_score": self.default_score,
+            **{
+                f"trials_{state}": float(sum(getattr(level, state) for level in self.levels))
+                for state in ("complete", "pruned", "failed")
+            },
+            **{f"hyperparameter_importance/{name}": share for name, share in self.importances.items()},
+        }
+        if self.held_out is not None:
+            values |= {f"held_out_{name}": getattr(self.held_out, name) for name in ("difference", "ci_low", "ci_high")}
+        return {name: value for name, value in values.items() if not math.isnan(value)}

@@ -73,7 +73,7 @@ _ROWS: Final = (
     Verb(
         "search",
         "find hyperparameters on two levels, before an investigation",
-        "mlflow_l3d.studies.search.entry:search",
+        "mlflow_l3d.studies.search.run:search",
         SEARCH,
         "search",
     ),
@@ -119,7 +119,7 @@ _ROWS: Final = (
     Verb(
         "delete",
         "delete a parent run with its children",
-        "mlflow_l3d.studies.investigation.evaluate:delete",
+        "mlflow_l3d.studies.evaluation.delete:delete",
         DELETE,
         is_study=False,
         progress=False,

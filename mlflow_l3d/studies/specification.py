@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_name
-from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.plan.cells import Cell, content_key
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
 from mlflow_l3d.tracking import names
@@ -111,10 +111,40 @@ class StudySpecification(ABC):
         values = ", ".join(f"{name}={value}" for name, value in self.setup.hyperparameters.items())
         return {"hyperparameters": values, "device": self.setup.device}
 
+    def shared_params(self) -> dict[str, str]:
+        """Return the parameters that every child has."""
+        setup = self.setup
+        return {"task": setup.task.name, "approach": setup.approach.name, "model": setup.model or "none"}
+
     def searched(self) -> dict[str, str]:
         """Return the tag that names the search behind the hyperparameters, where there is one."""
         run_id = self.setup.origin.search_run_id
         return {names.SEARCH: run_id} if run_id else {}
+
+
+class HasCells(Protocol):
+    """Cells in their order."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        ...
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield them."""
+        ...
+
+
+class CellSpecification(StudySpecification):
+    """One study whose results are those of cells."""
+
+    def shared_params(self) -> dict[str, str]:
+        """Return the parameters that every cell has: also the hyperparameters."""
+        values = {name: str(value) for name, value in self.setup.hyperparameters.items()}
+        return {**super().shared_params(), **values}
+
+    @abstractmethod
+    def design(self) -> HasCells:
+        """Return what holds the cells."""
 
 
 def context_of(setup: Setup) -> str:

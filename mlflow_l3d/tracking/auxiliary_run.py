@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import error_line
-from mlflow_l3d.tracking.parent import current_experiment_id, own_tags, project_run_tags, set_tags
+from mlflow_l3d.tracking.parent import attach, log_metrics, log_params, set_tags
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -45,13 +44,8 @@ class AuxiliaryRun:
         tables
             Those of the files that MLflow's UI shows as tables.
         """
-        from mlflow.entities import Metric
-
         self.client.log_artifacts(self.run_id, str(folder))
-        now = int(time.time() * 1000)
-        self.client.log_batch(
-            self.run_id, metrics=[Metric(names.metric_name(name), value, now, 0) for name, value in metrics.items()]
-        )
+        log_metrics(self.client, self.run_id, {0: metrics})
         logged = json.dumps([{"path": name, "type": "table"} for name in tables])
         set_tags(self.client, self.run_id, {**tags, names.LOGGED_ARTIFACTS: logged})
 
@@ -75,18 +69,10 @@ def auxiliary_run(
     parameters
         Logged where `mlflow run` has not logged them.
     """
-    from mlflow.entities import Param
-
-    tags = {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA}
-    if project_run is None:
-        run = client.create_run(current_experiment_id(client), tags=own_tags() | tags, run_name=title)
-    else:
-        set_tags(client, project_run, tags | project_run_tags(client.get_run(project_run), title))
-        run = client.get_run(project_run)
+    run = attach(client, project_run, title, {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA})
     run_id = str(run.info.run_id)
     try:
-        missing = {name: public_name(value) for name, value in parameters.items() if name not in run.data.params}
-        client.log_batch(run_id, params=[Param(name, value[:6000]) for name, value in missing.items()])
+        log_params(client, run, {name: public_name(value) for name, value in parameters.items()})
         yield AuxiliaryRun(client, run_id)
         client.set_terminated(run_id, "FINISHED")
     except BaseException as error:

@@ -132,11 +132,6 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
     )
 
 
-def scrub_environment() -> str | None:
-    """Take MLFLOW_RUN_ID out of the environment and return it, so that nobody attaches to the parent by accident."""
-    return os.environ.pop("MLFLOW_RUN_ID", None)
-
-
 def error_line(error: BaseException) -> str:
     """Return an exception as one line without user info of addresses and without the user's folder."""
     text: Any = str(error) or type(error).__name__

@@ -21,11 +21,12 @@ from mlflow_l3d.tracking.connection import is_outage, public_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import Metric, Run
 
 
 _RANDOM_NAME: Final = re.compile(r"[a-z]+-[a-z]+-\d+")
 _SOURCE_TAGS: Final = ("mlflow.user", "mlflow.source.name", "mlflow.source.type", "mlflow.source.git.commit")
+METRICS_A_BATCH: Final = 1000
 _STALE_SECONDS: Final = 600.0
 
 
@@ -64,11 +65,6 @@ class Parent:
     run_id: str
     experiment_id: str
     source_tags: Mapping[str, str]
-
-
-def project_run_id() -> str | None:
-    """Return the run that `mlflow run` made for this process, without taking it out of the environment."""
-    return os.environ.get("MLFLOW_RUN_ID") or None
 
 
 def current_experiment_id(client: MlflowClient) -> str:
@@ -135,17 +131,21 @@ def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool
         names.SPOOL: spool_id,
         **_git_tags(Path.cwd() if project_run else Path(sys.argv[0]).absolute().parent),
     }
-    if project_run is None:
-        run = client.create_run(current_experiment_id(client), tags={**own_tags(), **tags}, run_name=card.title)
-    else:
-        set_tags(client, project_run, tags | project_run_tags(client.get_run(project_run), card.title))
-        run = client.get_run(project_run)
-    _log_params(client, run, card.params)
+    run = attach(client, project_run, card.title, tags)
+    log_params(client, run, card.params)
     source_tags: dict[str, str] = {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
     return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags)
 
 
-def own_tags() -> dict[str, str]:
+def attach(client: MlflowClient, project_run: str | None, title: str, tags: Mapping[str, str]) -> Run:
+    """Return the run `project_run`, or else a new one, with a title and tags of ours."""
+    if project_run is None:
+        return client.create_run(current_experiment_id(client), tags={**_own_tags(), **tags}, run_name=title)
+    set_tags(client, project_run, {**tags, **_project_run_tags(client.get_run(project_run), title)})
+    return client.get_run(project_run)
+
+
+def _own_tags() -> dict[str, str]:
     """Return MLflow's own tags of a run that we make: user and commit, and us as its source."""
     from mlflow.tracking.context.registry import resolve_tags
 
@@ -153,7 +153,7 @@ def own_tags() -> dict[str, str]:
     return own | {"mlflow.source.name": "mlflow-l3d", "mlflow.source.type": "LOCAL"}
 
 
-def project_run_tags(run: Run, title: str) -> dict[str, str]:
+def _project_run_tags(run: Run, title: str) -> dict[str, str]:
     """Return the tags that a run of `mlflow run` needs: our title in place of a random name, no private addresses."""
     tags = {name: public_uri(value) for name, value in run.data.tags.items() if public_uri(value) != value}
     if _RANDOM_NAME.fullmatch(run.info.run_name or ""):
@@ -211,11 +211,27 @@ def may_be_alive(run: Run, spool_id: str) -> bool:
     return time.time() - heartbeat < _STALE_SECONDS
 
 
-def _log_params(client: MlflowClient, run: Run, params: Mapping[str, str]) -> None:
+def log_params(client: MlflowClient, run: Run, params: Mapping[str, str]) -> None:
+    """Log the parameters that `mlflow run` has not logged."""
     from mlflow.entities import Param
 
     missing = [Param(name, value[:6000]) for name, value in params.items() if name not in run.data.params]
     client.log_batch(run.info.run_id, params=missing)
+
+
+def metrics_of(values: Mapping[str, float], step: int) -> list[Metric]:
+    """Return numbers of now as MLflow logs them, by names that it allows."""
+    from mlflow.entities import Metric
+
+    now = int(time.time() * 1000)
+    return [Metric(names.metric_name(name), value, now, step) for name, value in values.items()]
+
+
+def log_metrics(client: MlflowClient, run_id: str, steps: Mapping[int, Mapping[str, float]]) -> None:
+    """Log step -> numbers, step by step."""
+    batch = [metric for step in sorted(steps) for metric in metrics_of(steps[step], step)]
+    for start in range(0, len(batch), METRICS_A_BATCH):
+        client.log_batch(run_id, metrics=batch[start : start + METRICS_A_BATCH])
 
 
 def set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:

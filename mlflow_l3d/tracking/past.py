@@ -1,13 +1,17 @@
-"""What a tracking server holds of earlier investigations that helps to plan the next one."""
+"""Earlier investigations on a tracking server: the latest one, and what helps to plan the next one."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import experiment_ids, finished_cells, search
 from mlflow_l3d.tracking.connection import connect, is_outage
+from mlflow_l3d.tracking.parent import current_experiment_id
 from mlflow_l3d.tracking.reader import Recorded, read_investigation
 
 if TYPE_CHECKING:
@@ -16,6 +20,31 @@ if TYPE_CHECKING:
 
 MOST_SIMILAR: Final = 500
 """How many of the newest similar cells are looked at."""
+
+
+def latest_investigation(client: MlflowClient) -> str:
+    """Return the run id of the current experiment's latest investigation that no other continues.
+
+    Raises
+    ------
+    ParameterError
+        If there is none.
+    """
+    experiment_id = current_experiment_id(client)
+    condition = f"tags.`{names.ROLE}` = 'investigation'"
+    runs = [run for run in search(client, [experiment_id], condition) if names.SUPERSEDED_BY not in run.data.tags]
+    if not runs:
+        raise ParameterError(
+            "parent_run_id", "latest", "there is no investigation in this experiment", "Name the parent run."
+        )
+    return str(runs[-1].info.run_id)
+
+
+def own_parameter(parent: Run, name: str) -> str | None:
+    """Return a parameter of a parent of ours as it was resolved, or else as it was typed; None where it has none."""
+    params: Mapping[str, Any] = parent.data.params
+    value = params.get(f"resolved.{name}", params.get(name))
+    return None if value is None else str(value).strip("'\"")
 
 
 @dataclass(frozen=True)
@@ -97,8 +126,5 @@ class Past:
 
 def _size(parent: Run) -> int:
     """Return the cells of one table of a parent, from its parameters."""
-    size = 1
-    for name in ("mitigation_runs", "investigation_runs"):
-        text = parent.data.params.get(f"resolved.{name}", parent.data.params.get(name, ""))
-        size *= int(text) if text.isdigit() else 1
-    return size
+    sizes = (own_parameter(parent, name) or "" for name in ("mitigation_runs", "investigation_runs"))
+    return math.prod(int(text) if text.isdigit() else 1 for text in sizes)

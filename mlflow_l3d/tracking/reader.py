@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import pandas as pd
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of, own_metrics, search
-from mlflow_l3d.tracking.connection import error_line
+from mlflow_l3d.tracking.connection import error_line, is_outage
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -64,10 +65,7 @@ def read_investigation(parent_run_id: str, client: MlflowClient | None = None, *
     from mlflow.exceptions import MlflowException
 
     client = client or MlflowClient()
-    try:
-        parent = client.get_run(parent_run_id)
-    except MlflowException as error:
-        raise ParameterError("parent_run_id", parent_run_id, "no such run on the tracking server") from error
+    parent = parent_run(client, parent_run_id)
     experiment_id = str(parent.info.experiment_id)
     runs = search(client, [experiment_id], where) if where else children_of(client, experiment_id, parent_run_id)
     try:
@@ -86,6 +84,24 @@ def read_investigation(parent_run_id: str, client: MlflowClient | None = None, *
             "Tag the children as docs/runs.md says, or give a filter.",
         )
     return Recorded(parent, cells)
+
+
+def parent_run(client: MlflowClient, run_id: str) -> Run:
+    """Return a parent run.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return client.get_run(run_id)
+    except MlflowException as error:
+        if is_outage(error):
+            raise
+        raise ParameterError("parent_run_id", run_id, "no such run on the tracking server") from error
 
 
 def cells_of_runs(runs: Iterator[Run]) -> pd.DataFrame:
@@ -207,11 +223,6 @@ def read_predictions(
             yield from zip(batch, pool.map(fetch, batch), strict=True)
 
 
-def fetch_predictions(client: MlflowClient, run_id: str, folder: Path) -> Path | None:
-    """Download the predictions of one run; None where it has none."""
-    return fetch_artifact(client, run_id, names.PREDICTIONS, folder)
-
-
 def _checked(table: pd.DataFrame, run_id: str) -> pd.DataFrame:
     missing = [name for name in ("example_id", "label", "prediction") if name not in table]
     if missing:
@@ -222,14 +233,28 @@ def _checked(table: pd.DataFrame, run_id: str) -> pd.DataFrame:
 
 
 def fetch_artifact(client: MlflowClient, run_id: str, artifact: str, folder: Path) -> Path | None:
-    """Download one artifact; None where the run has none of that name."""
+    """Download one artifact; None where the run has none of that name, or there is no such run."""
     from mlflow.exceptions import MlflowException
 
     try:
         return Path(client.download_artifacts(run_id, artifact, str(folder)))
-    except (MlflowException, FileNotFoundError, OSError) as error:
-        code = getattr(error, "error_code", "")
-        absent = isinstance(error, FileNotFoundError) or code == "RESOURCE_DOES_NOT_EXIST" or "404" in str(error)
-        if absent or "No such" in str(error) or "does not exist" in str(error):
+    except (MlflowException, OSError) as error:
+        if isinstance(error, FileNotFoundError) or getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
             return None
-        raise
+        # Stores say in many ways, and in no code, that there is nothing; whether there is, the listing says.
+        if any(each.path == artifact for each in client.list_artifacts(run_id)):
+            raise
+        return None
+
+
+def fetch_document(client: MlflowClient, run_id: str, artifact: str) -> Any:
+    """Return an artifact that is JSON; None where the run has none of that name.
+
+    Raises
+    ------
+    ValueError, OSError, RecursionError
+        If it cannot be read.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = fetch_artifact(client, run_id, artifact, Path(folder))
+        return None if path is None else json.loads(path.read_text(encoding="utf-8"))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tracking import names
@@ -14,11 +16,14 @@ from mlflow_l3d.tracking.connection import public_path, public_uri
 _PATH = re.compile(r'File "([^"]+)"')
 
 
-class RunRecord(Protocol):
-    """What one child run is made of; a frozen dataclass of JSON types.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord(ABC):
+    """What one child run is made of; JSON types only.
 
     Attributes
     ----------
+    role
+        ``l3d.role``.
     key
         ``l3d.cell_key``: the same key means the same result.
     name
@@ -33,60 +38,7 @@ class RunRecord(Protocol):
         One line, and the whole, where it failed.
     """
 
-    @property
-    def key(self) -> str: ...  # noqa: D102
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def end_time(self) -> int: ...  # noqa: D102
-    @property
-    def metrics(self) -> Mapping[str, float]: ...  # noqa: D102
-    @property
-    def curves(self) -> Mapping[str, Sequence[float]]: ...  # noqa: D102
-    @property
-    def error(self) -> str | None: ...  # noqa: D102
-    @property
-    def traceback(self) -> str | None: ...  # noqa: D102
-
-    def tags(self) -> dict[str, str]:
-        """Return the tags that say what the run is."""
-        ...
-
-    def params(self) -> dict[str, str]:
-        """Return the parameters that not every sibling has."""
-        ...
-
-    @property
-    def status(self) -> str:
-        """Return how the run ends: ``FINISHED``, ``FAILED`` or ``KILLED``."""
-        ...
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON types."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class CellRecord:
-    """What is known of one cell beside its predictions; JSON types only.
-
-    Attributes
-    ----------
-    phase, factor, row, column, index, configurations, seeds, key, name
-        As in :class:`mlflow_l3d.plan.cells.Cell`.
-    metrics, curves, error, traceback
-        As in :class:`mlflow_l3d.plan.cells.Outcome`; `metrics` holds ``duration_seconds``, too.
-    end_time
-        Milliseconds since 1970 (UTC).
-    """
-
-    phase: str
-    factor: str | None
-    row: int | None
-    column: int | None
-    index: int | None
-    configurations: Mapping[str, int]
-    seeds: Mapping[str, int]
+    role: ClassVar[str]
     key: str
     name: str
     end_time: int
@@ -95,18 +47,50 @@ class CellRecord:
     error: str | None = None
     traceback: str | None = None
 
+    @abstractmethod
+    def tags(self) -> dict[str, str]:
+        """Return the tags that say what the run is."""
+
+    @abstractmethod
+    def params(self) -> dict[str, str]:
+        """Return the parameters that not every sibling has."""
+
+    @property
+    def status(self) -> str:
+        """How the run ends: ``FINISHED``, ``FAILED`` or ``KILLED``."""
+        return "FAILED" if self.error else "FINISHED"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRecord(RunRecord):
+    """What is known of one cell beside its predictions.
+
+    Attributes
+    ----------
+    phase, factor, row, column, index, configurations, seeds
+        As in :class:`mlflow_l3d.plan.cells.Cell`.
+    """
+
+    role: ClassVar[str] = "cell"
+    phase: str
+    factor: str | None
+    row: int | None
+    column: int | None
+    index: int | None
+    configurations: Mapping[str, int]
+    seeds: Mapping[str, int]
+
     @classmethod
-    def of(cls, cell: Cell, outcome: Outcome, end_time: int) -> CellRecord:
+    def of(cls, cell: Cell, outcome: Outcome, end_time: int | None = None) -> CellRecord:
         """Join a cell and its outcome."""
-        metrics = {
-            **{name: float(value) for name, value in outcome.metrics.items()},
-            "duration_seconds": float(outcome.duration_seconds),
-        }
+        found = measured(outcome)
         return replace(
-            cls.known(cell, metrics, end_time),
-            curves={name: [float(value) for value in values] for name, values in outcome.curves.items()},
-            error=public_error(outcome.error),
-            traceback=None if outcome.traceback is None else without_private_paths(outcome.traceback),
+            cls.known(cell, found["metrics"], found["end_time"] if end_time is None else end_time),
+            **{name: found[name] for name in ("curves", "error", "traceback")},
         )
 
     @classmethod
@@ -135,7 +119,7 @@ class CellRecord:
             names.INDEX: self.index,
         }
         return {
-            names.ROLE: "cell",
+            names.ROLE: self.role,
             names.PHASE: self.phase,
             names.CELL_KEY: self.key,
             **{name: str(value) for name, value in places.items() if value is not None},
@@ -148,19 +132,10 @@ class CellRecord:
             **{f"seed.{name}": str(seed) for name, seed in self.seeds.items()},
         }
 
-    @property
-    def status(self) -> str:
-        """Return how the run ends."""
-        return "FAILED" if self.error else "FINISHED"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON types."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class TrialRecord:
-    """What is known of one trial of a search; JSON types only.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRecord(RunRecord):
+    """What is known of one trial of a search.
 
     Attributes
     ----------
@@ -174,27 +149,19 @@ class TrialRecord:
         All of them.
     seeds
         Factor -> seed of every configuration, separated by commas.
-    key, name, end_time, metrics, curves, error, traceback
-        As in :class:`RunRecord`.
     """
 
+    role: ClassVar[str] = "trial"
     level: str
     number: int
     state: str
     hyperparameters: Mapping[str, Any]
     seeds: Mapping[str, str]
-    key: str
-    name: str
-    end_time: int
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    error: str | None = None
-    traceback: str | None = None
 
     def tags(self) -> dict[str, str]:
         """Return the tags that say which trial it is."""
         return {
-            names.ROLE: "trial",
+            names.ROLE: self.role,
             names.LEVEL: self.level,
             names.TRIAL: str(self.number),
             names.TRIAL_STATE: self.state,
@@ -210,17 +177,22 @@ class TrialRecord:
 
     @property
     def status(self) -> str:
-        """Return how the run ends; what was pruned did not reach its end."""
+        """How the run ends; what was pruned did not reach its end."""
         return {"complete": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}[self.state]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON types."""
-        return asdict(self)
 
-
-def public_error(error: str | None) -> str | None:
-    """Return an error line without private paths, users and passwords."""
-    return None if error is None else public_path(public_uri(error))
+def measured(outcome: Outcome) -> dict[str, Any]:
+    """Return what a record holds of an outcome, which came in right now."""
+    return {
+        "end_time": int(time.time() * 1000),
+        "metrics": {
+            **{name: float(value) for name, value in outcome.metrics.items()},
+            "duration_seconds": float(outcome.duration_seconds),
+        },
+        "curves": {name: [float(value) for value in values] for name, values in outcome.curves.items()},
+        "error": None if outcome.error is None else public_path(public_uri(outcome.error)),
+        "traceback": None if outcome.traceback is None else without_private_paths(outcome.traceback),
+    }
 
 
 def without_private_paths(traceback: str) -> str:

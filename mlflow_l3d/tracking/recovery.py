@@ -5,106 +5,87 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
-from mlflow_l3d.tracking.children import children_of, finished_cells, own_metrics
+from mlflow_l3d.tracking.children import children_of, finished_cells, own_metrics, pruned_trials
 from mlflow_l3d.tracking.connection import is_outage
-from mlflow_l3d.tracking.reader import fetch_predictions
+from mlflow_l3d.tracking.ledger import Recovered
+from mlflow_l3d.tracking.reader import fetch_artifact
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-    from mlflow_l3d.parameters.setup import Setup
     from mlflow_l3d.plan.cells import Cell
-    from mlflow_l3d.tracking.recorder import Opened
+    from mlflow_l3d.tracking.ledger import Opened
     from mlflow_l3d.tracking.spool import Spool
 
 _logger = logging.getLogger("mlflow_l3d")
 
 
-class HasCells(Protocol):
-    """Cells in their order."""
-
-    def cells(self) -> Iterator[Cell]:
-        """Yield them."""
-        ...
-
-
-class CellWork(Protocol):
-    """What has cells: an investigation, or a study of seeds."""
-
-    @property
-    def context_key(self) -> str:
-        """Hash of everything that the cells share."""
-        ...
-
-    @property
-    def setup(self) -> Setup:
-        """What is trained, on what and where."""
-        ...
-
-    def design(self) -> HasCells:
-        """Return what holds the cells."""
-        ...
-
-
-@dataclass(slots=True)
-class Recovered:
-    """What need not be computed.
-
-    Attributes
-    ----------
-    metrics
-        Key -> metrics of every cell of the plan that is already done.
-    to_upload
-        Keys of cells that lie in the spool, but not on the server.
-    continued
-        Parents that the new one continues.
-    """
-
-    metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    to_upload: list[str] = field(default_factory=list)
-    continued: list[str] = field(default_factory=list)
-
-
-def recover(opened: Opened[CellRecord], specification: CellWork) -> Recovered:
+def recover(opened: Opened[Any], context_key: str, cells: Callable[[], Iterable[Cell]] | None) -> Recovered:
     """Find what is done, take over the children of interrupted parents, and fetch what the tables of the parent need.
 
     Moving children and fetching predictions goes on in the uploader's threads after the return.
+
+    Parameters
+    ----------
+    opened
+        The new parent.
+    context_key
+        Hash of everything that the cells or trials share.
+    cells
+        Returns the cells that are planned; None for trials, of which all in the context are of use.
     """
     client, spool = opened.client, opened.spool
-    result = Recovered()
-    on_server = finished_cells(client, specification.context_key)
-    nothing = not on_server and not any(True for _ in spool)
-    planned = set() if nothing else {cell.key for cell in specification.design().cells()}
-    spooled = {key for key in list(spool) if _usable(spool, key, planned)}
-    result.continued = take_over(opened, spooled)
-    for cell in specification.design().cells() if planned else ():
-        key = cell.key
-        if key in spooled:
-            result.metrics[key] = spool.record(key).metrics
-            if key in on_server:
-                spool.set_run_id(key, on_server[key].info.run_id)
-            else:
-                forget_deleted(client, spool, key)
-                result.to_upload.append(key)
-        elif key in on_server:
-            run = on_server[key]
-            result.metrics[key] = own_metrics(run)
+    found = Recovered()
+    on_server = finished_cells(client, context_key, spool.kind.role)
+    planned: set[str] | None = None
+    if cells is not None:
+        planned = {cell.key for cell in cells()} if on_server or any(True for _ in spool) else set()
+    spooled = sorted(key for key in list(spool) if _usable(spool, key, planned))
+    take_over(opened, set(spooled))
+    for key in spooled:
+        record = spool.record(key)
+        if record.status == "KILLED":
+            last = {f"curve/{name}": values[-1] for name, values in record.curves.items() if values}
+            found.pruned.setdefault(record.level, {})[key] = {**record.metrics, **last}
+        else:
+            found.metrics[key] = record.metrics
+        if key in on_server:
+            spool.set_run_id(key, on_server[key].info.run_id)
+        else:
+            forget_deleted(client, spool, key)
+            found.to_upload.append(key)
+    if cells is None:
+        _trials_on_server(opened, on_server, found)
+    for cell in cells() if cells is not None and planned else ():
+        if cell.key in on_server and cell.key not in found.metrics:
+            run = on_server[cell.key]
+            found.metrics[cell.key] = own_metrics(run)
             opened.uploader.submit(f"the predictions of run {run.info.run_id}", _fetching(client, spool, cell, run))
-    return result
+    return found
 
 
-def _usable(spool: Spool[CellRecord], key: str, planned: set[str]) -> bool:
-    """Keep a cell of the spool that is planned, whole and did not fail; remove any other."""
-    if key in planned and spool.has(key) and spool.record(key).error is None:
+def _trials_on_server(opened: Opened[Any], on_server: Mapping[str, Run], found: Recovered) -> None:
+    """Note the trials that the server holds; what the spool says of one comes first."""
+    for key, run in on_server.items():
+        found.metrics.setdefault(key, own_metrics(run))
+        found.runs[key] = str(run.info.run_id)
+    for run in pruned_trials(opened.client, opened.parent.experiment_id, opened.card.key):
+        key = run.data.tags.get(names.CELL_KEY, "")
+        found.pruned.setdefault(run.data.tags.get(names.LEVEL, ""), {}).setdefault(key, run.data.metrics)
+        found.runs.setdefault(key, str(run.info.run_id))
+
+
+def _usable(spool: Spool[Any], key: str, planned: set[str] | None) -> bool:
+    """Keep what is planned, whole and did not fail; remove any other."""
+    if (planned is None or key in planned) and spool.has(key) and spool.record(key).status != "FAILED":
         return True
     spool.discard(key)
     return False
@@ -127,7 +108,7 @@ def forget_deleted(client: MlflowClient, spool: Spool[Any], key: str) -> None:
         spool.set_run_id(key, None)
 
 
-def take_over(opened: Opened[Any], spooled: set[str]) -> list[str]:
+def take_over(opened: Opened[Any], spooled: set[str]) -> None:
     """Move the children of interrupted parents of the same work to the new one, and end what was left running.
 
     Parameters
@@ -136,14 +117,8 @@ def take_over(opened: Opened[Any], spooled: set[str]) -> list[str]:
         The new parent.
     spooled
         Keys of the records that lie in the spool and are of use.
-
-    Returns
-    -------
-    list of str
-        The parents that the new one continues.
     """
     client, parent, spool = opened.client, opened.parent, opened.spool
-    continued = []
     for earlier in parents.earlier_parents(client, parent, opened.card):
         earlier_id = str(earlier.info.run_id)
         if parents.may_be_alive(earlier, opened.spool_id):
@@ -163,8 +138,6 @@ def take_over(opened: Opened[Any], spooled: set[str]) -> list[str]:
             client.set_terminated(earlier_id, "KILLED")
         if names.SUPERSEDED_BY not in earlier.data.tags:
             parents.set_tags(client, earlier_id, {names.STATE: "incomplete", names.SUPERSEDED_BY: parent.run_id})
-            continued.append(earlier_id)
-    return continued
 
 
 def _adopting(client: MlflowClient, child: Run, parent_run_id: str) -> Callable[[bool], object]:
@@ -176,7 +149,7 @@ def _fetching(client: MlflowClient, spool: Spool[CellRecord], cell: Cell, run: R
         if spool.has(cell.key):
             return
         with tempfile.TemporaryDirectory() as folder:
-            predictions = fetch_predictions(client, run.info.run_id, Path(folder))
+            predictions = fetch_artifact(client, run.info.run_id, names.PREDICTIONS, Path(folder))
             end_time = int(run.info.end_time or time.time() * 1000)
             record = CellRecord.known(cell, own_metrics(run), end_time)
             spool.add_copy(record, predictions, run.info.run_id)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -13,7 +10,7 @@ from mlflow_l3d.parameters.search_document import FoundSearch, Subject
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import experiment_ids
 from mlflow_l3d.tracking.connection import connect, error_line
-from mlflow_l3d.tracking.reader import fetch_artifact
+from mlflow_l3d.tracking.reader import fetch_document
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -67,14 +64,12 @@ def searched_splits(client: MlflowClient, parent: Run) -> tuple[dict[str, int], 
     """
     if names.SEARCH not in parent.data.tags:
         return ()
-    with tempfile.TemporaryDirectory() as folder:
-        path = fetch_artifact(client, str(parent.info.run_id), names.INVESTIGATION, Path(folder))
-        try:
-            recorded = {} if path is None else json.loads(path.read_text(encoding="utf-8"))
-            splits = recorded.get("hyperparameters_from", {}).get("searched_splits", [])
-            return tuple({str(name): int(seed) for name, seed in split.items()} for split in splits)
-        except (AttributeError, TypeError, ValueError):  # a stranger's, or damaged: the check has nothing to say
-            return ()
+    try:
+        recorded = fetch_document(client, str(parent.info.run_id), names.INVESTIGATION) or {}
+        splits = recorded.get("hyperparameters_from", {}).get("searched_splits", [])
+        return tuple({str(name): int(seed) for name, seed in split.items()} for split in splits)
+    except (AttributeError, TypeError, ValueError):  # a stranger's, or damaged: the check has nothing to say
+        return ()
 
 
 def _latest(client: MlflowClient, subject: Subject) -> Run:
@@ -124,9 +119,7 @@ def _document(client: MlflowClient, run: Run, text: str) -> dict[str, Any]:
     run_id = str(run.info.run_id)
     value = run_id if text == run_id else f"{text} (run {run_id})"
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = fetch_artifact(client, run_id, names.HYPERPARAMETERS, Path(folder))
-            document = None if path is None else json.loads(path.read_text(encoding="utf-8"))
+        document = fetch_document(client, run_id, names.HYPERPARAMETERS)
     except (OSError, ValueError, RecursionError) as error:
         allowed = f"its artifact {names.HYPERPARAMETERS} cannot be read ({error_line(error)})"
         raise ParameterError(_PARAMETER, value, allowed) from error

@@ -10,11 +10,11 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking.names import PREDICTIONS
-from mlflow_l3d.tracking.records import CellRecord, RunRecord
+from mlflow_l3d.tracking.records import RunRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,9 +39,9 @@ class Spool(Generic[R]):
         Class of the records.
     """
 
-    def __init__(self, folder: Path, kind: type[R] | None = None) -> None:
+    def __init__(self, folder: Path, kind: type[R]) -> None:
         self.folder = folder
-        self._kind = CellRecord if kind is None else kind
+        self.kind = kind
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -78,7 +78,7 @@ class Spool(Generic[R]):
     def record(self, key: str) -> R:
         """Read the record of a cell."""
         content = json.loads((self._place(key) / _RECORD).read_text(encoding="utf-8"))
-        return cast(R, self._kind(**content))
+        return self.kind(**content)
 
     def predictions(self, key: str) -> Path | None:
         """Return the file of a cell's predictions; None where the cell has none."""

@@ -19,7 +19,7 @@ from mlflow.entities import Run
 from run_helpers import Place, one_line, sqlite_place, wait_until
 from search_cases import Climb, Trace
 
-from mlflow_l3d.studies.search.entry import HyperparameterSearch, search
+from mlflow_l3d.studies.search.run import HyperparameterSearch, search
 
 COARSE, FINE, HELD_OUT = 10, 8, 2
 SETTINGS: dict[str, Any] = {

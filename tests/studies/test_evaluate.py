@@ -12,7 +12,9 @@ from run_helpers import CELLS, Place, sqlite_place
 
 from mlflow_l3d import cli
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.investigation.evaluate import delete, evaluate, score_frame
+from mlflow_l3d.studies.evaluation.delete import delete
+from mlflow_l3d.studies.investigation.evaluate import evaluate
+from mlflow_l3d.studies.investigation.frames import score_frame
 
 
 @pytest.fixture

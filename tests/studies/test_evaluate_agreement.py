@@ -22,7 +22,8 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.agreement.choice import scoring_of
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.investigation.terminal import summary
-from mlflow_l3d.studies.investigation.evaluate import evaluate, score_frame
+from mlflow_l3d.studies.investigation.evaluate import evaluate
+from mlflow_l3d.studies.investigation.frames import score_frame
 from mlflow_l3d.studies.investigation.scoring import score, tables
 
 with warnings.catch_warnings():

@@ -154,11 +154,12 @@ def half_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Give a place where an investigation fell silent before its last upload and its conclusion."""
     from mlflow_l3d import investigate as _  # noqa: F401
     from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.records import CellRecord
 
     module = sys.modules["mlflow_l3d.studies.investigation.run"]
-    ledgers: list[Ledger] = []
+    ledgers: list[Ledger[CellRecord]] = []
 
-    def stop(_specification: object, ledger: Ledger, _interim_analyses: object) -> None:
+    def stop(_specification: object, ledger: Ledger[CellRecord], _interim_analyses: object) -> None:
         ledgers.append(ledger)
         raise Stopped
 

@@ -22,10 +22,11 @@ from mlflow_l3d.analysis.planning.runs_needed import runs_needed
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.investigation.specification import specify
-from mlflow_l3d.studies.planning import Plan, plan
 from mlflow_l3d.studies.planning.notes import stop_notes
 from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters, share
+from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.run import PLAN_TABLES, _assemble
+from mlflow_l3d.studies.planning.run import plan_investigation as plan
 from mlflow_l3d.studies.planning.tables import assumed_variances, cell_table, factor_table
 
 TWO = {"factor": "data_order,label_selection"}

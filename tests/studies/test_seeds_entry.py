@@ -20,7 +20,8 @@ from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class
 from mlflow_l3d import cli
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.factors import configuration_seed, stream_seed
-from mlflow_l3d.studies.investigation.evaluate import delete, evaluate
+from mlflow_l3d.studies.evaluation.delete import delete
+from mlflow_l3d.studies.investigation.evaluate import evaluate
 from mlflow_l3d.studies.seeds.evaluate import evaluate_seeds
 from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
 from mlflow_l3d.studies.seeds.specification import parse_seeds, specify_seeds
@@ -287,16 +288,16 @@ def test_killed_and_started_again(place: Place) -> None:
 def test_interrupted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow_l3d.tracking.ledger import Ledger
 
-    kept = Ledger.record
+    kept = Ledger.add
 
-    def interrupting(self: Ledger, cell: Any, outcome: Any) -> Any:
-        record = kept(self, cell, outcome)
-        if cell.index == 1:
+    def interrupting(self: Any, record: Any, outcome: Any) -> Any:
+        kept(self, record, outcome)
+        if record.index == 1:
             raise KeyboardInterrupt
         return record
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "record", interrupting)
+        patch.setattr(Ledger, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
             study(place)
     [parent] = place.parents()

@@ -18,7 +18,7 @@ from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.studies.investigation.evaluate import evaluate
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.studies.investigation.specification import Specification, specify
-from mlflow_l3d.studies.planning import plan
+from mlflow_l3d.studies.planning.run import plan_investigation as plan
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.searches import find
 

@@ -34,9 +34,9 @@ def record(key: str, result: Outcome) -> CellRecord:
 
 
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "spool")
+    spool = Spool(tmp_path / "spool", CellRecord)
     spool.add(record("k", outcome("k")), outcome("k"))
-    again = Spool(tmp_path / "spool")
+    again = Spool(tmp_path / "spool", CellRecord)
     assert list(again) == ["k"]
     assert again.record("k") == record("k", outcome("k"))
     assert again.record("k").metrics == {"accuracy": 0.1 + 0.2, "duration_seconds": 0.5}
@@ -46,11 +46,11 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
 
 
 def test_the_run_id_is_kept_and_forgotten(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = Spool(tmp_path, CellRecord)
     spool.add(record("k", outcome("k")), outcome("k"))
     assert spool.run_id("k") is None
     spool.set_run_id("k", "r1")
-    assert Spool(tmp_path).run_id("k") == "r1"
+    assert Spool(tmp_path, CellRecord).run_id("k") == "r1"
     spool.set_run_id("k", None)
     assert spool.run_id("k") is None
 
@@ -58,21 +58,21 @@ def test_the_run_id_is_kept_and_forgotten(tmp_path: Path) -> None:
 def test_a_half_written_cell_is_not_there(tmp_path: Path) -> None:
     (tmp_path / ".k.tmp").mkdir()
     (tmp_path / ".k.tmp" / "cell.json").write_text("{}")
-    spool = Spool(tmp_path)
+    spool = Spool(tmp_path, CellRecord)
     assert list(spool) == []
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"phase": "golden"}'])
 def test_a_record_that_cannot_be_read_does_not_count(tmp_path: Path, content: str) -> None:
-    spool = Spool(tmp_path)
+    spool = Spool(tmp_path, CellRecord)
     spool.add(record("k", outcome("k")), outcome("k"))
     (tmp_path / "k" / "cell.json").write_text(content)
     assert not spool.has("k")
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spool = Spool(tmp_path)
+    spool = Spool(tmp_path, CellRecord)
     spool.add(record("first", outcome("first")), outcome("first"))
 
     def full(self: Path, *_args: object, **_kwargs: object) -> int:
@@ -96,7 +96,7 @@ def test_an_error_keeps_no_private_path() -> None:
 
 
 def test_a_spool_that_was_emptied_has_no_cells(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "spool")
+    spool = Spool(tmp_path / "spool", CellRecord)
     spool.clear()
     assert list(spool) == []
     assert not spool.has("k")

@@ -13,7 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.score_tables import Tables
 from mlflow_l3d.analysis.planning.subsets import Answers, IntArray, Place, from_predictions, rescored
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.reader import fetch_predictions, read_predictions
+from mlflow_l3d.tracking.reader import fetch_artifact, read_predictions
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -89,7 +89,7 @@ def _place(cell: Mapping[object, object]) -> Place:
 def _of_parent(client: MlflowClient, run_id: str, cells: pd.DataFrame) -> list[pd.DataFrame | None] | None:
     """Return the predictions of the cells from the parent's one table; None where it lacks a cell."""
     with tempfile.TemporaryDirectory() as name:
-        path = fetch_predictions(client, run_id, Path(name))
+        path = fetch_artifact(client, run_id, names.PREDICTIONS, Path(name))
         if path is None:
             return None
         table = pd.read_parquet(path)

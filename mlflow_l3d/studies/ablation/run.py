@@ -22,11 +22,13 @@ from mlflow_l3d.parameters.table import ABLATION
 from mlflow_l3d.parameters.values import as_text, integer
 from mlflow_l3d.report.ablation import ablation_figure, ablation_table, ablation_text, spread
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
+from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.investigation.artifacts import write_table
-from mlflow_l3d.studies.investigation.evaluate import check_metric, latest_investigation, own_parameter, planned_by
+from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
-from mlflow_l3d.tracking.connection import connect, own_settings, scrub_environment
+from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.reader import Recorded, read_investigation
 
 if TYPE_CHECKING:
@@ -112,23 +114,19 @@ def ablate(
     L3DError
         With one line that says what to change.
     """
-    from mlflow_l3d.studies.run_guard import failing
-
-    project_run = scrub_environment()
     values = (parent_run_id, metric, rows, columns, test_sizes, repeats, root_seed)
     given = {name: as_text(name, value) for name, value in zip(ABLATION, values, strict=True)}
-    with own_settings():
-        with failing(project_run):
-            wanted = {name: _wanted(name, given[name]) for name in _SHARES}
-            draws, seed = ABLATION["repeats"].parse(given), ABLATION["root_seed"].parse(given)
-            client = connect()
-            run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
-            recorded = read_investigation(run_id, client)
+    with entry_point() as project_run:
+        wanted = {name: _wanted(name, given[name]) for name in _SHARES}
+        draws, seed = ABLATION["repeats"].parse(given), ABLATION["root_seed"].parse(given)
+        client = connect()
+        run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
+        recorded = read_investigation(run_id, client)
         title = f"ablation: {recorded.parent.info.run_name or run_id}"
         opening = (
             nullcontext()
-            if project_run is None
-            else auxiliary_run(client, project_run, role="ablation", title=title, parameters=given)
+            if project_run.run_id is None
+            else auxiliary_run(client, project_run.take(), role="ablation", title=title, parameters=given)
         )
         with opening as opened:
             found = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)

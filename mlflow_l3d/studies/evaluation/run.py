@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.investigation.evaluate import Evaluation
 from mlflow_l3d.studies.investigation.evaluate import evaluate as evaluate_investigation
-from mlflow_l3d.studies.run_guard import failing
 from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation, check_options, evaluate_seeds, is_seeds_study
-from mlflow_l3d.tracking.connection import scrub_environment
 
 
 def evaluate(
@@ -17,6 +16,7 @@ def evaluate(
     design: str = "auto",
     missing: str = "auto",
     agreement: str = "auto",
+    log: bool = True,
 ) -> Evaluation | SeedsEvaluation:
     """Score a parent run again from its children, and write metrics and artifacts to it.
 
@@ -27,17 +27,18 @@ def evaluate(
         of seeds, separated by commas, are compared over tasks in a run of its own.
     where, metric, design, missing, agreement
         As for :func:`mlflow_l3d.studies.investigation.evaluate.evaluate`; a study of seeds has `metric` only.
+    log
+        Whether to write metrics and artifacts.
 
     Raises
     ------
     L3DError
         With one line that says what is missing.
     """
-    project_run = scrub_environment()
-    with failing(project_run):
+    with entry_point() as project_run:
         if is_seeds_study(parent_run_id):
             check_options({"where": where, "design": design, "missing": missing, "agreement": agreement})
-            return evaluate_seeds(parent_run_id, metric=metric, project_run=project_run)
+            return evaluate_seeds(parent_run_id, metric=metric, project_run=project_run.run_id, log=log)
         return evaluate_investigation(
-            parent_run_id, where=where, metric=metric, design=design, missing=missing, agreement=agreement
+            parent_run_id, where=where, metric=metric, design=design, missing=missing, agreement=agreement, log=log
         )

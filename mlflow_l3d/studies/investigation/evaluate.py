@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -18,13 +17,13 @@ from mlflow_l3d.analysis.importance.reml import MISSING
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.scoring import Scored, score, tables
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
-from mlflow_l3d.tracking.children import search
 from mlflow_l3d.tracking.connection import connect, own_settings
+from mlflow_l3d.tracking.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.reader import read_investigation, read_predictions
 from mlflow_l3d.tracking.searches import searched_splits
 
@@ -56,17 +55,6 @@ class Evaluation:
         from mlflow_l3d.report.investigation.terminal import summary
 
         return summary(self.analysis, title=f"evaluation of run {self.run_id}")
-
-
-@dataclass(frozen=True)
-class Deletion:
-    """How many `runs` :func:`delete` deleted."""
-
-    runs: int
-
-    def summary(self) -> str:
-        """Return the text that the command line prints."""
-        return f"{self.runs} runs deleted"
 
 
 def evaluate(
@@ -198,53 +186,6 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
     )
 
 
-def score_frame(
-    cells: pd.DataFrame, *, metric: str = "score", design: str | None = None, missing: str = "drop"
-) -> Analysis:
-    """Score a data frame of cells that never were MLflow runs.
-
-    Parameters
-    ----------
-    cells
-        One row a cell. Columns: ``phase`` (``investigation`` or ``golden``; in the radial design ``base`` or ``swap``),
-        ``row``, ``column`` (not in the radial design), and `metric`;
-        optional ``index`` (golden runs are numbered as they stand, else), ``factor`` (one factor, else) and
-        ``predictions``: for each cell a frame with ``example_id``, ``label`` and ``prediction``, or None.
-    metric
-        The column of scores, fractions (0..1).
-    design
-        Name of the design; None is the one whose phases the cells have, else crossed.
-    missing
-        ``drop`` or ``reml``: what to do with rows of a crossed table that lack cells.
-
-    Raises
-    ------
-    ParameterError
-        If a column is missing, or `design` or `missing` is not allowed.
-    """
-    if missing not in MISSING:
-        raise unknown_name("missing", missing, MISSING)
-    known = None if design is None else design_named(design)
-    planned = Planned(design=known, missing="reml" if missing == "reml" else "drop")
-    if "column" not in cells and not planned.design_of(cells).has_columns:
-        cells = cells.assign(column=None)
-    for column in ("phase", "row", "column", metric):
-        if column not in cells:
-            raise unknown_name("column", column, map(str, cells.columns), "present in the frame, which has")
-    frame = cells.copy()
-    golden = frame["phase"].eq("golden")
-    if "factor" not in frame:
-        frame["factor"] = None
-        frame.loc[frame["phase"].isin(["investigation", "swap"]), "factor"] = "factor"
-    if "index" not in frame:
-        frame["index"] = golden.cumsum().sub(1).where(golden)
-    frame = planned.select(frame)
-    given = frame["predictions"].tolist() if "predictions" in frame else None
-    frame = frame.drop(columns="predictions", errors="ignore")
-    predictions = None if given is None else tables((str(at), table) for at, table in enumerate(given))
-    return score(frame, predictions, metric=metric, planned=planned).analysis
-
-
 def check_metric(cells: pd.DataFrame, metric: str) -> None:
     """Raise a ParameterError where no cell has the metric."""
     found = [str(name) for name in cells if name not in _NOT_METRICS and not str(name).startswith(("factor.", "seed."))]
@@ -266,8 +207,6 @@ def write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Sc
     folder
         A folder whose files become artifacts of the run, beside those that are written here.
     """
-    from mlflow.entities import Metric
-
     _check_writable(run)
     write_artifacts(
         folder,
@@ -282,14 +221,7 @@ def write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Sc
     rows = last_step(scored.analysis, run)
     steps = {**scored.consistency_steps}
     steps[rows] = {**steps.get(rows, {}), **scored.analysis.metrics()}
-    now = int(time.time() * 1000)
-    batch = [
-        Metric(names.metric_name(name), value, now, step)
-        for step in sorted(steps)
-        for name, value in steps[step].items()
-    ]
-    for start in range(0, len(batch), 1000):
-        client.log_batch(run.info.run_id, metrics=batch[start : start + 1000])
+    parents.log_metrics(client, run.info.run_id, steps)
     client.log_artifacts(run.info.run_id, str(folder))
     logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS, "[]"))
     written = [{"path": name, "type": "table"} for name in names.TABLES if (folder / name).exists()]
@@ -327,63 +259,9 @@ def _spread(finished: Sequence[bool], found: Iterator[pa.Table | None]) -> Itera
         yield next(found) if present else None
 
 
-def latest_investigation(client: MlflowClient) -> str:
-    """Return the run id of the current experiment's latest investigation that no other continues.
-
-    Raises
-    ------
-    ParameterError
-        If there is none.
-    """
-    experiment_id = parents.current_experiment_id(client)
-    condition = f"tags.`{names.ROLE}` = 'investigation'"
-    runs = [run for run in search(client, [experiment_id], condition) if names.SUPERSEDED_BY not in run.data.tags]
-    if not runs:
-        raise ParameterError(
-            "parent_run_id", "latest", "there is no investigation in this experiment", "Name the parent run."
-        )
-    return str(runs[-1].info.run_id)
-
-
-def own_parameter(parent: Run, name: str) -> str | None:
-    """Return a parameter of a parent of ours as it was resolved, or else as it was typed; None where it has none."""
-    params: Mapping[str, Any] = parent.data.params
-    value = params.get(f"resolved.{name}", params.get(name))
-    return None if value is None else str(value).strip("'\"")
-
-
 def _planned(parent: Run, name: str) -> int | None:
     """Return a size of the planned design; None for a stranger, whose parameters may mean something else."""
     if names.INVESTIGATION_KEY not in parent.data.tags:
         return None
     value = own_parameter(parent, name)
     return int(value) if value and value.isdigit() else None
-
-
-def delete(parent_run_id: str) -> Deletion:
-    """Delete a parent and its children; MLflow keeps deleted runs until its own `mlflow gc`.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such run.
-    L3DError
-        If it is not a parent of cells.
-    """
-    with own_settings():
-        client = connect()
-        from mlflow.exceptions import MlflowException
-
-        from mlflow_l3d.tracking.children import children_of
-
-        try:
-            parent = client.get_run(parent_run_id)
-        except MlflowException as error:
-            raise ParameterError("parent_run_id", parent_run_id, "no such run on the tracking server") from error
-        if parent.data.tags.get(names.ROLE) != "investigation":
-            msg = f"parent_run_id={parent_run_id}: is not the parent of an investigation; nothing was deleted."
-            raise L3DError(msg)
-        children = list(children_of(client, str(parent.info.experiment_id), parent_run_id))
-        for run in (*children, parent):
-            client.delete_run(run.info.run_id)
-    return Deletion(len(children) + 1)

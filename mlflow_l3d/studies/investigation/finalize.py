@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def finalize(
-    specification: Specification, ledger: Ledger, interim_analyses: pd.DataFrame | None = None
+    specification: Specification, ledger: Ledger[CellRecord], interim_analyses: pd.DataFrame | None = None
 ) -> tuple[pd.DataFrame, Scored]:
     """Score everything once more from what is recorded, write the parent's artifacts, and end the parent.
 

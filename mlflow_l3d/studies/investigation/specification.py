@@ -15,13 +15,13 @@ from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
-from mlflow_l3d.studies.specification import StudySpecification, context_of
+from mlflow_l3d.studies.specification import CellSpecification, context_of
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
 
 
 @dataclass(frozen=True, kw_only=True)
-class Specification(StudySpecification):
+class Specification(CellSpecification):
     """One investigation.
 
     Attributes

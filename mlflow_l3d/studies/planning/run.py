@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.environment import default_workers
+from mlflow_l3d.studies.base import entry_point, specified
 from mlflow_l3d.studies.investigation.artifacts import write_table
 from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.studies.planning.notes import ROUGH, planner_notes
@@ -19,9 +20,8 @@ from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
-from mlflow_l3d.tracking.connection import error_line, is_outage, own_settings, scrub_environment
+from mlflow_l3d.tracking.connection import error_line, is_outage
 from mlflow_l3d.tracking.past import Past
-from mlflow_l3d.tracking.searches import find
 
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
@@ -66,15 +66,8 @@ def plan_investigation(
         With one line that says what to change. A tracking server that is away is an error only where the pilot is on
         it, or is to be run.
     """
-    from mlflow_l3d.studies.run_guard import failing
-
-    project_run = scrub_environment()
-    with own_settings(), failing(project_run):
-        return _plan(approach, task, pilot, project_run, progress=progress, **parameters)
-
-
-plan = plan_investigation
-"""The same, under the name of the entry point."""
+    with entry_point() as project_run:
+        return _plan(approach, task, pilot, project_run.run_id, progress=progress, **parameters)
 
 
 def _plan(
@@ -86,13 +79,7 @@ def _plan(
     progress: bool,
     **parameters: object,
 ) -> Plan:
-    named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
-    specification = specify(
-        {**parameters, **named},
-        approach=None if isinstance(approach, str) else approach,
-        task=None if isinstance(task, str) else task,
-        searches=find,
-    )
+    specification = specified(specify, approach, task, parameters)
     run_id: str | None = None
     if pilot == "run":
         from mlflow_l3d.studies.investigation.run import investigate

@@ -61,6 +61,15 @@ def write_search(
     (folder / names.SEARCH_REPORT).write_text(page, encoding="utf-8")
 
 
+def description(result: SearchResult) -> str:
+    """Return the answers as Markdown, for the description of the run in MLflow's UI."""
+    from mlflow_l3d.report.search.words import search_answers
+
+    return "\n\n".join(
+        f"**{answer.question}**: {answer.short}. {' '.join(answer.sentences)}" for answer in search_answers(result)
+    )
+
+
 def result_document(result: SearchResult) -> dict[str, Any]:
     """Return what was found as JSON types; a number that is not known is null."""
     return {

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Value
-from mlflow_l3d.plan.cells import Cell, content_key
+from mlflow_l3d.plan.cells import Cell, Outcome, content_key
 from mlflow_l3d.studies.search.space import setting
 from mlflow_l3d.studies.specification import identity
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tracking.records import TrialRecord, measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,20 @@ class TrialCell(Cell):
     def name(self) -> str:
         """Name of the run as people read it."""
         return f"trial {self.trial_number}"
+
+    def record(self, level: str, name: str, state: str, outcome: Outcome) -> TrialRecord:
+        """Return the record of the trial, or of a run of the comparison."""
+        seeds = self.configurations_seeds
+        return TrialRecord(
+            level=level,
+            number=self.trial_number,
+            state=state,
+            hyperparameters=dict(self.hyperparameters),
+            seeds={factor: ",".join(str(own[factor]) for own in seeds) for factor in seeds[0]},
+            key=self.key,
+            name=name,
+            **measured(outcome),
+        )
 
 
 def search_key(task: Task, approach: Approach, *, model_revision: str, numerics: Mapping[str, str], metric: str) -> str:

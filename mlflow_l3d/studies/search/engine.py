@@ -14,8 +14,8 @@ from mlflow_l3d.execution.base import Executor
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.studies.search.cells import TrialCell
 from mlflow_l3d.studies.search.results import CELL, GIVEN, RESULT, FinishedTrial, PrunedBefore, State, finished_trials
-from mlflow_l3d.studies.search.settings import add_finished, enqueue, setting_of
 from mlflow_l3d.studies.search.space import SearchSpace
+from mlflow_l3d.studies.search.study import add_finished, enqueue, setting_of
 
 if TYPE_CHECKING:
     import optuna

@@ -22,9 +22,9 @@ class Reports:
     Parameters
     ----------
     storage, folder
-        See :func:`mlflow_l3d.studies.search.study.storage_of`.
+        See :func:`mlflow_l3d.studies.search.storages.storage_of`.
     pruner
-        See :func:`mlflow_l3d.studies.search.study.pruner_of`.
+        See :func:`mlflow_l3d.studies.search.samplers.pruner_of`.
     metric
         What is scored; epochs are compared by ``validation_<metric>``.
     stride
@@ -55,7 +55,8 @@ class Reports:
     def _study(self, name: str) -> optuna.Study:
         import optuna
 
-        from mlflow_l3d.studies.search.study import pruner_of, storage_of
+        from mlflow_l3d.studies.search.samplers import pruner_of
+        from mlflow_l3d.studies.search.storages import storage_of
 
         if name not in self._studies:
             if self._storage is None:

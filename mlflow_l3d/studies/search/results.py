@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -42,6 +43,16 @@ class PrunedBefore:
     score: float
     reported: float
     step: int
+
+    @classmethod
+    def all_of(cls, known: Mapping[str, Mapping[str, float]], metric: str) -> dict[str, PrunedBefore]:
+        """Read key -> how it was pruned from the metrics that the ledger knows; `metric` scores the trials."""
+        found = {}
+        for key, metrics in known.items():
+            if (score := metrics.get("score")) is not None:
+                reported = float(metrics.get(f"curve/validation_{metric}", score))
+                found[key] = cls(float(score), reported, max(0, int(metrics.get("epochs_done", 1)) - 1))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +139,13 @@ def best_of(trials: list[FinishedTrial], metric: Metric | None = None) -> Finish
     scored = [(trial.score, -trial.number, trial) for trial in trials if trial.state == "complete"]
     ranked = [(sign * score, order, trial) for score, order, trial in scored if score is not None]
     return max(ranked, key=lambda entry: entry[:2])[2] if ranked else None
+
+
+def score_of(hyperparameters: Mapping[str, Value], trials: Sequence[FinishedTrial]) -> float:
+    """Return the score of a setting; nan where no complete trial had it."""
+    scores = [
+        trial.score
+        for trial in trials
+        if trial.state == "complete" and dict(trial.hyperparameters) == dict(hyperparameters)
+    ]
+    return next((score for score in scores if score is not None), math.nan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal
 
 from mlflow_l3d.approaches.base import Approach
@@ -79,6 +79,13 @@ class SearchSpecification(StudySpecification):
     def compared_on(self) -> tuple[dict[str, int], ...]:
         """Factor -> seed of each configuration on which the found setting is compared."""
         return self.seeds(HELD_OUT_BASE, self.held_out_runs)
+
+    @property
+    def validation_examples(self) -> int:
+        """How many examples score a trial, in each configuration."""
+        task = self.setup.task
+        on_validation = replace(task, settings=replace(task.settings, evaluated="validation"))
+        return len(on_validation.split(self.searched_on[0]).test)
 
     def sampler_seed(self, level: Level) -> int:
         """Return the seed of a level's sampler."""

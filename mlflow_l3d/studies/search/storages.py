@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.search.journal import QuickJournal
-from mlflow_l3d.studies.search.locks import journal_lock
 from mlflow_l3d.studies.search.optional import need_optuna
 
 if TYPE_CHECKING:
@@ -89,31 +88,9 @@ def _journal(optuna: Any, place: str) -> BaseStorage:
     if not path.parent.is_dir():
         msg = "its folder does not exist"
         raise FileNotFoundError(msg)
-    lock = journal_lock(optuna, path)
-    backend = optuna.storages.journal.JournalFileBackend(place, lock_obj=lock)
-    _drop_torn_line(optuna, path)
-    storage: BaseStorage = optuna.storages.JournalStorage(QuickJournal(backend, lock, path))
+    backend = optuna.storages.journal.JournalFileBackend(place)
+    storage: BaseStorage = optuna.storages.JournalStorage(QuickJournal(backend, path))
     return storage
-
-
-def _drop_torn_line(optuna: Any, path: Path) -> None:
-    """Cut off what a process wrote that was killed while it wrote: the next line would be unreadable with it."""
-    if _ends_whole(path):
-        return
-    lock = journal_lock(optuna, path)
-    lock.acquire()  # a writer that is alive has ended its line by then
-    try:
-        if not _ends_whole(path):
-            with path.open("rb+") as file:
-                file.truncate(file.read().rfind(b"\n") + 1)
-    finally:
-        lock.release()
-
-
-def _ends_whole(path: Path) -> bool:
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        return size == 0 or (file.seek(size - 1) >= 0 and file.read(1) == b"\n")
 
 
 def _database(optuna: Any, place: str) -> BaseStorage:

@@ -1,16 +1,16 @@
-"""Optuna's side of a level: its storage, sampler and pruner by name, its study, and what a trial is asked."""
+"""Optuna's side of a level: its study, what a trial is asked, and settings that are queued, or known from elsewhere."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.search.optional import need_optuna
-from mlflow_l3d.studies.search.planned import planned
-from mlflow_l3d.studies.search.samplers import PLANNED, Level, pruner_name, pruner_of, sampler_name, sampler_of
+from mlflow_l3d.studies.search.results import GIVEN
 from mlflow_l3d.studies.search.space import SearchSpace
-from mlflow_l3d.studies.search.storages import public_storage, storage_of, storage_place
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -19,22 +19,6 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
     from optuna.trial import Trial
-
-__all__ = [
-    "PLANNED",
-    "Level",
-    "distributions",
-    "open_study",
-    "planned",
-    "pruner_name",
-    "pruner_of",
-    "public_storage",
-    "sampler_name",
-    "sampler_of",
-    "storage_of",
-    "storage_place",
-    "suggest",
-]
 
 
 def open_study(
@@ -74,3 +58,41 @@ def _suggested(trial: Trial, name: str, each: Searched) -> Value:
     if each.whole:
         return trial.suggest_int(name, int(each.low), int(each.high), log=each.log)
     return trial.suggest_float(name, each.low, each.high, log=each.log)
+
+
+def enqueue(study: Study, space: SearchSpace, params: Mapping[str, Value]) -> None:
+    """Put a setting at the end of the queue.
+
+    A value that the space does not hold, such as a default outside of it, is no parameter of Optuna's trial, so that no
+    sampler learns from it; :func:`setting_of` returns it all the same.
+    """
+    study.enqueue_trial(_inside(space, params), user_attrs={GIVEN: dict(params)})
+
+
+def setting_of(trial: Trial, space: SearchSpace) -> dict[str, Value]:
+    """Return what a trial tries: what it was queued with, and suggestions for all else that is searched."""
+    queued: Mapping[str, Value] = trial.user_attrs.get(GIVEN, {})
+    outside = set(queued) - set(_inside(space, queued))
+    asked = replace(space, ranges={name: each for name, each in space.ranges.items() if name not in outside})
+    return {**suggest(trial, asked), **queued}
+
+
+def add_finished(
+    study: Study, space: SearchSpace, params: Mapping[str, Value], score: float, attributes: Mapping[str, Any]
+) -> None:
+    """Add a complete trial whose score is known from elsewhere; `attributes` are user attributes, JSON types."""
+    trial = need_optuna().trial
+    inside, kinds = _inside(space, params), distributions(space)
+    study.add_trial(
+        trial.create_trial(
+            state=trial.TrialState.COMPLETE,
+            params=inside,
+            distributions={name: kinds[name] for name in inside},
+            value=score,
+            user_attrs=dict(attributes),
+        )
+    )
+
+
+def _inside(space: SearchSpace, params: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: params[name] for name in space.ranges if name in params and space.contains(name, params[name])}

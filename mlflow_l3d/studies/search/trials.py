@@ -48,10 +48,10 @@ class Tuned(Approach):
     pruner
         ``none``: nothing is reported, Optuna is not needed where trials are trained, and an approach that takes several
         cells in a call gets the configurations of a trial at once. Else a name for
-        :func:`mlflow_l3d.studies.search.study.pruner_of`: configurations are trained one after the other, and a trial
-        that is told to end has no further one. An approach whose sessions report no epochs reports nothing.
+        :func:`mlflow_l3d.studies.search.samplers.pruner_of`: configurations are trained one after the other, and a
+        trial that is told to end has no further one. An approach whose sessions report no epochs reports nothing.
     storage, folder
-        See :func:`mlflow_l3d.studies.search.study.storage_of`; opened where trials are trained.
+        See :func:`mlflow_l3d.studies.search.storages.storage_of`; opened where trials are trained.
     stride
         See :class:`mlflow_l3d.studies.search.reports.TrialReport`.
     evaluated

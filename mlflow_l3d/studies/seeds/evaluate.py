@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,13 @@ from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.table import EVALUATE
-from mlflow_l3d.studies.investigation.evaluate import latest_investigation, own_parameter
 from mlflow_l3d.studies.seeds.artifacts import write_over_tasks, write_scores
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
 from mlflow_l3d.tracking.connection import connect, own_settings
-from mlflow_l3d.tracking.parent import set_tags
-from mlflow_l3d.tracking.reader import fetch_artifact, read_investigation, read_predictions
+from mlflow_l3d.tracking.parent import log_metrics, set_tags
+from mlflow_l3d.tracking.past import latest_investigation, own_parameter
+from mlflow_l3d.tracking.reader import fetch_document, read_investigation, read_predictions
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -84,7 +83,9 @@ def check_options(options: Mapping[str, str]) -> None:
             raise ParameterError(name, value, "has no effect on a study of seeds", "Leave it out.")
 
 
-def evaluate_seeds(parent_run_id: str, *, metric: str = "auto", project_run: str | None = None) -> SeedsEvaluation:
+def evaluate_seeds(
+    parent_run_id: str, *, metric: str = "auto", project_run: str | None = None, log: bool = True
+) -> SeedsEvaluation:
     """Score studies of seeds again from their runs.
 
     Parameters
@@ -96,6 +97,8 @@ def evaluate_seeds(parent_run_id: str, *, metric: str = "auto", project_run: str
         The metric in the headline; ``auto`` is each parent's own.
     project_run
         The run that `mlflow run` made, for the comparison.
+    log
+        Whether to write metrics and artifacts.
 
     Raises
     ------
@@ -109,9 +112,11 @@ def evaluate_seeds(parent_run_id: str, *, metric: str = "auto", project_run: str
             raise ParameterError("parent_run_id", repeated[0], "must be named once")
         run_ids = [latest_investigation(client) if run_id == "latest" else run_id for run_id in wanted]
         if len(run_ids) == 1:
-            return SeedsEvaluation((run_ids[0],), (_rescored(client, run_ids[0], metric),))
+            return SeedsEvaluation((run_ids[0],), (_rescored(client, run_ids[0], metric, log=log),))
         studies = tuple(_study(client, run_id, metric).study for run_id in run_ids)
         found = over_tasks(studies)
+        if not log:
+            return SeedsEvaluation(tuple(run_ids), studies, found)
         title = f"seeds over {len({study.task for study in studies})} tasks"
         with auxiliary_run(
             client, project_run, role="seeds_over_tasks", title=title, parameters={"parent_run_id": ",".join(run_ids)}
@@ -179,17 +184,13 @@ def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
     return own.assign(index=own["seed.seed"].map(place).astype("Int64")).sort_values("index", kind="stable")
 
 
-def _rescored(client: MlflowClient, run_id: str, metric: str) -> SeedsStudy:
+def _rescored(client: MlflowClient, run_id: str, metric: str, *, log: bool) -> SeedsStudy:
     """Write metrics, tables and the report of one parent anew; what says how to repeat it stays."""
-    import time
-
-    from mlflow.entities import Metric
-
     from mlflow_l3d.report.seeds.page import study_page
 
     read = _study(client, run_id, metric)
-    now, step = int(time.time() * 1000), len(read.study.seeds)
-    batch = [Metric(names.metric_name(name), value, now, step) for name, value in read.study.metrics().items()]
+    if not log:
+        return read.study
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         public = read.cells.drop(
@@ -203,7 +204,7 @@ def _rescored(client: MlflowClient, run_id: str, metric: str) -> SeedsStudy:
             settings={key: value for key, value in read.parent.data.params.items() if "." not in key},
         )
         (folder / names.REPORT).write_text(page, encoding="utf-8")
-        client.log_batch(run_id, metrics=batch)
+        log_metrics(client, run_id, {len(read.study.seeds): read.study.metrics()})
         client.log_artifacts(run_id, str(folder))
     if names.INVESTIGATION_KEY not in read.parent.data.tags:
         tags = {names.ROLE: "investigation", names.SCHEMA_TAG: names.SCHEMA, names.FACTOR: "seed", names.DESIGN: DESIGN}
@@ -212,14 +213,10 @@ def _rescored(client: MlflowClient, run_id: str, metric: str) -> SeedsStudy:
 
 
 def _document(client: MlflowClient, run_id: str) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = fetch_artifact(client, run_id, names.INVESTIGATION, Path(folder))
-        if path is None:
-            return {}
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
+    try:
+        found = fetch_document(client, run_id, names.INVESTIGATION)
+    except (OSError, ValueError):
+        return {}
     return found if isinstance(found, dict) else {}
 
 

@@ -16,7 +16,7 @@ from mlflow_l3d.parameters.table import SEEDS
 from mlflow_l3d.parameters.values import Whole
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
-from mlflow_l3d.studies.specification import StudySpecification, context_of
+from mlflow_l3d.studies.specification import CellSpecification, context_of
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.glue import benchmark_of
 from mlflow_l3d.tasks.settings import Split
@@ -26,7 +26,7 @@ MOST_SEEDS: Final = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeedsSpecification(StudySpecification):
+class SeedsSpecification(CellSpecification):
     """One random-seeds study.
 
     Attributes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import tempfile
 from collections.abc import Mapping
@@ -24,13 +23,13 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.parameters.table import STRATEGIES
 from mlflow_l3d.report.numbers import signed
+from mlflow_l3d.studies.base import entry_point, specified, warn_of_origin
 from mlflow_l3d.studies.investigation.artifacts import write_table
-from mlflow_l3d.studies.investigation.run import Investigation, run
+from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
 from mlflow_l3d.studies.investigation.specification import Specification, specify
-from mlflow_l3d.studies.run_guard import failing
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
-from mlflow_l3d.tracking.connection import connect, own_settings, scrub_environment
+from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.parent import set_tags
 from mlflow_l3d.tracking.searches import find
 
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.tasks.base import Task
 
-_logger = logging.getLogger("mlflow_l3d")
 DESIGNS: Final = ("random", "fixed", "crossed")
 """In the paper's order; the last is the published method, *interactions*."""
 TABLE: Final = "strategies.json"
@@ -118,30 +116,20 @@ def compare_strategies(
     L3DError
         With one line that says what to change.
     """
-    named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
-    project_run = scrub_environment()
-    with own_settings():
-        with failing(project_run):
-            for name in parameters:
-                if name not in STRATEGIES:
-                    raise unknown_name("parameter", name, STRATEGIES)
-            searches = cache(find)  # the latest search is the same one for all strategies
-            specifications = {
-                design: specify(
-                    {**parameters, **named, "design": design},
-                    approach=None if isinstance(approach, str) else approach,
-                    task=None if isinstance(task, str) else task,
-                    searches=searches,
-                )
-                for design in DESIGNS
-            }
-            client = connect()
+    with entry_point() as project_run:
+        for name in parameters:
+            if name not in STRATEGIES:
+                raise unknown_name("parameter", name, STRATEGIES)
+        searches = cache(find)  # the latest search is the same one for all strategies
+        specifications = {
+            design: specified(specify, approach, task, {**parameters, "design": design}, searches) for design in DESIGNS
+        }
+        client = connect()
         crossed = specifications["crossed"]
-        for note in crossed.setup.origin.notes:
-            _logger.warning("%s", note)
+        warn_of_origin(crossed)
         title = f"strategies: {crossed.setup.approach.name} {crossed.setup.task.name}: {crossed.factor_words}"
         given = {name: crossed.given[name] for name in STRATEGIES}
-        with auxiliary_run(client, project_run, role="comparison", title=title, parameters=given) as opened:
+        with auxiliary_run(client, project_run.take(), role="comparison", title=title, parameters=given) as opened:
             found: dict[str, Investigation] = {}
             for design, specification in specifications.items():
                 found[design] = _investigate(specification, opened.run_id, progress=progress)
@@ -159,7 +147,7 @@ def compare_strategies(
 
 
 def _investigate(specification: Specification, comparison_id: str, *, progress: bool) -> Investigation:
-    found = run(specification, progress=progress)
+    found = InvestigationStudy(specification, progress=progress).run()
     set_tags(connect(), found.run_id, {names.COMPARISON: comparison_id})
     return found
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
+from filelock import Timeout
 from search_cases import Climb, Search
 
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.studies.search.engine import run_level
-from mlflow_l3d.studies.search.locks import KernelLock
+from mlflow_l3d.studies.search.journal import journal_lock
 
 TRIALS = 8
 SCRIPT = """
@@ -61,35 +61,25 @@ def test_a_search_that_is_killed_computes_only_what_is_missing(tmp_path: Path) -
 HOLDER = """
 import sys, time
 from pathlib import Path
-from mlflow_l3d.search.locks import KernelLock
-KernelLock(Path(sys.argv[1])).acquire()
+from mlflow_l3d.studies.search.journal import journal_lock
+lock = journal_lock(Path(sys.argv[1]))
+lock.acquire()
 print("held", flush=True)
 time.sleep(60)
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
 def test_the_lock_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
     journal = tmp_path / "optuna.log"
+    lock = journal_lock(journal)
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(journal)], stdout=subprocess.PIPE)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        lock, entered = KernelLock(journal), []
-        waiting = threading.Thread(target=lambda: entered.append(lock.acquire()))
-        waiting.start()
-        waiting.join(0.2)
-        assert not entered
+        with pytest.raises(Timeout):
+            lock.acquire(timeout=0)
     finally:
         holder.kill()
         holder.communicate()
-    waiting.join(10)
-    assert entered == [True]
-    other = threading.Thread(target=lambda: entered.append(lock.acquire()))
-    other.start()
-    other.join(0.2)
-    assert entered == [True]
-    lock.release()
-    other.join(10)
-    assert entered == [True, True]
+    lock.acquire(timeout=0)
     lock.release()

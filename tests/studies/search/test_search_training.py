@@ -16,9 +16,10 @@ from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.studies.search.cells import TrialMaker, search_key
 from mlflow_l3d.studies.search.engine import run_level
 from mlflow_l3d.studies.search.results import FinishedTrial, best_of
-from mlflow_l3d.studies.search.samplers import sampler_of
+from mlflow_l3d.studies.search.samplers import pruner_of, sampler_of
 from mlflow_l3d.studies.search.space import SearchSpace
-from mlflow_l3d.studies.search.study import open_study, pruner_of, storage_of
+from mlflow_l3d.studies.search.storages import storage_of
+from mlflow_l3d.studies.search.study import open_study
 from mlflow_l3d.studies.search.trials import Tuned
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings

@@ -1,0 +1,212 @@
+"""What every study does alike: the preamble, executor and progress bar, and a parent in a true state at the end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from mlflow_l3d import registry
+from mlflow_l3d.execution.base import Executor, Job
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.studies.interrupts import deferred_interrupts
+from mlflow_l3d.studies.specification import StudySpecification
+from mlflow_l3d.tracking.connection import connect, error_line, own_settings
+from mlflow_l3d.tracking.ledger import Ledger
+from mlflow_l3d.tracking.parent import mark_failed
+from mlflow_l3d.tracking.records import RunRecord
+from mlflow_l3d.tracking.searches import find
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+    from mlflow_l3d.approaches.base import Approach
+    from mlflow_l3d.parameters.setup import Setup
+    from mlflow_l3d.tasks.base import Task
+
+_logger = logging.getLogger("mlflow_l3d")
+
+S = TypeVar("S", bound=StudySpecification)
+K = TypeVar("K", bound=RunRecord)
+R = TypeVar("R")
+
+
+@dataclass
+class ProjectRun:
+    """The run that `mlflow run` made for this process.
+
+    Attributes
+    ----------
+    run_id
+        None where there is none.
+    taken
+        Whether something else answers for how it ends.
+    """
+
+    run_id: str | None
+    taken: bool = False
+
+    def take(self) -> str | None:
+        """Return the run to who answers from here on for how it ends."""
+        self.taken = True
+        return self.run_id
+
+
+@contextmanager
+def entry_point() -> Iterator[ProjectRun]:
+    """Begin an entry point: our own settings of MLflow, and the project run, which fails where the block raises.
+
+    MLFLOW_RUN_ID is taken out of the environment, so that nobody attaches to the parent by accident.
+    """
+    project_run = ProjectRun(os.environ.pop("MLFLOW_RUN_ID", None))
+    with own_settings():
+        try:
+            yield project_run
+        except Exception as error:
+            if not project_run.taken:
+                fail_project_run(project_run.run_id, error)
+            raise
+
+
+def fail_project_run(run_id: str | None, error: Exception) -> None:
+    """Mark the run that `mlflow run` made, where there is one, as failed; the error itself is the caller's to show."""
+    if run_id is None:
+        return
+    try:
+        mark_failed(connect(), run_id, error_line(error))
+    except Exception as second:  # noqa: BLE001 - the first error matters more
+        _logger.error("The run could not be marked as failed: %s", error_line(second))
+
+
+def specified(
+    specify: Callable[..., S],
+    approach: Approach | str | None,
+    task: Task | str | None,
+    parameters: Mapping[str, object],
+    searches: Callable[..., Any] = find,
+) -> S:
+    """Call what specifies a study; approach and task may be names or objects."""
+    named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
+    return specify(
+        {**parameters, **named},
+        approach=None if isinstance(approach, str) else approach,
+        task=None if isinstance(task, str) else task,
+        searches=searches,
+    )
+
+
+def warn_of_origin(specification: StudySpecification) -> None:
+    """Say what is doubtful about where the hyperparameters came from."""
+    for note in specification.setup.origin.notes:
+        _logger.warning("%s", note)
+
+
+class Study(ABC, Generic[S, K, R]):
+    """A study that has a parent run of its own: how it is opened, carried out, and ended in a true state.
+
+    Parameters
+    ----------
+    specification
+        What is asked.
+    progress
+        Whether to show a progress bar on stderr.
+
+    Attributes
+    ----------
+    specify
+        Checks the parameters and loads what they name; returns a specification.
+    """
+
+    specify: ClassVar[Callable[..., Any]]
+
+    def __init__(self, specification: S, *, progress: bool = False) -> None:
+        self.specification = specification
+        self.progress = progress
+
+    @abstractmethod
+    def open(self, project_run: str | None) -> Ledger[K]:
+        """Open the parent, and find what is done already."""
+
+    @abstractmethod
+    def carry_out(self, ledger: Ledger[K]) -> R:
+        """Train, score and end the parent."""
+
+    @abstractmethod
+    def how_far(self, ledger: Ledger[K]) -> str:
+        """Return what was done when the user interrupted it, as in `with 3 of 8 cells done`."""
+
+    @classmethod
+    def conduct(
+        cls,
+        parameters: Mapping[str, object],
+        *,
+        approach: Approach | str | None,
+        task: Task | str | None,
+        progress: bool,
+    ) -> R:
+        """Specify and run a study: what its function in the Python API does."""
+        with entry_point() as project_run:
+            specification: S = specified(cls.specify, approach, task, parameters)
+            warn_of_origin(specification)
+            return cls(specification, progress=progress).run(project_run.take())
+
+    def run(self, project_run: str | None = None) -> R:
+        """Carry out the study; where that raises, the parent fails or is interrupted, before it the project run fails.
+
+        Parameters
+        ----------
+        project_run
+            The run that `mlflow run` made, if there is one; it becomes the parent.
+        """
+        ledger: Ledger[K] | None = None
+        try:
+            with deferred_interrupts():
+                ledger = self.open(project_run)
+            return self.carry_out(ledger)
+        except KeyboardInterrupt:
+            if ledger is not None:
+                ledger.interrupt(f"Interrupted {self.how_far(ledger)}. The same command continues where it stopped.")
+            raise
+        except Exception as error:
+            if ledger is not None:
+                ledger.fail(error_line(error))
+            else:
+                fail_project_run(project_run, error)
+            raise
+
+
+def executor_of(setup: Setup, approach: Approach | None = None) -> Executor:
+    """Return the executor that trains what `setup` says, or another approach in the place of its own."""
+    executor_class = registry.load("executor", setup.executor)
+    job = Job(
+        approach=approach or setup.approach,
+        task=setup.task,
+        hyperparameters=setup.hyperparameters,
+        model=setup.model_reference,
+        device=setup.device,
+        cache=cache_folder(),
+    )
+    executor: Executor = executor_class(job=job, workers=setup.workers)
+    return executor
+
+
+def progress_bar(what: str, *, unit: str, total: int, shown: bool, done: int = 0, state: str = "") -> tqdm[Any]:
+    """Return a progress bar on stderr."""
+    from tqdm import tqdm
+
+    return tqdm(
+        total=total,
+        initial=done,
+        unit=unit,
+        disable=not shown,
+        file=sys.stderr,
+        desc=what,
+        smoothing=0.1,
+        mininterval=0.5 if sys.stderr.isatty() else 10.0,
+        postfix=state or None,
+    )

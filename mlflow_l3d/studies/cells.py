@@ -1,0 +1,174 @@
+"""A study of cells: those that are not done are trained, recorded and counted."""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.execution.calls import Hinted
+from mlflow_l3d.studies.base import R, Study, executor_of, progress_bar
+from mlflow_l3d.studies.specification import CellSpecification
+from mlflow_l3d.tracking.opening import Work, open_ledger
+from mlflow_l3d.tracking.records import CellRecord
+
+if TYPE_CHECKING:
+    from mlflow_l3d.plan.cells import Cell
+    from mlflow_l3d.tracking.ledger import Ledger
+
+_logger = logging.getLogger("mlflow_l3d")
+
+C = TypeVar("C", bound=CellSpecification)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellStudyResult(Generic[C]):
+    """A finished study of cells.
+
+    Attributes
+    ----------
+    run_id
+        The parent run.
+    specification
+        What was studied.
+    computed, reused
+        How many cells were trained now, and how many were taken from the tracking server or the spool.
+    seconds
+        Wall clock.
+    """
+
+    run_id: str
+    specification: C
+    computed: int
+    reused: int
+    seconds: float
+
+
+class CellStudy(Study[C, CellRecord, R]):
+    """A study whose results are those of cells; see :class:`mlflow_l3d.studies.base.Study`.
+
+    Attributes
+    ----------
+    unit
+        What people call a cell.
+    fewest
+        How many cells must not fail, that there is a result.
+    reused, computed, failed
+        Cells that were done before, that were trained, and those of them that failed.
+    """
+
+    unit: ClassVar[str] = "cell"
+    fewest: ClassVar[int] = 1
+
+    def __init__(self, specification: C, *, progress: bool = False) -> None:
+        super().__init__(specification, progress=progress)
+        self.reused = self.computed = self.failed = 0
+        self._started = time.monotonic()
+
+    @property
+    @abstractmethod
+    def progress_title(self) -> str:
+        """What stands before the progress bar."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no further cell is to be trained."""
+        return False
+
+    @property
+    def most_ahead(self) -> int | None:
+        """How many cells may be under way at once where it may be stopped; None for any number."""
+        return None
+
+    def on_known(self, cell: Cell, metrics: Mapping[str, float], ledger: Ledger[CellRecord]) -> None:
+        """Take note of a cell that was done before."""
+
+    def on_record(self, cell: Cell, record: CellRecord, ledger: Ledger[CellRecord]) -> None:
+        """Take note of a cell that was trained now."""
+
+    def open(self, project_run: str | None) -> Ledger[CellRecord]:
+        """Open the parent, and find the cells that are done already."""
+        asked = self.specification
+        work = Work(asked.card(), CellRecord, asked.context_key, asked.shared_params(), lambda: asked.design().cells())
+        return open_ledger(work, project_run)
+
+    def how_far(self, ledger: Ledger[CellRecord]) -> str:
+        """Return how many cells are done."""
+        known = {*ledger.recovered.metrics, *ledger.spool}
+        done = [cell.key in known for cell in self.specification.design().cells()]
+        return f"with {sum(done)} of {len(done)} {self.unit}s done"
+
+    def train(self, ledger: Ledger[CellRecord]) -> None:
+        """Compute the cells that are not done, until the study is stopped, and wait until the server holds them.
+
+        Cells that are under way when it is stopped are recorded, too.
+
+        Raises
+        ------
+        L3DError
+            If too many cells failed; it names the error of the first.
+        """
+        design, done = self.specification.design(), ledger.recovered.metrics
+        self.reused = len(done)
+        running: dict[str, Cell] = {}
+        first_error = ""
+
+        def missing() -> Iterator[Cell]:
+            for cell in design.cells():
+                if self.stopped:
+                    return
+                if cell.key in done:
+                    self.on_known(cell, done[cell.key], ledger)
+                else:
+                    running[cell.key] = cell
+                    yield cell
+
+        def hint() -> int:
+            left = len(design) - self.reused - self.computed - len(running)
+            most = self.most_ahead
+            return left if most is None else min(left, most)
+
+        executor = executor_of(self.specification.setup)
+        bar = progress_bar(
+            self.progress_title,
+            unit=self.unit,
+            total=len(design),
+            shown=self.progress,
+            done=self.reused,
+            state="preparing",
+        )
+        with bar, closing(executor.run(Hinted(missing(), hint))) as outcomes:  # type: ignore[type-var]
+            for outcome in outcomes:
+                cell = running.pop(outcome.key)
+                record = ledger.add(CellRecord.of(cell, outcome), outcome)
+                if record.error:
+                    self.failed += 1
+                    first_error = first_error or record.error
+                    _logger.warning("%s failed: %s", cell.name, record.error)
+                if self.computed == 0 and not bar.disable:
+                    # Loading and encoding are over: the rate is that of the cells from here on.
+                    bar.set_postfix_str("", refresh=False)
+                    bar.unpause()
+                    bar.start_t = bar.last_print_t
+                self.computed += 1
+                self.on_record(cell, record, ledger)
+                bar.update()
+        if self.failed and len(design) - self.failed < self.fewest:
+            what = "Every cell" if self.fewest == 1 else f"{self.failed} of {len(design)} {self.unit}s"
+            msg = f"{what} failed; the first said: {first_error}"
+            raise L3DError(msg)
+        ledger.wait()
+
+    def result(self, ledger: Ledger[CellRecord]) -> dict[str, Any]:
+        """Return the attributes of :class:`CellStudyResult` but for the specification."""
+        return {
+            "run_id": ledger.parent.run_id,
+            "computed": self.computed,
+            "reused": self.reused,
+            "seconds": time.monotonic() - self._started,
+        }

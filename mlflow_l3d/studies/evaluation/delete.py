@@ -1,0 +1,44 @@
+"""`delete`: a parent run goes, and its children with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import children_of
+from mlflow_l3d.tracking.connection import connect, own_settings
+from mlflow_l3d.tracking.reader import parent_run
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """How many `runs` :func:`delete` deleted."""
+
+    runs: int
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        return f"{self.runs} runs deleted"
+
+
+def delete(parent_run_id: str) -> Deletion:
+    """Delete a parent and its children; MLflow keeps deleted runs until its own `mlflow gc`.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run.
+    L3DError
+        If it is not a parent of cells.
+    """
+    with own_settings():
+        client = connect()
+        parent = parent_run(client, parent_run_id)
+        if parent.data.tags.get(names.ROLE) != "investigation":
+            msg = f"parent_run_id={parent_run_id}: is not the parent of an investigation; nothing was deleted."
+            raise L3DError(msg)
+        children = list(children_of(client, str(parent.info.experiment_id), parent_run_id))
+        for run in (*children, parent):
+            client.delete_run(run.info.run_id)
+    return Deletion(len(children) + 1)

@@ -1,0 +1,72 @@
+"""The found setting against the given one, on configurations that were not searched on."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from mlflow_l3d.analysis.search import HeldOut, held_out
+from mlflow_l3d.studies.base import executor_of, progress_bar
+from mlflow_l3d.studies.search.cells import held_out_cells
+from mlflow_l3d.studies.search.trials import Tuned
+
+if TYPE_CHECKING:
+    from mlflow_l3d.approaches.hyperparameters import Value
+    from mlflow_l3d.studies.search.specification import SearchSpecification
+    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.records import TrialRecord
+
+_logger = logging.getLogger("mlflow_l3d")
+
+
+def compare(
+    specification: SearchSpecification, best: Mapping[str, Value], ledger: Ledger[TrialRecord], *, progress: bool
+) -> HeldOut | None:
+    """Train both settings on configurations not searched on, and score the test examples.
+
+    Parameters
+    ----------
+    specification
+        What was searched; its hyperparameters are the given setting.
+    best
+        The found setting.
+    ledger
+        Takes the records; what it knows already is not trained.
+    progress
+        Whether to show a progress bar on stderr.
+
+    Returns
+    -------
+    HeldOut or None
+        None where no comparison is asked for, or the settings are the same.
+    """
+    setup = specification.setup
+    if not specification.held_out_runs or dict(best) == dict(setup.hyperparameters):
+        return None
+    settings = {"found": best, "given": setup.hyperparameters}
+    cells = held_out_cells(setup.approach, specification.context_key, settings, specification.compared_on)
+    scores = known_scores(ledger)
+    missing = [cell for _, cell in cells if cell.key not in scores]
+    kinds = {cell.key: (kind, cell) for kind, cell in cells}
+    tuned = Tuned(setup.approach, metric=specification.metric, evaluated="test")
+    bar = progress_bar("held out", unit="trial", total=len(missing), shown=progress and bool(missing))
+    with bar, closing(executor_of(setup, tuned).run(iter(missing))) as outcomes:  # type: ignore[type-var]
+        for outcome in outcomes:
+            kind, cell = kinds[outcome.key]
+            name = f"held out {cell.trial_number}, {kind}"
+            ledger.add(cell.record("held_out", name, "failed" if outcome.error else "complete", outcome))
+            if outcome.error is None:
+                scores[outcome.key] = float(outcome.metrics["score"])
+            else:
+                _logger.warning("%s failed: %s", name, outcome.error)
+            bar.update()
+    found, given = ([scores.get(cell.key, math.nan) for own, cell in cells if own == kind] for kind in settings)
+    return held_out(found, given)
+
+
+def known_scores(ledger: Ledger[TrialRecord]) -> dict[str, float]:
+    """Return the score of every trial that was finished before, by its key."""
+    return {key: metrics["score"] for key, metrics in ledger.recovered.metrics.items() if "score" in metrics}
