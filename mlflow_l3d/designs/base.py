@@ -24,6 +24,7 @@ from mlflow_l3d.analysis.stability.comparable import Comparable
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs.joint import check_factors
 from mlflow_l3d.designs.mitigation import Mitigation, check_mitigation
+from mlflow_l3d.designs.words import CROSSED, Words
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell, cell_key
 from mlflow_l3d.plan.factors import configuration_seed
@@ -67,6 +68,10 @@ class Design(ABC):
     """Phases of its cells beside ``golden``."""
     baseline: ClassVar[bool] = False
     """Whether it is a strategy to compare with: it has no importance score, and no interval."""
+    words: ClassVar[Words] = CROSSED
+    """What reports say about it."""
+    pairs: ClassVar[bool] = False
+    """Whether the table of a factor is pairs of runs, drawn as dots instead of colours."""
     own_golden: ClassVar[str] = ""
     """Which of its cells serve as golden runs, so that ``golden_runs`` has no part; empty where none do."""
     has_columns: ClassVar[bool] = True

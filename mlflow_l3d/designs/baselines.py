@@ -24,6 +24,7 @@ from mlflow_l3d.analysis.stability.comparable import Comparable, WholeTables
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs.base import check_number
 from mlflow_l3d.designs.table import TableDesign
+from mlflow_l3d.designs.words import baseline
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import GOLDEN_BASE, INVESTIGATION_BASE, MITIGATION_BASE, RADIAL_BASE, RANDOM_BASE
 
@@ -127,6 +128,12 @@ class RandomDesign(_Baseline):
     """
 
     name = "random"
+    words = baseline(
+        rows="every factor changes",
+        reading="Every factor varies in each run, the investigated one among them.",
+        within="two runs of {factor}, which differ in every factor,",
+        caution=", though every factor changes in each of them, so that it cannot single one out.",
+    )
 
     def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:  # noqa: ARG002
         """Return column `column` of the members; a draw of its own of all others."""
@@ -144,6 +151,12 @@ class FixedDesign(_Baseline):
     """
 
     name = "fixed"
+    words = baseline(
+        rows="it alone changes",
+        reading="Only the investigated factor varies; all others stand at one configuration.",
+        within="two runs that differ in {factor} only",
+        caution=", with all other factors at one configuration, so that another one may give another answer.",
+    )
 
     def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:  # noqa: ARG002
         """Return column `column` of the members; row 0 of all others."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mlflow_l3d.analysis.importance.models import NESTED
+from mlflow_l3d.designs import words
 from mlflow_l3d.designs.base import check_number
 from mlflow_l3d.designs.table import TableDesign
 from mlflow_l3d.plan.factors import GOLDEN_BASE, MITIGATION_BASE, NESTED_BASE, NESTED_COLUMNS, RADIAL_BASE
@@ -20,6 +21,7 @@ class NestedDesign(TableDesign):
     """
 
     name = "nested"
+    words = words.NESTED
     model = planning = NESTED
     stops = ("interval", "epsilon")
 

@@ -24,6 +24,7 @@ from mlflow_l3d.analysis.stability.comparable import Comparable, Pairs
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs.base import Design, check_number, sorted_cells
 from mlflow_l3d.designs.joint import factor_members
+from mlflow_l3d.designs.words import Words
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import RADIAL_BASE, SWAP_BASE
@@ -39,6 +40,32 @@ class RadialDesign(Design):
     """
 
     name = "radial"
+    pairs = True
+    words = Words(
+        legend="importance = (contr - mitig) / gold, important if above 0. pp: percentage points of {metric}. std "
+        "(estimated without bias) of the factor alone (contr), of all other factors (mitig), of every factor (gold), "
+        "from base and swap runs. CON, CCON: {meaning}. miss: cells without a score.",
+        rows="The other rows hold the base runs and those in which that factor was drawn anew.",
+        table="Each dot is a pair of runs that differ in {factor} only. Distance from the line is what it contributes, "
+        "spread along the line is what all other factors do.",
+        compared="two base runs",
+        examples="base runs",
+        reading=(
+            (
+                "Base run, swap run",
+                "A base run draws every factor; a swap run repeats it with one factor drawn anew.",
+            ),
+            (
+                "Contributed, mitigated, golden standard deviation",
+                "What the published method's numbers tend to with many columns, estimated without bias: root of the "
+                "mean squared difference of base and swap, halved (the factor alone); standard deviation of the "
+                "expected score when all other factors change; root of the mean variance of the sets of base and swap "
+                "runs (every factor).",
+            ),
+        ),
+        drawn="in each set of them every randomness factor changes from run to run",
+        first_row="The first row holds all base and swap runs.",
+    )
     phases = ("base", "swap")
     own_golden = "base and swap runs"
     has_columns = False

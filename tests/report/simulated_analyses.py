@@ -54,7 +54,7 @@ def simulated(
     rng = np.random.default_rng(7)
     labels = rng.integers(0, 2, 80)
     wrong = rng.random((30, 80)) < rng.choice([0.0, 0.02, 0.3, 1.0], size=80, p=[0.5, 0.3, 0.15, 0.05])
-    votes = example_votes(np.where(wrong, 1 - labels, labels), labels)
+    votes = example_votes(np.where(wrong, 1 - labels, labels), labels, np.arange(80))
     groups = {
         name: Consistency(name, 0.95 - 0.01 * at, 0.78, 6, 12, 5000, 0.0, 80.0, 0.71 - 0.02 * at, 0.012, 0.007)
         for at, name in enumerate(factors)

@@ -41,11 +41,11 @@ def assert_back_again(place: Place, result: Investigation) -> None:
     """Check that the tracking server alone gives the same numbers, and that the runs keep the contract."""
     with place.entered():
         again = evaluate(result.run_id, log=False).analysis
-    assert again.design == result.analysis.design == result.specification.plan.design
+    assert again.design == result.analysis.design == result.specification.plan.design.name
     assert again.metrics() == pytest.approx(result.analysis.metrics(), rel=1e-12)
     assert [check.code for check in again.checks] == [check.code for check in result.analysis.checks]
     parent = place.client.get_run(result.run_id)
-    assert parent.data.tags["l3d.design"] == result.specification.plan.design
+    assert parent.data.tags["l3d.design"] == result.specification.plan.design.name
     wanted = {name.replace("+", "-"): value for name, value in result.analysis.metrics().items()}
     assert {name: parent.data.metrics[name] for name in wanted} == pytest.approx(wanted)
 

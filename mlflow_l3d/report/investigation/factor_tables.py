@@ -13,6 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.multiplicity import Ranking
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.investigation.prediction_tables import prediction_text
 from mlflow_l3d.report.investigation.verdicts import (
     by_importance,
@@ -152,8 +153,8 @@ def component_table(analysis: Analysis) -> Table | None:
     if not records:
         return None
     split = any(record.components and math.isfinite(record.components.main) for record in records)
-    # A radial design takes its total from the very runs that stand for golden ones: nothing to compare.
-    closes = any(record.design != "radial" for record in records)
+    # A design whose own runs stand for golden ones takes its total from them: nothing to compare.
+    closes = any(not design_named(record.design).own_golden for record in records)
     golden = f"variance of\n{_golden(records)} runs"
     head = [
         "factor",
@@ -208,7 +209,8 @@ def _golden(records: Sequence[Importance]) -> str:
 
 def _variance(record: Importance) -> float:
     known = record.golden[np.isfinite(record.golden)]
-    return float(known.var(ddof=1)) if len(known) >= 2 and record.design != "radial" else math.nan
+    own = design_named(record.design).own_golden
+    return float(known.var(ddof=1)) if len(known) >= 2 and not own else math.nan
 
 
 def interim_table(analysis: Analysis) -> Table | None:

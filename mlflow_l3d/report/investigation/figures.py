@@ -13,8 +13,8 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import IMPORTANT_SHARE
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.investigation.verdicts import (
-    BASELINES,
     by_importance,
     golden_runs,
     golden_share,
@@ -54,7 +54,7 @@ def importance_bars(analysis: Analysis) -> Figure:
     with settings():
         figure = new_figure(1.35 + 0.42 * max(len(records), 1))
         axes = figure.subplots()
-        draw = _shares if analysis.design in BASELINES else _importances
+        draw = _shares if design_named(analysis.design).baseline else _importances
         values = draw(axes, at, records)
         for row in at[np.isnan(values)]:
             axes.text(0, row, "  n/a", va="center", color=MUTED, fontsize=9)

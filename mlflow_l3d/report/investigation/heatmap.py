@@ -8,8 +8,8 @@ import numpy as np
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.investigation.pairs import pair_scatter
-from mlflow_l3d.report.investigation.verdicts import BASELINES
 from mlflow_l3d.report.numbers import points, shorten
 from mlflow_l3d.report.style import (
     BLUE,
@@ -52,7 +52,7 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
     span :func:`mlflow_l3d.report.style.typical_range`; numbers are always the true ones. Pairs of a radial design are
     drawn as dots, base against swap, by :func:`mlflow_l3d.report.investigation.pairs.pair_scatter`.
     """
-    if importance.design == "radial":
+    if design_named(importance.design).pairs:
         return pair_scatter(importance, metric=metric)
     table = np.atleast_2d(np.asarray(importance.table, dtype=np.float64)) * 100
     rows, columns = table.shape
@@ -68,7 +68,7 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
         low, high = typical_range(table)
         image = draw_matrix(scores, table, "Blues", low, high)
         _ticks(scores, rows, columns, shorten(importance.factor, 40))
-        if importance.design in BASELINES:
+        if design_named(importance.design).baseline:
             scores.set_xlabel(f"run of the {importance.design} strategy", color=MUTED, fontsize=9)
             scores.set_ylabel("")
         _titles(importance, scores, means, stds)
@@ -123,7 +123,7 @@ def _titles(importance: Importance, scores: Axes, means: Axes, stds: Axes) -> No
     rows, columns = np.atleast_2d(importance.table).shape
     title = f"{shorten(importance.factor, 30)}: {rows} x {columns} scores"
     scores.set_title(title, **TITLE)
-    if importance.design in BASELINES:
+    if design_named(importance.design).baseline:
         means.set_title("mean", color=BLUE, fontsize=8.5)
         stds.set_title("std", color=ORANGE, fontsize=8.5)
         return

@@ -8,10 +8,10 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.investigation import factor_tables, figures, prediction_tables
 from mlflow_l3d.report.investigation.heatmap import heatmap
 from mlflow_l3d.report.investigation.verdicts import (
-    BASELINES,
     by_importance,
     golden_record,
     golden_runs,
@@ -68,8 +68,8 @@ def render(
         links=links,
         settings=settings,
         answers=answers(analysis),
-        design=analysis.design,
-        baseline=analysis.design in BASELINES,
+        reading=_reading(analysis),
+        baseline=design_named(analysis.design).baseline,
         level=percent(level_of(records)),
         golden=golden_word(golden) if golden else "golden",
         golden_runs=golden_runs(golden) if golden else "golden runs",
@@ -104,7 +104,7 @@ def _factor_table(analysis: Analysis) -> Table:
     records = by_importance(analysis)
     golden = golden_word(golden_record(analysis) or records[0]) if records else "golden"
     unit = f"Standard deviations and scores are percentage points of {analysis.metric}."
-    if analysis.design in BASELINES:
+    if design_named(analysis.design).baseline:
         numbers = {"std of runs": "std", f"{golden} std": "golden", f"share of\n{golden} std": "share"}
         note = (
             f"missing: runs without a score. {unit} Important by the {analysis.design} strategy: a share of at least "
@@ -132,7 +132,7 @@ def _factor_table(analysis: Analysis) -> Table:
 def _overview(analysis: Analysis, records: Sequence[Importance]) -> list[Picture]:
     if not records:
         return []
-    if analysis.design in BASELINES:
+    if design_named(analysis.design).baseline:
         label = "Std of every factor's runs"
         caption = (
             f"Std of the runs as a share of the {golden_word(records[0])} std. From half on (line) the "
@@ -146,12 +146,13 @@ def _overview(analysis: Analysis, records: Sequence[Importance]) -> list[Picture
             "than all others together."
         )
     bars = Picture.of(figures.importance_bars(analysis), "bars", label, caption)
+    words = design_named(analysis.design).words
     golden = Picture.of(
         figures.golden_distribution({record.factor: record for record in records}, metric=analysis.metric),
         "golden",
         "Scores of single runs",
-        f"Each tick is one training. {_RUNS[golden_runs(records[0])]} {_TABLES[analysis.design]} Numbers are mean ± "
-        "standard deviation.",
+        f"Each tick is one training. {words.first_row or _RUNS[golden_runs(records[0])]} {words.rows} "
+        "Numbers are mean ± standard deviation.",
     )
     return [bars, golden]
 
@@ -159,32 +160,21 @@ def _overview(analysis: Analysis, records: Sequence[Importance]) -> list[Picture
 _RUNS = {
     "golden runs": "Golden runs change every factor.",
     "pooled runs": "Pooled runs are the cells of all tables together, in place of golden runs.",
-    "base and swap runs": "The first row holds all base and swap runs.",
 }
-_OF_ONE_FACTOR = (
-    "The other rows hold the table of one factor, in which it changes along a row and everything else from row to row."
-)
-_TABLES = {
-    "crossed": _OF_ONE_FACTOR,
-    "nested": _OF_ONE_FACTOR,
-    "radial": "The other rows hold the base runs and those in which that factor was drawn anew.",
-    "random": "The other rows hold the runs of one factor, in which every factor changes.",
-    "fixed": "The other rows hold the runs of one factor, in which it alone changes.",
-}
+
+
+def _reading(analysis: Analysis) -> list[tuple[str, str]]:
+    """Return the terms of the design, and what they mean."""
+    record = golden_record(analysis)
+    golden, runs = (golden_word(record), golden_runs(record)) if record else ("golden", "golden runs")
+    given = {"design": analysis.design, "golden": golden, "runs": runs}
+    return [(term.format(**given), text.format(**given)) for term, text in design_named(analysis.design).words.reading]
 
 
 def _factor(analysis: Analysis, record: Importance, path: pd.DataFrame | None, at: int) -> list[Picture]:
     pictures = []
-    if record.design not in BASELINES:
-        caption = (
-            f"Along a row only {record.factor} changes; from row to row everything else does. The mean of the row stds "
-            "is the contributed standard deviation, the std of the row means is the mitigated one."
-        )
-        if record.design == "radial":
-            caption = (
-                f"Each dot is a pair of runs that differ in {record.factor} only. Distance from the line is what it "
-                "contributes, spread along the line is what all other factors do."
-            )
+    if not design_named(record.design).baseline:
+        caption = design_named(record.design).words.table.format(factor=record.factor)
         picture = heatmap(record, metric=analysis.metric)
         pictures.append(Picture.of(picture, f"table-{at}", f"Scores of {record.factor}", caption))
     if path is not None and len(path) >= 2:

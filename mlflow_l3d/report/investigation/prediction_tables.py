@@ -9,6 +9,7 @@ from typing import Final
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.investigation.verdicts import by_importance, golden_record, is_graded
 from mlflow_l3d.report.numbers import MISSING, plain, points, signed
 from mlflow_l3d.report.table import Table
@@ -27,7 +28,7 @@ def agreement_table(analysis: Analysis) -> Table | None:
     if not groups:
         return None
     record = golden_record(analysis)
-    label = "base runs" if analysis.design == "radial" else "golden runs"
+    label = design_named(analysis.design).words.examples
     if record is not None and record.golden_pooled:
         label = "pooled runs"
     whole = Table(

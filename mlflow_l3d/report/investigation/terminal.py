@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.investigation.factor_tables import factor_texts
 from mlflow_l3d.report.investigation.verdicts import (
-    BASELINES,
     by_importance,
     golden_record,
     golden_runs,
@@ -21,21 +21,6 @@ from mlflow_l3d.report.numbers import MISSING, percent, shorten
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import document, heading, wrap
 
-_LEGEND = (
-    "importance = (contr - mitig) / {gold}, important if above 0. pp: percentage points of {metric}. std within a row "
-    "(contr: the factor alone), of the row means (mitig: all other factors), of the {runs} ({gold}: every factor). "
-    "CON, CCON: {meaning}. miss: cells without a score."
-)
-_RADIAL_LEGEND = (
-    "importance = (contr - mitig) / gold, important if above 0. pp: percentage points of {metric}. std (estimated "
-    "without bias) of the factor alone (contr), of all other factors (mitig), of every factor (gold), from base and "
-    "swap runs. CON, CCON: {meaning}. miss: cells without a score."
-)
-_BASELINE_LEGEND = (
-    "The {design} strategy has no importance score: important where the std of the runs is at least half that of the "
-    "{runs} (gold). Std and mean in percentage points of {metric}. CON, CCON: % of {meaning}. miss: runs without a "
-    "score."
-)
 _ALIKE = "pairs of runs that agree on an example, that agree and are right"
 _GRADED = "{}, mean over pairs of runs and examples, between two runs, and against the truth"
 _MORE = {
@@ -103,8 +88,7 @@ def summary(analysis: Analysis, *, title: str, lines: Sequence[str] = ()) -> str
 def _legend(analysis: Analysis) -> str:
     record = golden_record(analysis)
     runs = golden_runs(record) if record else "golden runs"
-    kind = {"radial": _RADIAL_LEGEND, "random": _BASELINE_LEGEND, "fixed": _BASELINE_LEGEND}
-    legend = kind.get(analysis.design, _LEGEND)
+    legend = design_named(analysis.design).words.legend
     meaning = _GRADED.format(shorten(str(analysis.agreement), 40)) if is_graded(analysis) else _ALIKE
     return legend.format(
         metric=shorten(analysis.metric, 40), runs=runs, design=analysis.design, gold=_gold(analysis), meaning=meaning
@@ -131,7 +115,7 @@ def _table(analysis: Analysis) -> Table:
         "agree (%)\nCCON": "correct",
         "miss": "missing",
     }
-    if analysis.design in BASELINES:
+    if design_named(analysis.design).baseline:
         keys = {"factor": "factor", "important": "important", "std": "std", gold: "golden", "std/gold": "share"}
         keys |= {"mean": "mean", "CON": "consistency", "CCON": "correct", "miss": "missing"}
     rows = []

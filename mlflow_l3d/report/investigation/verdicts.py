@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -13,10 +13,8 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import baseline_important
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.numbers import MISSING, between, bracketed, percent, plain, points, signed
-
-BASELINES: Final = ("random", "fixed")
-"""Designs that have no importance score."""
 
 Status = Literal["important", "important?", "not important", "not important?", "unknown"]
 
@@ -33,7 +31,7 @@ def by_importance(analysis: Analysis) -> list[Importance]:
     """
 
     def place(record: Importance) -> float:
-        value = record.score_std if record.design in BASELINES else record.importance
+        value = record.score_std if design_named(record.design).baseline else record.importance
         return -value if math.isfinite(value) else math.inf
 
     return sorted(analysis.importances.values(), key=place)
@@ -43,7 +41,7 @@ def golden_runs(record: Importance) -> str:
     """Return what the scores in ``record.golden`` are: golden runs only where they were run."""
     if record.golden_pooled:
         return "pooled runs"
-    return "base and swap runs" if record.design == "radial" else "golden runs"
+    return design_named(record.design).own_golden or "golden runs"
 
 
 def golden_word(record: Importance) -> str:
@@ -101,7 +99,7 @@ def interval(record: Importance) -> str:
 
 def verdict(record: Importance) -> Verdict:
     """Return what the published score of a factor says, and how far its interval lets us trust it."""
-    if record.design in BASELINES:
+    if design_named(record.design).baseline:
         return _baseline(record)
     if not math.isfinite(record.importance):
         return Verdict("unknown", f"no verdict, there is no importance score ({_reason(record)}).")

@@ -7,8 +7,8 @@ import math
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.results import Consistency
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.investigation.verdicts import (
-    BASELINES,
     Status,
     Verdict,
     by_importance,
@@ -28,14 +28,13 @@ SINGLE_RUN_LIMIT = 1.96 * math.sqrt(2)
 
 _DRAWN = {
     "golden runs": "the same work repeated with every randomness factor changed",
-    "base and swap runs": "in each set of them every randomness factor changes from run to run",
     "pooled runs": "the cells of all tables take the place of golden runs and vary less than these would",
 }
 
 
 def answers(analysis: Analysis) -> tuple[Answer, Answer, Answer]:
     """Return the three questions that the report opens with, answered in plain words."""
-    which = _baseline_which if analysis.design in BASELINES else _which
+    which = _baseline_which if design_named(analysis.design).baseline else _which
     return _luck(analysis), which(analysis), _stable(analysis)
 
 
@@ -63,15 +62,16 @@ def _luck(analysis: Analysis) -> Answer:
     runs = golden_runs(record) if record is not None else "golden runs"
     if record is None or len(scores) < 2:
         return Answer(question, MISSING, (f"{len(scores)} {runs} have a score; at least 2 are needed.",))
-    # The sets of a radial design share their runs; the record's std allows for it.
-    std = record.golden_std if record.design == "radial" else float(scores.std())
+    # A design's own runs are not independent of each other; the record's std allows for it.
+    design = design_named(record.design)
+    std = record.golden_std if design.own_golden else float(scores.std())
     low, high = float(scores.min()), float(scores.max())
     return Answer(
         question,
         f"{points(float(scores.mean()))} ± {points(std)}",
         (
             f"{analysis.metric} in percentage points, mean ± standard deviation over {len(scores)} {runs}: "
-            f"{_DRAWN[runs]}.",
+            f"{design.words.drawn or _DRAWN[runs]}.",
             f"The unluckiest run scored {points(low)}, the luckiest {points(high)}: {points(high - low)} points apart.",
             f"Rule of thumb: one run of each of two methods tells them apart only where they differ by more than "
             f"{points(SINGLE_RUN_LIMIT * std, 1)} points.",
@@ -129,12 +129,7 @@ def _baseline_which(analysis: Analysis) -> Answer:
     known = [(record, found) for record in by_importance(analysis) if (found := verdict(record)).status != "unknown"]
     about = (
         f"The {analysis.design} strategy has no importance score: it calls a factor important where the std of its "
-        "runs is at least half the golden std"
-        + (
-            ", though every factor changes in each of them, so that it cannot single one out."
-            if analysis.design == "random"
-            else ", with all other factors at one configuration, so that another one may give another answer."
-        )
+        f"runs is at least half the golden std{design_named(analysis.design).words.caution}"
     )
     if not known:
         return Answer(question, MISSING, ("No investigated factor has a result.", about))
@@ -175,17 +170,14 @@ def _stable(analysis: Analysis) -> Answer:
 
 def _compared(analysis: Analysis) -> str:
     """Return which runs are compared where every factor changes."""
-    if analysis.design == "radial":
-        return "two base runs"
     record = golden_record(analysis)
-    return f"two {golden_runs(record)}" if record is not None and record.golden_pooled else "two golden runs"
+    pooled = record is not None and record.golden_pooled
+    return "two pooled runs" if pooled else design_named(analysis.design).words.compared
 
 
 def _compared_within(analysis: Analysis, factor: str) -> str:
     """Return which runs are compared in the table of a factor."""
-    if analysis.design == "random":
-        return f"two runs of {factor}, which differ in every factor,"
-    return f"two runs that differ in {factor} only"
+    return design_named(analysis.design).words.within.format(factor=factor)
 
 
 def _stable_numbers(question: str, analysis: Analysis) -> Answer:

@@ -1,0 +1,92 @@
+"""What reports say about a design; the defaults are those of M x N tables with golden runs.
+
+In braces stand ``{factor}``, ``{metric}``, ``{design}``, ``{runs}`` (golden runs, pooled runs, ...), ``{gold}`` and
+``{golden}`` (the word before *std*, short and long), ``{meaning}`` (of CON and CCON), where a text is said to have it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+_CELL: Final = (
+    "A cell is one training and evaluation. A column is one configuration of the investigated factor, a row one "
+    "configuration of all other factors; every row "
+)
+_STDS: Final = (
+    "Contributed, mitigated, {golden} standard deviation",
+    "Mean of the standard deviations within the rows (the factor alone); standard deviation of the row means (all "
+    "other factors); standard deviation of the {runs}. Population form, as published [1, Algorithm 1].",
+)
+
+
+@dataclass(frozen=True)
+class Words:
+    """The sentences of a design.
+
+    Attributes
+    ----------
+    legend
+        Below the table in the terminal: metric, design, runs, gold, meaning.
+    rows
+        What the rows of the figure of single scores hold, after the first.
+    table
+        Caption of the picture of a factor's table: factor.
+    compared
+        Which runs are compared where every factor changes.
+    within
+        Which runs are compared in the table of a factor: factor.
+    examples
+        The runs in which every factor changes, in the table of agreement.
+    reading
+        Term and meaning, for "How to read this": design, golden, runs.
+    drawn, first_row
+        Of a design whose own runs serve as golden runs: how they are drawn, and what the first row of the figure of
+        single scores holds.
+    caution
+        Of a baseline: why its verdict may be wrong.
+    """
+
+    legend: str = (
+        "importance = (contr - mitig) / {gold}, important if above 0. pp: percentage points of {metric}. std within a "
+        "row (contr: the factor alone), of the row means (mitig: all other factors), of the {runs} ({gold}: every "
+        "factor). CON, CCON: {meaning}. miss: cells without a score."
+    )
+    rows: str = (
+        "The other rows hold the table of one factor, in which it changes along a row and everything else from row to "
+        "row."
+    )
+    table: str = (
+        "Along a row only {factor} changes; from row to row everything else does. The mean of the row stds is the "
+        "contributed standard deviation, the std of the row means is the mitigated one."
+    )
+    compared: str = "two golden runs"
+    within: str = "two runs that differ in {factor} only"
+    examples: str = "golden runs"
+    reading: tuple[tuple[str, str], ...] = (("Cell, row, column", f"{_CELL}meets the same columns."), _STDS)
+    drawn: str = ""
+    first_row: str = ""
+    caution: str = ""
+
+
+CROSSED: Final = Words()
+NESTED: Final = Words(reading=(("Cell, row, column", f"{_CELL}has columns of its own."), _STDS))
+
+
+def baseline(rows: str, reading: str, within: str, caution: str) -> Words:
+    """Return the sentences of a baseline strategy."""
+    return Words(
+        legend="The {design} strategy has no importance score: important where the std of the runs is at least half "
+        "that of the {runs} (gold). Std and mean in percentage points of {metric}. CON, CCON: % of {meaning}. miss: "
+        "runs without a score.",
+        rows=f"The other rows hold the runs of one factor, in which {rows}.",
+        within=within,
+        reading=(
+            (
+                "Baseline strategy ({design})",
+                f"{reading} The factor counts as important where the standard deviation of these runs is at least half "
+                "that of the {runs} [1, Table 1].",
+            ),
+        ),
+        caution=caution,
+    )
