@@ -153,8 +153,7 @@ def _interpret(
         msg = f"the function of approach {name} returned rows of unequal length; {wanted}, one a test example."
         raise L3DError(msg) from None
     if array.shape not in {(examples,), (examples, classes)}:
-        msg = f"the function of approach {name} returned shape {array.shape}; {wanted}, one a test example."
-        raise L3DError(msg)
+        raise L3DError(f"the function of approach {name} returned shape {array.shape}; {wanted}, one a test example.")
     if array.ndim == 2:
         if array.dtype.kind not in "fiu" or np.isnan(array).any():
             msg = f"the function of approach {name} returned class scores that are not numbers ({array.dtype})."
@@ -164,9 +163,8 @@ def _interpret(
         msg = f"the function of approach {name} returned predictions of type {array.dtype}; class numbers are integers."
         raise L3DError(msg)
     if examples and (array.min() < -1 or array.max() >= classes):
-        msg = (
+        raise L3DError(
             f"the function of approach {name} returned predictions from {array.min()} to {array.max()}; "
             f"class numbers go from 0 to {classes - 1}, and -1 is none."
         )
-        raise L3DError(msg)
     return array.astype(np.int64), None

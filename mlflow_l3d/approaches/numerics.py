@@ -12,8 +12,7 @@ def minor_version(package: str, approach: str = "finetuning") -> str:
     try:
         return ".".join(version(package).split("+")[0].split(".")[:2])
     except PackageNotFoundError:
-        msg = f"approach={approach} needs {package}. Run: pip install 'mlflow-l3d[models]'"
-        raise L3DError(msg) from None
+        raise L3DError(f"approach={approach} needs {package}. Run: pip install 'mlflow-l3d[models]'") from None
 
 
 def torch_numerics(device: str, approach: str) -> dict[str, str]:

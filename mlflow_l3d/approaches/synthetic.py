@@ -185,8 +185,7 @@ class SyntheticSession(CellwiseSession):
         """Score a cell."""
         settings = self.hyperparameters
         if fails(cell.key, int(settings["fail_every"])):
-            msg = "this cell fails, as fail_every asks"
-            raise RuntimeError(msg)
+            raise RuntimeError("this cell fails, as fail_every asks")
         _spend(float(settings["duration"]), float(settings["spin"]) / 1000.0)
         value = score(cell.seeds, settings)
         # An inactive factor of the task must not draw another split either.

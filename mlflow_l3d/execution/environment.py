@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from mlflow_l3d.approaches.threads import cores
+
 WORKER_ENVIRONMENT: Final = {
     # One thread a worker: several of them side by side beat one that uses all cores, and sums keep their order.
     "OMP_NUM_THREADS": "1",
@@ -84,13 +86,6 @@ def forget_project_run() -> None:
     """Remove what ties this process to a run of MLflow."""
     for name in ATTACH_VARIABLES:
         os.environ.pop(name, None)
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1
 
 
 def places(device: str) -> list[str]:

@@ -110,8 +110,7 @@ def run_cell(session: Session, cell: Cell, job: Job) -> Outcome:
     try:
         outcomes = list(session.run([seeded(cell, job)]))
         if len(outcomes) != 1:
-            msg = f"approach {job.approach.name} returned {len(outcomes)} outcomes for one cell."
-            raise L3DError(msg)
+            raise L3DError(f"approach {job.approach.name} returned {len(outcomes)} outcomes for one cell.")
         outcome = finished(outcomes[0], cell, job)
     # SystemExit, too: a library that gives up must not take the worker with it.
     except (Exception, SystemExit) as error:  # noqa: BLE001
@@ -145,8 +144,7 @@ def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     try:
         return _finished(outcome, cell, job.task)
     except (_Violation, TypeError, ValueError, OverflowError) as error:
-        msg = f"approach {job.approach.name} returned an outcome that is not valid: {error}."
-        raise L3DError(msg) from error
+        raise L3DError(f"approach {job.approach.name} returned an outcome that is not valid: {error}.") from error
 
 
 class _Violation(Exception):
@@ -155,11 +153,9 @@ class _Violation(Exception):
 
 def _finished(outcome: Outcome, cell: Cell, task: Task) -> Outcome:
     if not isinstance(outcome, Outcome):
-        msg = f"it is a {type(outcome).__name__}"
-        raise _Violation(msg)
+        raise _Violation(f"it is a {type(outcome).__name__}")
     if outcome.key != cell.key:
-        msg = f"its key is {outcome.key!r} and the cell's is {cell.key!r}"
-        raise _Violation(msg)
+        raise _Violation(f"its key is {outcome.key!r} and the cell's is {cell.key!r}")
     duration = _number("duration_seconds", outcome.duration_seconds)
     if outcome.error is not None:
         return Outcome(
@@ -173,11 +169,9 @@ def _finished(outcome: Outcome, cell: Cell, task: Task) -> Outcome:
     whole = replace(outcome, metrics=metrics, curves=curves, duration_seconds=duration)
     if outcome.predictions is None:
         if not metrics:
-            msg = "it has neither predictions nor metrics"
-            raise _Violation(msg)
+            raise _Violation("it has neither predictions nor metrics")
         if any(part is not None for part in (outcome.example_ids, outcome.labels, outcome.scores)):
-            msg = "it has example_ids, labels or scores, and no predictions"
-            raise _Violation(msg)
+            raise _Violation("it has example_ids, labels or scores, and no predictions")
         return whole
     return _with_predictions(whole, metrics, task)
 
@@ -185,8 +179,7 @@ def _finished(outcome: Outcome, cell: Cell, task: Task) -> Outcome:
 def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], task: Task) -> Outcome:
 
     if outcome.labels is None or outcome.example_ids is None:
-        msg = "it has predictions, and no labels or no example_ids"
-        raise _Violation(msg)
+        raise _Violation("it has predictions, and no labels or no example_ids")
     regression, classes = task.kind == "regression", len(task.class_names)
     predictions: npt.NDArray[Any]
     labels: npt.NDArray[Any]
@@ -197,14 +190,11 @@ def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], task: Task
         labels = _classes("labels", outcome.labels, 0, classes)
     ids = _ids(outcome.example_ids)
     if not len(predictions) == len(labels) == len(ids):
-        msg = f"it has {len(ids)} example_ids, {len(labels)} labels and {len(predictions)} predictions"
-        raise _Violation(msg)
+        raise _Violation(f"it has {len(ids)} example_ids, {len(labels)} labels and {len(predictions)} predictions")
     if not len(ids):
-        msg = "it has no example"
-        raise _Violation(msg)
+        raise _Violation("it has no example")
     if regression and outcome.scores is not None:
-        msg = "it has class scores, and the task is a regression"
-        raise _Violation(msg)
+        raise _Violation("it has class scores, and the task is a regression")
     scores = None if outcome.scores is None else np.asarray(outcome.scores)
     if scores is not None and (scores.shape != (len(ids), classes) or scores.dtype.kind not in "fiu"):
         msg = f"scores have shape {scores.shape} and type {scores.dtype}, not numbers of shape ({len(ids)}, {classes})"
@@ -222,22 +212,18 @@ def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], task: Task
 def _numbers(name: str, values: Any) -> npt.NDArray[np.float64]:
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "fiu":
-        msg = f"{name} have shape {array.shape} and type {array.dtype}, not numbers of shape (n,)"
-        raise _Violation(msg)
+        raise _Violation(f"{name} have shape {array.shape} and type {array.dtype}, not numbers of shape (n,)")
     if not np.isfinite(array).all():
-        msg = f"{name} are not all finite"
-        raise _Violation(msg)
+        raise _Violation(f"{name} are not all finite")
     return array.astype(np.float64, copy=False)
 
 
 def _classes(name: str, values: Any, lowest: int, classes: int) -> npt.NDArray[np.int64]:
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        msg = f"{name} have shape {array.shape} and type {array.dtype}, not integers of shape (n,)"
-        raise _Violation(msg)
+        raise _Violation(f"{name} have shape {array.shape} and type {array.dtype}, not integers of shape (n,)")
     if len(array) and not lowest <= int(array.min()) <= int(array.max()) < classes:
-        msg = f"{name} go from {array.min()} to {array.max()}, allowed is {lowest} to {classes - 1}"
-        raise _Violation(msg)
+        raise _Violation(f"{name} go from {array.min()} to {array.max()}, allowed is {lowest} to {classes - 1}")
     return array.astype(np.int64, copy=False)
 
 
@@ -249,14 +235,12 @@ def _ids(values: Any) -> npt.NDArray[Any]:
         msg = f"example_ids have shape {array.shape} and type {array.dtype}, not integers or texts of shape (n,)"
         raise _Violation(msg)
     if len(np.unique(array)) < len(array):
-        msg = "example_ids are not unique"
-        raise _Violation(msg)
+        raise _Violation("example_ids are not unique")
     return array if array.dtype.kind == "U" else array.astype(np.int64, copy=False)
 
 
 def _number(name: str, value: Any) -> float:
     number = float(value)
     if not np.isfinite(number):
-        msg = f"{name} is {number}"
-        raise _Violation(msg)
+        raise _Violation(f"{name} is {number}")
     return number

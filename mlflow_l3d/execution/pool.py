@@ -213,11 +213,10 @@ class Pool:
         how = worker.ended()
         if not worker.ready:
             if not self.workers:
-                msg = (
+                raise L3DError(
                     f"approach {self._name}: {how} before it was ready; its own output says why. A script needs "
                     "`if __name__ == '__main__':` around what it runs, and fewer workers need less memory."
                 )
-                raise L3DError(msg)
             _logger.warning("%s before it was ready; %d are left", how, len(self.workers))
         return how
 

@@ -49,8 +49,7 @@ def prepared(job: Job) -> Session:
         wrapped.add_note("".join(traceback.format_exception(error)))
         raise wrapped from error
     if not isinstance(found, Session):
-        msg = f"approach {job.approach.name}: prepare returned a {type(found).__name__}, not a Session"
-        raise L3DError(msg)
+        raise L3DError(f"approach {job.approach.name}: prepare returned a {type(found).__name__}, not a Session")
     return found
 
 

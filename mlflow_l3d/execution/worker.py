@@ -74,14 +74,12 @@ def _job(pickled: bytes) -> Job:
     try:
         job = pickle.loads(pickled)  # noqa: S301 - our parent's, through our own pipe
     except Exception as error:
-        msg = (
+        raise L3DError(
             f"a worker process cannot load the approach or the task ({one_line(error)}). "
             "Define it in a module that can be imported, or use executor=inline."
-        )
-        raise L3DError(msg) from error
+        ) from error
     if not isinstance(job, Job):
-        msg = f"a worker process was given a {type(job).__name__} and not a job."
-        raise L3DError(msg)
+        raise L3DError(f"a worker process was given a {type(job).__name__} and not a job.")
     return job
 
 

@@ -19,7 +19,7 @@ from mlflow_l3d.tasks.hub import PREFIX, load_from_hub
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.packaged import refuse_options
-from mlflow_l3d.tasks.pooling import Pool, Published, pool_examples, published_examples
+from mlflow_l3d.tasks.pooling import Pool, pool_examples, published_examples
 from mlflow_l3d.tasks.settings import IntArray
 
 FOLDER_VARIABLE: Final = "L3D_DATA"
@@ -43,10 +43,10 @@ class Benchmark:
     hub
         What follows ``hf:``. Where the usual copy on the hub is one that only code can read, which is never run, it
         is one that holds the same texts as plain files.
-    hub_texts, hub_label
-        Columns there.
     columns
         Text columns of the local file, in which the column of labels is ``label`` and that of parts ``split``.
+    hub_columns, hub_label
+        Columns on the hub; those of texts have the same names where they are left out.
     kind, metric
         See :class:`mlflow_l3d.tasks.base.Task`.
     prepared
@@ -58,13 +58,18 @@ class Benchmark:
     name: str
     class_names: tuple[str, ...]
     hub: str
-    hub_texts: tuple[str, ...]
-    hub_label: str = "label"
     columns: tuple[str, ...] = ("text",)
+    hub_columns: tuple[str, ...] = ()
+    hub_label: str = "label"
     kind: TaskKind = "classification"
     metric: str = ""
     prepared: Callable[[Columns], Columns] | None = None
     file: str = ""
+
+    @property
+    def hub_texts(self) -> tuple[str, ...]:
+        """Text columns on the hub."""
+        return self.hub_columns or self.columns
 
     def __call__(self, options: Mapping[str, str]) -> Task:
         """Return all labelled examples of all splits as one task; a study draws its own splits from them.
@@ -93,12 +98,10 @@ class Benchmark:
         texts = (*(self.prepared(found.texts) if self.prepared else found.texts), *found.choices)
         labels = self._labels(found, source)
         notes = [f"{self.name}: read from {source}", *found.notes]
-        examples: Pool | Published
         if own and found.parts is not None:
             examples = published_examples(texts, labels, found.parts)
-            parts = examples.parts
         else:
-            examples, parts = pool_examples(texts, labels), None
+            examples = pool_examples(texts, labels)
             notes += _left_out(self.name, examples)
         contexts = len(examples.texts) - len(found.choices)
         return make_task(
@@ -110,7 +113,7 @@ class Benchmark:
             notes,
             kind=self.kind,
             choices=examples.texts[contexts:],
-            parts=parts,
+            parts=examples.parts,
             metric=self.metric,
         )
 
@@ -124,8 +127,7 @@ class Benchmark:
             return load_file(file, ",".join(self.columns), reading=self._reading(own)), source
         except L3DError as error:
             needs = f"It needs the columns {self._needs(own)}."
-            msg = f"task={self.name}: {source} cannot be used ({_without_stop(error)}). {needs}"
-            raise L3DError(msg) from error
+            raise L3DError(f"task={self.name}: {source} cannot be used ({_without_stop(error)}). {needs}") from error
 
     def _from_hub(self, has_folder: bool, own: bool) -> tuple[Task, str]:
         try:
@@ -133,12 +135,11 @@ class Benchmark:
             found = load_from_hub(PREFIX + self.hub, columns, self.hub_label, self._reading(own))
         except L3DError as error:
             local = f"not in the folder {FOLDER_VARIABLE}" if has_folder else f"{FOLDER_VARIABLE} names no folder"
-            msg = (
+            raise L3DError(
                 f"task={self.name}: {local}, and not to be had from the hub ({_without_stop(error)}). Either set "
                 f"{FOLDER_VARIABLE} to a folder with {self.file or self.name}.parquet (columns {self._needs(own)}), "
                 "or load it once with a network: offline, it is then read from the cache of the package datasets."
-            )
-            raise L3DError(msg) from error
+            ) from error
         return found, f"the hub ({self.hub})"
 
     def _needs(self, own: bool) -> str:

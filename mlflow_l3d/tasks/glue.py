@@ -7,7 +7,6 @@ published columns. What was joined is said at each task.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from mlflow_l3d.tasks.benchmark import cola, mrpc, sst2
@@ -47,73 +46,32 @@ def premise_and_question(columns: Columns) -> Columns:
     A.2). Here the context is one text, so that an encoder sees it and a choice as a pair, with its own separating token
     between the two. A question that is none of COPA's two words is taken as it is.
     """
-    premises, questions = columns
-    return [_context(premises, questions)]
+    pairs = zip(*columns, strict=True)
+    return [[f"{premise.strip()} {QUESTIONS.get(question, question)}" for premise, question in pairs]]
 
 
-def _context(premises: Sequence[str], questions: Sequence[str]) -> list[str]:
-    pairs = zip(premises, questions, strict=True)
-    return [f"{premise.strip()} {QUESTIONS.get(question, question)}" for premise, question in pairs]
+_SENTENCES: Final = ("sentence1", "sentence2")
 
+qnli: Final = Benchmark("qnli", _ENTAILMENT, "nyu-mll/glue/qnli", ("question", "sentence"))
+qqp: Final = Benchmark("qqp", ("not_duplicate", "duplicate"), "nyu-mll/glue/qqp", ("question1", "question2"))
+rte: Final = Benchmark("rte", _ENTAILMENT, "nyu-mll/glue/rte", _SENTENCES)
+stsb: Final = Benchmark("stsb", (), "nyu-mll/glue/stsb", _SENTENCES, kind="regression", metric="pearson")
 
-def _pair(
-    name: str,
-    class_names: tuple[str, ...],
-    hub: str,
-    columns: tuple[str, str],
-    *,
-    hub_texts: tuple[str, str] | None = None,
-    file: str = "",
-) -> Benchmark:
-    return Benchmark(name, class_names, hub, hub_texts or columns, columns=columns, file=file)
-
-
-qnli: Final = _pair("qnli", _ENTAILMENT, "nyu-mll/glue/qnli", ("question", "sentence"))
-qqp: Final = _pair("qqp", ("not_duplicate", "duplicate"), "nyu-mll/glue/qqp", ("question1", "question2"))
-rte: Final = _pair("rte", _ENTAILMENT, "nyu-mll/glue/rte", ("sentence1", "sentence2"))
-stsb: Final = Benchmark(
-    "stsb",
-    (),
-    "nyu-mll/glue/stsb",
-    ("sentence1", "sentence2"),
-    columns=("sentence1", "sentence2"),
-    kind="regression",
-    metric="pearson",
-)
-
-boolq: Final = _pair("boolq", _TRUTH, "aps/super_glue/boolq", ("question", "passage"))
-cb: Final = _pair("cb", ("entailment", "contradiction", "neutral"), "aps/super_glue/cb", ("premise", "hypothesis"))
+boolq: Final = Benchmark("boolq", _TRUTH, "aps/super_glue/boolq", ("question", "passage"))
+cb: Final = Benchmark("cb", ("entailment", "contradiction", "neutral"), "aps/super_glue/cb", ("premise", "hypothesis"))
 # The same data as `rte`: what differs in the paper are the hyperparameters (its appendix, tables 4 to 6).
-rte_superglue: Final = _pair(
-    "rte_superglue",
-    _ENTAILMENT,
-    "aps/super_glue/rte",
-    ("sentence1", "sentence2"),
-    hub_texts=("premise", "hypothesis"),
-    file="rte",
+rte_superglue: Final = Benchmark(
+    "rte_superglue", _ENTAILMENT, "aps/super_glue/rte", _SENTENCES, ("premise", "hypothesis"), file="rte"
 )
 multirc: Final = Benchmark(
-    "multirc",
-    _TRUTH,
-    "aps/super_glue/multirc",
-    ("paragraph", "question", "answer"),
-    columns=("paragraph", "question", "answer"),
-    prepared=question_and_answer,
+    "multirc", _TRUTH, "aps/super_glue/multirc", ("paragraph", "question", "answer"), prepared=question_and_answer
 )
-wic: Final = Benchmark(
-    "wic",
-    _TRUTH,
-    "aps/super_glue/wic",
-    ("word", "sentence1", "sentence2"),
-    columns=("word", "sentence1", "sentence2"),
-    prepared=word_first,
-)
+wic: Final = Benchmark("wic", _TRUTH, "aps/super_glue/wic", ("word", *_SENTENCES), prepared=word_first)
 copa: Final = Benchmark(
     "copa",
     ("choice1", "choice2"),
     "aps/super_glue/copa",
     ("premise", "question"),
-    columns=("premise", "question"),
     kind="multiple_choice",
     prepared=premise_and_question,
 )

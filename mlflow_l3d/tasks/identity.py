@@ -128,8 +128,7 @@ def check(task: Task) -> None:
     """
     problem = _labels_problem(task) or _columns_problem(task)
     if problem:
-        msg = f"task={task.name}: {problem}."
-        raise L3DError(msg)
+        raise L3DError(f"task={task.name}: {problem}.")
 
 
 def shorten(name: object, limit: int = 40) -> str:

@@ -23,50 +23,32 @@ ID_DIGITS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Examples of all splits, sorted by id.
+    """Examples of all splits, sorted by id; with the published parts all examples, sorted by part and id.
 
     Attributes
     ----------
     texts
-        Text columns, each with m texts; no two examples have the same texts.
+        Text columns, each with m texts; in a pool no two examples have the same texts.
     labels
         Shape (m,), int64, or float64 scores.
     ids
-        Shape (m,), strings of 16 hexadecimal digits: see :func:`content_id`.
+        Shape (m,), strings of 16 hexadecimal digits: see :func:`content_id`. With the published parts name of the part
+        and that, as ``validation/0123456789abcdef``; the second example of a part with the same texts ends in ``-2``,
+        and so on.
     repeats
         Examples left out because their texts, with the same label, are in the pool already.
     contradictions
         Texts left out, with all their examples, because they have more than one label.
-    """
-
-    texts: tuple[tuple[str, ...], ...]
-    labels: npt.NDArray[Any]
-    ids: npt.NDArray[np.str_]
-    repeats: int
-    contradictions: int
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """All published examples, sorted by part and id.
-
-    Attributes
-    ----------
-    texts
-        Text columns, each with n texts.
-    labels
-        Shape (n,), int64, or float64 scores.
-    ids
-        Shape (n,), strings: name of the part and :func:`content_id`, as ``validation/0123456789abcdef``; the second
-        example of a part with the same texts ends in ``-2``, and so on.
     parts
-        Shape (n,), int64: positions in :data:`mlflow_l3d.tasks.settings.PARTS`.
+        Shape (m,), int64: positions in :data:`mlflow_l3d.tasks.settings.PARTS`; None in a pool.
     """
 
     texts: tuple[tuple[str, ...], ...]
     labels: npt.NDArray[Any]
     ids: npt.NDArray[np.str_]
-    parts: IntArray
+    repeats: int = 0
+    contradictions: int = 0
+    parts: IntArray | None = None
 
 
 def pool_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any]) -> Pool:
@@ -99,7 +81,7 @@ def pool_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any]) -> P
     )
 
 
-def published_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any], parts: IntArray) -> Published:
+def published_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any], parts: IntArray) -> Pool:
     """Return all examples, repeats and contradictions included, the same for every order of the same rows.
 
     Parameters
@@ -120,7 +102,7 @@ def published_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any],
         seen[name] = seen.get(name, 0) + 1
         ids.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     positions = [position for *_, position in order]
-    return Published(
+    return Pool(
         texts=tuple(tuple(rows[position][column] for position in positions) for column in range(len(texts))),
         labels=labels[positions],
         ids=np.array(ids),

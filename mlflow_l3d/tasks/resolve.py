@@ -114,8 +114,7 @@ def _load(name: str, text_column: str, label_column: str, reading: Reading) -> T
         }
         task = registry.load("task", name)({key: value for key, (value, default) in given.items() if value != default})
         if not isinstance(task, Task):
-            msg = f"task={name}: its loader returned {type(task).__name__}, not a Task."
-            raise L3DError(msg)
+            raise L3DError(f"task={name}: its loader returned {type(task).__name__}, not a Task.")
         check(task)
         task = _with_used_parts(task, predefined_split=reading.predefined_split)
         return replace(task, fingerprint=content(task))

@@ -67,8 +67,7 @@ def quotas(counts: IntArray, settings: SplitSettings, class_names: Sequence[str]
     check_settings(settings)
     if counts.min() < 2:
         small = int(counts.argmin())
-        msg = f"class {names[small]!r} has {counts[small]} examples; every class needs at least 2."
-        raise L3DError(msg)
+        raise L3DError(f"class {names[small]!r} has {counts[small]} examples; every class needs at least 2.")
     train_part = _share(counts, settings.train_fraction)
     test_part = counts - train_part
     test = _even("test_size", settings.test_size, test_part, names, "test")

@@ -138,14 +138,12 @@ def check_declarations(approach: Approach) -> None:
         try:
             same = declaration.parse(name, default) == default == declaration.parse(name, str(default))
         except ParameterError as error:
-            msg = f"the default of hyperparameter {name} is not allowed: {error}"
-            raise AssertionError(msg) from error
+            raise AssertionError(f"the default of hyperparameter {name} is not allowed: {error}") from error
         require(same, f"hyperparameter {name}: its default {default!s} is read as something else")
     try:
         copy = pickle.loads(pickle.dumps(approach))  # noqa: S301 - made here
     except Exception as error:
-        msg = f"the approach does not survive pickling: {error}"
-        raise AssertionError(msg) from error
+        raise AssertionError(f"the approach does not survive pickling: {error}") from error
     require(copy.name == approach.name, "the name of the approach does not survive pickling")
 
 

@@ -119,8 +119,7 @@ def new(kind: str, name: str, *, folder: Path | None = None) -> Skeleton:
         raise ParameterError("name", name, "is the name of an approach that is installed", "Choose another one.")
     root = (folder or Path()) / f"l3d-{name}"
     if root.exists():
-        msg = f"the folder {root} is there already; nothing was written."
-        raise L3DError(msg)
+        raise L3DError(f"the folder {root} is there already; nothing was written.")
     root.mkdir(parents=True)
     texts = {"pyproject.toml": _PYPROJECT, "l3d_mine.py": _MODULE, "test_l3d_mine.py": _TEST}
     camel = "".join(part.capitalize() for part in name.split("_"))

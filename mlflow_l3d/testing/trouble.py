@@ -93,8 +93,7 @@ class Trouble(Synthetic):
         if self.preparation == "parameter":
             raise ParameterError("model", model, "must be another one", "Name another one.")
         if self.preparation == "raise":
-            msg = "no luck\ntoday"
-            raise RuntimeError(msg)
+            raise RuntimeError("no luck\ntoday")
         if self.preparation == "exit":
             os._exit(3)
         if self.preparation == "exit later" and not _first(cache / "first-worker"):
@@ -166,8 +165,7 @@ def _first(marker: Path) -> bool:
 
 def _end(kind: str) -> None:
     if kind == "raise":
-        msg = "this cell goes wrong"
-        raise RuntimeError(msg)
+        raise RuntimeError("this cell goes wrong")
     if kind == "sys.exit":
         sys.exit("this cell gives up")
     if kind == "exit":

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from mlflow_l3d.approaches.meta_learning.learners.base import Settings
+from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 
 if TYPE_CHECKING:
     import torch
@@ -99,7 +99,7 @@ def adam_descended(weights: Weights, support: Set, learning_rate: float, steps: 
     return {name: tensor.detach() for name, tensor in own.items()}
 
 
-def adapted(settings: Settings, weights: Weights, support: Set, steps: int) -> Weights:
+def adapted(settings: Recipe, weights: Weights, support: Set, steps: int) -> Weights:
     """Return the weights after steps of the base optimiser."""
     inner = adam_descended if settings.inner_optimizer == "adam" else descended
     return inner(weights, support, settings.inner_learning_rate, steps)
@@ -119,7 +119,7 @@ def mean_of(values: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.stack(list(values)).mean()
 
 
-def maml_gradient(settings: Settings, weights: Weights, tasks: Sequence[TaskSets]) -> tuple[Weights, torch.Tensor]:
+def maml_gradient(settings: Recipe, weights: Weights, tasks: Sequence[TaskSets]) -> tuple[Weights, torch.Tensor]:
     """Return the gradient of the mean query loss after adaptation, through the adaptation, and that loss."""
     from torch.func import grad_and_value
 
@@ -131,7 +131,7 @@ def maml_gradient(settings: Settings, weights: Weights, tasks: Sequence[TaskSets
     return mean([gradient for gradient, _ in found]), mean_of([value for _, value in found])
 
 
-def fomaml_gradient(settings: Settings, weights: Weights, tasks: Sequence[TaskSets]) -> tuple[Weights, torch.Tensor]:
+def fomaml_gradient(settings: Recipe, weights: Weights, tasks: Sequence[TaskSets]) -> tuple[Weights, torch.Tensor]:
     """Return the mean of the query losses' gradients at the adapted weights, and the mean of these losses."""
     from torch.func import grad_and_value
 
@@ -142,7 +142,7 @@ def fomaml_gradient(settings: Settings, weights: Weights, tasks: Sequence[TaskSe
     return mean([gradient for gradient, _ in found]), mean_of([value for _, value in found])
 
 
-def reptile_gradient(settings: Settings, weights: Weights, tasks: Sequence[TaskSets]) -> tuple[Weights, torch.Tensor]:
+def reptile_gradient(settings: Recipe, weights: Weights, tasks: Sequence[TaskSets]) -> tuple[Weights, torch.Tensor]:
     """Return the mean of theta - theta_i, and the mean support loss at theta."""
     ends = [adapted(settings, weights, task.support, settings.inner_steps) for task in tasks]
     value = mean_of([loss(weights, task.support) for task in tasks])
@@ -163,7 +163,7 @@ def distance_logits(weights: Weights, support: Set, examples: Set) -> torch.Tens
     return -(embed(weights, examples).unsqueeze(1) - means).square().sum(2)
 
 
-def protonet_gradient(_: Settings, weights: Weights, tasks: Sequence[TaskSets]) -> tuple[Weights, torch.Tensor]:
+def protonet_gradient(_: Recipe, weights: Weights, tasks: Sequence[TaskSets]) -> tuple[Weights, torch.Tensor]:
     """Return the gradient of the mean query loss, and that loss."""
     import torch
 
@@ -186,7 +186,7 @@ GRADIENTS = {
 """Learner -> its meta-gradient and loss on the tasks of one cell."""
 
 
-def adapted_logits(settings: Settings, weights: Weights, support: Set, x: torch.Tensor) -> torch.Tensor:
+def adapted_logits(settings: Recipe, weights: Weights, support: Set, x: torch.Tensor) -> torch.Tensor:
     """Return the logits (n, C) of rows `x` (n, D + 1) after adaptation to a support set."""
     rows = Set(x, support.labels[:0])
     if settings.learner == "protonet":

@@ -21,6 +21,7 @@ from mlflow_l3d.approaches.encoder.pretrained import load_encoder, load_tokenize
 from mlflow_l3d.approaches.encoder.tokens import Tokens, check_length, tokenise
 from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.approaches.numerics import minor_version
+from mlflow_l3d.approaches.threads import cores
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
 
@@ -98,8 +99,7 @@ def load_or_encode(
                 raise
         features = _stored(path, rows)
     if features is None:
-        msg = f"{path.name} changed while it was written"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"{path.name} changed while it was written")
     return features
 
 
@@ -176,7 +176,7 @@ def encode(
                 file.seek(start + position * width * 4)
                 file.write(row.astype("<f4").tobytes())
 
-    count = workers or (_cores() if device == "cpu" else 1)
+    count = workers or (cores() if device == "cpu" else 1)
     before = torch.get_num_threads()
     _log.info("Encoding %d texts once for all cells, with %d threads", rows, count)
     try:
@@ -227,10 +227,3 @@ def _cache_errors(cache: Path) -> Iterator[None]:
         raise ParameterError(
             "L3D_CACHE", cache, f"the cache folder cannot take the features ({reason})", fix
         ) from error
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -76,8 +76,7 @@ class OwnVocabulary(torch.nn.Module):
     def _add(self, places: torch.Tensor, gradient: torch.Tensor) -> None:
         flat, total = places.reshape(-1), self.weight.grad
         if total is None:
-            msg = "the gradient of the word vectors is gone: use clear() in the place of zero_grad()"
-            raise RuntimeError(msg)
+            raise RuntimeError("the gradient of the word vectors is gone: use clear() in the place of zero_grad()")
         total.index_add_(0, flat, gradient.reshape(len(flat), -1).to(total.dtype))
         if self._padding is not None and self._padding >= 0:
             total[self._padding] = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mlflow_l3d.approaches.hyperparameters import AUTO, Value, completed, declared, hyperparameter
@@ -111,8 +111,8 @@ class Recipe:
     @classmethod
     def of(cls, hyperparameters: Mapping[str, Value]) -> Recipe:
         """Build the recipe, completing what is still `auto`."""
-        values: Mapping[str, Any] = complete(hyperparameters)
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
+        values: dict[str, Any] = complete(hyperparameters)
+        return cls(**values)
 
     @property
     def targets(self) -> tuple[str, ...]:

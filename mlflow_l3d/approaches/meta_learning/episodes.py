@@ -82,8 +82,7 @@ class Pieces:
 
     def __init__(self, generator: np.random.Generator, size: int, length: int) -> None:
         if length > size:
-            msg = f"a task takes {length} examples of a class that has {size}"
-            raise ValueError(msg)
+            raise ValueError(f"a task takes {length} examples of a class that has {size}")
         self._generator, self._size, self._length = generator, size, length
         self._rest = np.empty(0, dtype=np.int64)
 

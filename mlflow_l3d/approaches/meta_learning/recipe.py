@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from mlflow_l3d.approaches.hyperparameters import AUTO, Value, completed, declared, hyperparameter
@@ -106,7 +106,7 @@ class Recipe:
             values["queries"] = 0
         if values["learner"] == "protonet":
             values |= {"inner_learning_rate": 0.0, "inner_optimizer": "sgd", "inner_steps": 0, "adaptation_steps": 0}
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
+        return cls(**values)
 
 
 HYPERPARAMETERS: Final = declared(Recipe)

@@ -45,37 +45,21 @@ class Moments:
 
 
 def adam(
-    weights: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], moments: Moments, learning_rate: float
-) -> None:
-    """Take one step of Adam in place (Kingma and Ba 2015, algorithm 1; betas 0.9 and 0.999, epsilon 1e-8)."""
-    from torch.optim.adam import adam as functional
-
-    _step(functional, weights, gradients, moments, learning_rate, 0.0)
-
-
-def adamw(
     weights: Sequence[torch.Tensor],
     gradients: Sequence[torch.Tensor],
     moments: Moments,
     learning_rate: float,
-    weight_decay: float,
+    weight_decay: float | None = None,
 ) -> None:
-    """Take one step of AdamW in place (Loshchilov and Hutter 2019, algorithm 2; betas and epsilon as for Adam)."""
-    from torch.optim.adamw import adamw as functional
+    """Take one step of Adam in place (Kingma and Ba 2015, algorithm 1; betas 0.9 and 0.999, epsilon 1e-8).
 
-    _step(functional, weights, gradients, moments, learning_rate, weight_decay)
+    With a weight decay it is one of AdamW (Loshchilov and Hutter 2019, algorithm 2).
+    """
+    from torch.optim.adam import adam as plain
+    from torch.optim.adamw import adamw as decoupled
 
-
-def _step(
-    functional: Callable[..., None],
-    weights: Sequence[torch.Tensor],
-    gradients: Sequence[torch.Tensor],
-    moments: Moments,
-    learning_rate: float,
-    weight_decay: float,
-) -> None:
-
-    functional(
+    step: Callable[..., None] = plain if weight_decay is None else decoupled
+    step(
         list(weights),
         list(gradients),
         moments.means,
@@ -87,7 +71,7 @@ def _step(
         beta1=BETA_1,
         beta2=BETA_2,
         lr=learning_rate,
-        weight_decay=weight_decay,
+        weight_decay=weight_decay or 0.0,
         eps=EPSILON,
         maximize=False,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.stacked.optimisers import Moments, adam, adamw, sgd
+from mlflow_l3d.approaches.stacked.optimisers import Moments, adam, sgd
 
 if TYPE_CHECKING:
     import torch
@@ -106,10 +106,8 @@ class Stack:
             return
         if self.moments is None:
             self.moments = Moments.of(self._weights)
-        if optimizer == "adamw":
-            adamw(self._weights, self._gradients, self.moments, learning_rate, weight_decay)
-        else:
-            adam(self._weights, self._gradients, self.moments, learning_rate)
+        decay = weight_decay if optimizer == "adamw" else None
+        adam(self._weights, self._gradients, self.moments, learning_rate, decay)
 
 
 def _rows(like: torch.Tensor) -> torch.Tensor:

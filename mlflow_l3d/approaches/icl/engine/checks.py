@@ -18,8 +18,7 @@ def checked_prompts(prompts: Sequence[Sequence[int]]) -> list[TokenIds]:
     checked = [tuple(int(token) for token in prompt) for prompt in prompts]
     for number, prompt in enumerate(checked):
         if not prompt:
-            msg = f"prompt {number} has no tokens"
-            raise ValueError(msg)
+            raise ValueError(f"prompt {number} has no tokens")
     return checked
 
 
@@ -32,8 +31,7 @@ def checked_length(max_new_tokens: int) -> int:
         If it is not positive.
     """
     if max_new_tokens < 1:
-        msg = f"max_new_tokens={max_new_tokens}: must be at least 1"
-        raise ValueError(msg)
+        raise ValueError(f"max_new_tokens={max_new_tokens}: must be at least 1")
     return max_new_tokens
 
 

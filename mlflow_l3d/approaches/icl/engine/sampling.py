@@ -44,11 +44,9 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature > 0):
-            msg = f"temperature={self.temperature}: must be above 0 and finite"
-            raise ValueError(msg)
+            raise ValueError(f"temperature={self.temperature}: must be above 0 and finite")
         if not ((self.uniforms >= 0) & (self.uniforms < 1)).all():
-            msg = "uniforms must lie in [0, 1)"
-            raise ValueError(msg)
+            raise ValueError("uniforms must lie in [0, 1)")
 
     def of(self, items: Sequence[int]) -> Sampling:
         """Return the sampling of some of the texts."""
@@ -107,8 +105,7 @@ def _drawn(logits: torch.Tensor, temperature: float, uniforms: torch.Tensor) -> 
     wide = logits.double()
     best = wide.amax(dim=-1, keepdim=True)
     if not bool(best.isfinite().all()):
-        msg = "no token can be drawn: the model's logits are not numbers"
-        raise FloatingPointError(msg)
+        raise FloatingPointError("no token can be drawn: the model's logits are not numbers")
     # Before the division, so that small temperatures do not overflow.
     rates = wide.sub_(best).div_(temperature).exp_() if wide is not logits else ((wide - best) / temperature).exp()
     return rates.div_(_clocks(uniforms, logits.shape[-1])).argmax(dim=-1)

@@ -78,8 +78,7 @@ def build_trie(answers: Sequence[Sequence[int]]) -> AnswerTrie:
         If there are no answers, or one has no tokens.
     """
     if not answers or not all(len(answer) for answer in answers):
-        msg = "every answer needs at least one token, and there must be an answer"
-        raise ValueError(msg)
+        raise ValueError("every answer needs at least one token, and there must be an answer")
     numbers: dict[tuple[int, ...], int] = {(): ROOT}
     tokens: list[int] = []
     parents: list[int] = []

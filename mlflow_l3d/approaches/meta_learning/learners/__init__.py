@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mlflow_l3d.approaches.meta_learning.learners.base import Learner, Settings
+from mlflow_l3d.approaches.meta_learning.learners.base import Learner
 from mlflow_l3d.approaches.meta_learning.learners.maml import Maml
 from mlflow_l3d.approaches.meta_learning.learners.protonet import ProtoNet
 from mlflow_l3d.approaches.meta_learning.learners.reptile import Reptile
+from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import Stack
 from mlflow_l3d.errors import unknown_name
 
@@ -20,10 +21,10 @@ LEARNERS: Final[Mapping[str, type[Learner]]] = {
 }
 """Name -> class."""
 
-__all__ = ["LEARNERS", "Learner", "Settings", "Stack", "learner_of"]
+__all__ = ["LEARNERS", "Learner", "Stack", "learner_of"]
 
 
-def learner_of(settings: Settings) -> Learner:
+def learner_of(settings: Recipe) -> Learner:
     """Return the learner that complete hyperparameters describe.
 
     Raises

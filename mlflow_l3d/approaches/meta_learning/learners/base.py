@@ -4,56 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import Stack
 
 if TYPE_CHECKING:
     import torch
-
-
-class Settings(Protocol):
-    """The hyperparameters that a learner needs, none of them `auto`."""
-
-    @property
-    def learner(self) -> str:
-        """``protonet``, ``maml``, ``fomaml`` or ``reptile``."""
-        ...
-
-    @property
-    def shots(self) -> int:
-        """Support examples of a class in a task."""
-        ...
-
-    @property
-    def meta_learning_rate(self) -> float:
-        """Step size of the meta-optimiser."""
-        ...
-
-    @property
-    def meta_optimizer(self) -> str:
-        """``adam`` or ``sgd``."""
-        ...
-
-    @property
-    def inner_learning_rate(self) -> float:
-        """Step size of the base optimiser."""
-        ...
-
-    @property
-    def inner_optimizer(self) -> str:
-        """``sgd``, or ``adam`` for Reptile."""
-        ...
-
-    @property
-    def inner_steps(self) -> int:
-        """Steps of the base optimiser in a task."""
-        ...
-
-    @property
-    def adaptation_steps(self) -> int:
-        """Steps of the base optimiser on the adaptation set."""
-        ...
 
 
 class Learner(ABC):
@@ -67,7 +24,7 @@ class Learner(ABC):
         Complete hyperparameters.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Recipe) -> None:
         self.settings = settings
         self.buffers = Buffers()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlflow_l3d.approaches.meta_learning.learners.adaptation import adapted
-from mlflow_l3d.approaches.meta_learning.learners.base import Learner, Settings
+from mlflow_l3d.approaches.meta_learning.learners.base import Learner
 from mlflow_l3d.approaches.meta_learning.learners.inner import Path, descend, losses, one_hot, per_task, through
 from mlflow_l3d.approaches.meta_learning.learners.memory import bytes_of_inner, bytes_of_weights
+from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import Stack
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Maml(Learner):
     approximation). Both passes are written out, so that no graph is kept.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Recipe) -> None:
         super().__init__(settings)
         self.first_order = settings.learner == "fomaml"
 
