@@ -80,6 +80,15 @@ def test_no_room_imports_one_that_stands_below_it() -> None:
         assert not upward, f"{room} imports {upward}, which stand below it"
 
 
+def test_rooms_of_the_analysis_import_those_before_them_only() -> None:
+    order = ["typing", "jackknife", "importance", "stability", "seeds", "planning", "results", "search"]
+    for module, found in IMPORTS.items():
+        if module.startswith("analysis."):
+            own = [name.split(".")[1] for name in found if name.startswith("own:analysis.")]
+            room = module.split(".")[1]
+            assert not [name for name in own if order.index(name) > order.index(room)], module
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     graph = {
         module: {name.removeprefix("own:") for name in found if name.startswith("own:")} - {module}

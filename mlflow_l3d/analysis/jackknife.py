@@ -1,14 +1,30 @@
-"""Confidence intervals of shares and ratios from leaving one unit out at a time."""
+"""The level of intervals, and what comes from leaving one unit out at a time: errors, and intervals of shares."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL, jackknife_variance
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import ParameterError
+
+LEVEL: Final = 0.95
+"""Confidence level of every interval, unless another is asked for."""
+
+
+def check_level(level: float) -> None:
+    """Raise ParameterError where a confidence level is not between 0 and 1."""
+    if not 0 < level < 1:
+        raise ParameterError("level", level, "must be above 0 and below 1, such as 0.95")
+
+
+def jackknife_variance(left_out: FloatArray) -> float:
+    """Return the jackknife variance of an estimate from its values without one unit at a time."""
+    count = len(left_out)
+    return (count - 1) / count * float(np.square(left_out - left_out.mean()).sum())
 
 
 def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]:

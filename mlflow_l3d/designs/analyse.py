@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks import golden_checks, pooled_check, product_check
-from mlflow_l3d.analysis.importance.estimate import LEVEL
 from mlflow_l3d.analysis.importance.frames import factors_in
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, important_factors, rank_factors
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.score_tables import Missing, Tables
 from mlflow_l3d.analysis.importance.searched import searched_split_checks
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import FloatArray

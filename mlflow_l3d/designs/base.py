@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.differences import Compared
-from mlflow_l3d.analysis.importance.estimate import LEVEL, Estimate
+from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.models import TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.score_tables import Missing, Tables
 from mlflow_l3d.analysis.importance.strategies import StrategyResult
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.precision import MAIN_SHARE, expected_half_width, relative_error
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded, runs_needed
 from mlflow_l3d.analysis.stability.comparable import Comparable

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks import factor_checks
 from mlflow_l3d.analysis.importance.differences import Compared
-from mlflow_l3d.analysis.importance.estimate import LEVEL, Estimate
+from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.frames import placed_scores
 from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.analysis.importance.models import NESTED
@@ -19,6 +19,7 @@ from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.score_tables import Missing, Tables
 from mlflow_l3d.analysis.importance.tables import usable
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
 from mlflow_l3d.analysis.stability.comparable import Comparable, Pairs
 from mlflow_l3d.analysis.typing import FloatArray

@@ -12,13 +12,14 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks import factor_checks
 from mlflow_l3d.analysis.importance.differences import Compared, table_compared
-from mlflow_l3d.analysis.importance.estimate import LEVEL, Estimate
+from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.frames import golden_scores, score_table
 from mlflow_l3d.analysis.importance.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.models import TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.score_tables import Missing, Tables, with_reml
 from mlflow_l3d.analysis.importance.tables import as_table
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.stability.comparable import Comparable
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs.base import Design

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL, Estimate, jackknife_variance, smallest_tail
+from mlflow_l3d.analysis.importance.estimate import Estimate, smallest_tail
 from mlflow_l3d.analysis.importance.models import TableModel
+from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance
 from mlflow_l3d.analysis.typing import FloatArray
 
 

@@ -10,11 +10,9 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.errors import ParameterError
 
-LEVEL: Final = 0.95
-"""Confidence level of every interval, unless another is asked for."""
 BOUNDARY_TAIL: Final = 0.025
 """One-sided level of the F test for rows that differ; the jackknife is used only where they do."""
 SMALLEST_P: Final = 1e-12
@@ -137,12 +135,6 @@ def smallest_tail(excludes: Callable[[float], bool]) -> float:
     return math.exp(high)
 
 
-def check_level(level: float) -> None:
-    """Raise ParameterError where a confidence level is not between 0 and 1."""
-    if not 0 < level < 1:
-        raise ParameterError("level", level, "must be above 0 and below 1, such as 0.95")
-
-
 def importance_of_logit(logit: float) -> float:
     """Return ``sqrt(S_T) - sqrt(1 - S_T)`` for ``logit(S_T)``."""
     share = math.exp(-abs(logit))
@@ -161,9 +153,3 @@ def log_ratio(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         logits: FloatArray = np.log(np.maximum(0.0, contributed)) - np.log(np.maximum(0.0, mitigated))
     return logits
-
-
-def jackknife_variance(left_out: FloatArray) -> float:
-    """Return the jackknife variance of an estimate from its values without one unit at a time."""
-    count = len(left_out)
-    return (count - 1) / count * float(np.square(left_out - left_out.mean()).sum())

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL, Estimate, check_level
+from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.nested import nested_components
 from mlflow_l3d.analysis.importance.radial import radial_estimate, radial_sets
@@ -24,6 +24,7 @@ from mlflow_l3d.analysis.importance.tables import (
     quartile_distance,
     usable,
 )
+from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.typing import FloatArray
 
 

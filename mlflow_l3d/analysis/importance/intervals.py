@@ -16,14 +16,13 @@ from mlflow_l3d.analysis.importance.components import (
 )
 from mlflow_l3d.analysis.importance.estimate import (
     BOUNDARY_TAIL,
-    LEVEL,
     Estimate,
     LogitJackknife,
     importance_of_variances,
-    jackknife_variance,
     log_ratio,
 )
 from mlflow_l3d.analysis.importance.variances import VarianceComponents, variance_components
+from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance
 from mlflow_l3d.analysis.typing import FloatArray
 
 

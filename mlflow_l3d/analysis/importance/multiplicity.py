@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.differences import Compared, PairedDifference, paired_difference
-from mlflow_l3d.analysis.importance.estimate import LEVEL, check_level
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError
 

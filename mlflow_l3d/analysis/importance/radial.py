@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.importance.components import ROUNDING
 from mlflow_l3d.analysis.importance.differences import Compared
-from mlflow_l3d.analysis.importance.estimate import Estimate, LogitJackknife, jackknife_variance, log_ratio
+from mlflow_l3d.analysis.importance.estimate import Estimate, LogitJackknife, log_ratio
 from mlflow_l3d.analysis.importance.models import importances_of_variances
 from mlflow_l3d.analysis.importance.nested import nested_components, nested_limits, rows_differ
 from mlflow_l3d.analysis.importance.variances import variance_components
+from mlflow_l3d.analysis.jackknife import jackknife_variance
 from mlflow_l3d.analysis.typing import FloatArray
 
 JACKKNIFE_TAIL: Final = 0.0005

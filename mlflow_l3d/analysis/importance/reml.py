@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import Estimate, LogitJackknife, jackknife_variance
+from mlflow_l3d.analysis.importance.estimate import Estimate, LogitJackknife
 from mlflow_l3d.analysis.importance.tables import as_table
 from mlflow_l3d.analysis.importance.variances import VarianceComponents, variance_components
+from mlflow_l3d.analysis.jackknife import jackknife_variance
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
 

@@ -7,9 +7,10 @@ from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL, check_level, importance_of_logit
+from mlflow_l3d.analysis.importance.estimate import importance_of_logit
 from mlflow_l3d.analysis.importance.models import TableModel
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL
 from mlflow_l3d.analysis.importance.models import TableModel
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.precision import expected_half_width, optimal_columns
 from mlflow_l3d.errors import ParameterError
 

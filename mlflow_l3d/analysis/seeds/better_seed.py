@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL, jackknife_variance
 from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance
 from mlflow_l3d.analysis.seeds.friedman import friedman
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray
 
 MOST_ORDERS: Final = 20_000

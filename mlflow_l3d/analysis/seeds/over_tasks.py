@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.seeds.better_seed import BetterSeed, better_seed
 from mlflow_l3d.analysis.seeds.power import SeedPower, seed_power
 from mlflow_l3d.analysis.seeds.size_correlation import MEASURES, size_correlations

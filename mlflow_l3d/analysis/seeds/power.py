@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.seeds.friedman import critical_w
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL
 from mlflow_l3d.analysis.importance.tables import usable
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.regression import unit_length

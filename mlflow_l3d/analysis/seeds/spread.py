@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL
 from mlflow_l3d.analysis.importance.tables import known_std, usable
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray
 
 FEWEST_FOR_STD: Final = 5

@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import LEVEL
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.seeds.agreement import Interval, PairSpread, SeedAgreement, class_agreement, number_agreement
 from mlflow_l3d.analysis.seeds.predictions import Kind, check_seeds, prediction_matrix
 from mlflow_l3d.analysis.seeds.spread import MetricSpread, metric_spread

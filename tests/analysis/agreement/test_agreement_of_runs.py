@@ -10,10 +10,10 @@ import statistics
 import numpy as np
 import pyarrow as pa
 import pytest
-from analysis_oracle import regression_consistency
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlflow_l3d.analysis.seeds.agreement import number_agreement
 from mlflow_l3d.analysis.stability.agreement.base import Scoring
 from mlflow_l3d.analysis.stability.agreement.choice import choose, scoring_of
 from mlflow_l3d.analysis.stability.agreement.names import scoring
@@ -266,7 +266,7 @@ def test_regression_is_numpys_correlation(choice):
     assert list(record) == ["order", "golden"]
     assert record["order"]["consistency_pearson"] == pytest.approx(np.mean([pearson(table) for table in rows]))
     assert record["golden"]["consistency_pearson"] == pytest.approx(pearson(golden))
-    expected = np.mean([regression_consistency(table).concordance for table in rows])
+    expected = np.mean([number_agreement(table).pairs["consistency_ccc"].mean for table in rows])
     assert record["order"]["consistency_ccc"] == pytest.approx(expected)
     metrics = found.metrics_of("order")
     assert metrics["consistency_pearson"] == record["order"]["consistency_pearson"]
