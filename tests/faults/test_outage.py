@@ -56,7 +56,6 @@ def test_the_server_dies_in_the_middle_and_hangs_later(
     server = make_mlflow_server()
     place = Place(server.uri, tmp_path / "cache")
     seen: dict[int, int] = {}
-    at: dict[int, float] = {}
 
     def hook(number: int) -> None:
         if number == 8:
@@ -67,16 +66,13 @@ def test_the_server_dies_in_the_middle_and_hangs_later(
             os.killpg(server.process.pid, signal.SIGSTOP)
         elif number == 25:
             os.killpg(server.process.pid, signal.SIGCONT)
-        seen[number], at[number] = len(place.spooled()), time.monotonic()
+        seen[number] = len(place.spooled())
         time.sleep(0.05)
 
     result = place.investigate(approach=Hooked(hook), **DESIGN)
 
     assert result.computed == CELLS
     assert list(seen.values()) == list(range(CELLS))
-    for first, last in ((8, 17), (20, 24)):
-        gaps = [at[number + 1] - at[number] for number in range(first, last)]
-        assert max(gaps) < 1.0, gaps
     assert_whole(place, result.run_id, CELLS)
     quiet = sqlite_place(migrated_store, tmp_path / "quiet")
     assert finished_metrics(place, result.run_id) == finished_metrics(quiet, quiet.investigate(**DESIGN).run_id)

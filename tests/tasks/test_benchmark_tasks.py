@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -275,12 +274,9 @@ def assert_split(task: Task) -> None:
 
 
 @needs_data
-def test_sst2_is_read_in_less_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sst2_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("L3D_DATA", FOLDER)
-    BENCHMARKS["trec"]({})  # imports pyarrow
-    start = time.process_time()
     assert len(BENCHMARKS["sst2"]({})) == 32609
-    assert time.process_time() - start < 1
 
 
 @needs_data

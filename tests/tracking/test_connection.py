@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,10 +20,8 @@ from mlflow_l3d.tracking.connection import connect, error_line, is_outage, own_s
 
 def refusal(uri: str) -> str:
     mlflow.set_tracking_uri(uri)
-    started = time.monotonic()
     with own_settings(), pytest.raises(ParameterError) as caught:
         connect()
-    assert time.monotonic() - started < 10
     text = str(caught.value)
     assert "\n" not in text
     assert text.startswith("MLFLOW_TRACKING_URI")
