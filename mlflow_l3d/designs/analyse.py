@@ -110,8 +110,8 @@ def analyse(
     metric
         Column whose spread is investigated.
     consistencies
-        Factor or ``golden`` -> agreement of single predictions, from a
-        :class:`mlflow_l3d.analysis.stability.consistency.VoteCounter`.
+        Factor or ``golden`` -> agreement of single predictions, from
+        :class:`mlflow_l3d.analysis.stability.stability.Stability`.
     level
         Confidence level of the intervals.
 
