@@ -7,6 +7,7 @@ from mlflow_l3d.approaches.failures import LONGEST_ERROR, one_line
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.outcomes import finished, run_cell
+from mlflow_l3d.metrics.known import of_kind
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.testing import Trouble, bench_job, differences, one_cell
 
@@ -32,8 +33,7 @@ def test_metrics_of_the_predictions_are_added(tmp_path):
     assert outcome.metrics["f1_macro"] == pytest.approx((1 + 1 + 2 / 3) / 3)
     assert outcome.metrics["accuracy"] == 0.75
     assert outcome.metrics["loss"] == 1.0
-    macro = {"f1_macro", "precision_macro", "recall_macro"}
-    assert set(outcome.metrics) == {"loss", "accuracy", "matthews_corrcoef"} | macro
+    assert set(outcome.metrics) == {"loss", *(metric.name for metric in of_kind("classification"))}
     assert all(type(value) is float for value in outcome.metrics.values())
     assert outcome.curves == {"loss": (2.0, 1.5)}
 
