@@ -67,10 +67,9 @@ def declaration(parameter: Parameter) -> str:
 
 def section(verb: Verb) -> str:
     """Return what the page says about one verb."""
-    function = verb.function.partition(":")[2]
     ways = [f"`mlflow-l3d {' '.join([verb.name, *(word.upper() for word in verb.words)])}`"]
     ways += [f"`mlflow run . -e {verb.entry_point}`".replace(" -e main", "")] if verb.entry_point else []
-    ways += [f"`mlflow_l3d.{function}()`"]
+    ways += [f"`mlflow_l3d.{verb.function}()`"]
     text = f"\n## {verb.name}\n\n{verb.description[:1].upper()}{verb.description[1:]}.\n\n{' · '.join(ways)}\n"
     shared = [name for name, parameter in verb.parameters.items() if parameter is MAIN.get(name)]
     own = {name: parameter for name, parameter in verb.parameters.items() if name not in shared}

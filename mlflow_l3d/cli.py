@@ -129,9 +129,8 @@ def _parse(argv: Sequence[str] | None) -> dict[str, str]:
 def _run(verb: str, options: dict[str, str]) -> str:
     """Call the verb's function; return what to print."""
     row = VERBS[verb]
-    module, _, function = row.function.partition(":")
     more = {"progress": True} if row.progress else {}
-    return str(getattr(import_module(module), function)(**options, **more).summary())
+    return str(getattr(import_module(row.module), row.function)(**options, **more).summary())
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:

@@ -54,14 +54,13 @@ def test_defaults_and_values_reach_the_function_and_its_summary_is_printed(
     verb: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     row = VERBS[verb]
-    module, _, function = row.function.partition(":")
     called: list[dict[str, object]] = []
 
     def call(**options: object) -> SimpleNamespace:
         called.append(options)
         return SimpleNamespace(summary=lambda: "what was found")
 
-    monkeypatch.setattr(import_module(module), function, call)
+    monkeypatch.setattr(import_module(row.module), row.function, call)
     words = [f"the {name}" for name in row.words]
     given = {name: f"a {name}; $(ls) '\"\n{{x}}" for name in row.parameters}
     arguments = [text for name, value in given.items() for text in (row.parameters[name].option, value)]
@@ -75,7 +74,7 @@ def test_defaults_and_values_reach_the_function_and_its_summary_is_printed(
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_function_of_a_verb_takes_its_parameters_with_the_same_defaults(verb: str) -> None:
     row = VERBS[verb]
-    found = inspect.signature(getattr(mlflow_l3d, row.function.partition(":")[2])).parameters
+    found = inspect.signature(getattr(mlflow_l3d, row.function)).parameters
     every = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in found.values())
     assert every or {*row.words, *row.parameters} <= set(found)
     assert ("progress" in found) is row.progress

@@ -98,21 +98,6 @@ class Number:
         return number
 
 
-def integer(name: str, value: str, low: int, high: int | None = None) -> int:
-    """Return `value` as a whole number of at least `low` and at most `high`."""
-    return Whole(low, high).number(name, value)
-
-
-def number_or_auto(name: str, value: str, low: int) -> int | None:
-    """Return `value` as :func:`integer` does, or None for `auto`."""
-    return Whole(low, words=("auto",)).parse(name, value)
-
-
-def number(name: str, value: str, low: float, high: float) -> float:
-    """Return `value` as a number above `low` and below `high`."""
-    return Number(low, high).parse(name, value)
-
-
 def as_text(name: str, value: object) -> str:
     """Return a value from Python as it would be typed: a mapping as JSON, a list or tuple separated by commas.
 

@@ -1,6 +1,6 @@
 """The verbs, once: the command line, MLproject, the names of the package and docs/parameters.md are made from here.
 
-A new study is a folder in `mlflow_l3d/studies/` and a row of `VERBS`; `python .ci/write.py` then writes the rest.
+A new study is a folder in `mlflow_l3d/studies/` and a row of the table; `python .ci/write.py` then writes the rest.
 """
 
 from __future__ import annotations
@@ -9,18 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from mlflow_l3d.parameters.table import (
-    ABLATION,
-    DELETE,
-    EVALUATE,
-    MAIN,
-    NEW,
-    PLAN,
-    SEARCH,
-    SEEDS,
-    STRATEGIES,
-    Parameters,
-)
+from mlflow_l3d.parameters import table
+from mlflow_l3d.parameters.table import Parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,113 +21,122 @@ class Verb:
     ----------
     name
         On the command line.
-    description
-        One line of help.
-    function
-        ``module:name`` of what it calls, with every parameter by its name. It returns an object whose ``summary()`` is
-        printed. The package has it by its name, too.
     parameters
         Its options, and parameters of the entry point.
-    entry_point
-        Its name in MLproject; the empty text where it is none there.
+    target
+        ``module:function`` of what it calls, in this package, with every parameter by its name. It returns an object
+        whose ``summary()`` is printed. The package has it by its name, too.
+    description
+        One line of help.
     is_study
         Whether it is a study, and no help with one.
     progress
         Whether the function takes ``progress``, too, which shows a bar.
+    in_project
+        Whether it is an entry point of MLproject.
     words
         What stands behind the verb without a name of its own, in this order.
     result
-        ``module:name`` of what the function returns, where the package has that name, too.
+        Class of what the function returns, in the same module, where the package has that name, too.
     """
 
     name: str
-    description: str
-    function: str
     parameters: Parameters
-    entry_point: str = ""
+    target: str
+    description: str
     is_study: bool = True
     progress: bool = True
+    in_project: bool = True
     words: Parameters = field(default_factory=dict)
     result: str = ""
+
+    @property
+    def module(self) -> str:
+        """Where the function is."""
+        return f"mlflow_l3d.{self.target.partition(':')[0]}"
+
+    @property
+    def function(self) -> str:
+        """Name of the function, and of the same in the package."""
+        return self.target.partition(":")[2]
+
+    @property
+    def entry_point(self) -> str:
+        """Name in MLproject; the empty text where it has none."""
+        return ("main" if self.parameters is table.MAIN else self.name) if self.in_project else ""
 
 
 _ROWS: Final = (
     Verb(
         "investigate",
+        table.MAIN,
+        "studies.investigation.run:investigate",
         "run an investigation and score it",
-        "mlflow_l3d.studies.investigation.run:investigate",
-        MAIN,
-        "main",
-        result="mlflow_l3d.studies.investigation.run:Investigation",
+        result="Investigation",
     ),
     Verb(
         "search",
+        table.SEARCH,
+        "studies.search.run:search",
         "find hyperparameters on two levels, before an investigation",
-        "mlflow_l3d.studies.search.run:search",
-        SEARCH,
-        "search",
     ),
     Verb(
         "seeds",
+        table.SEEDS,
+        "studies.seeds.run:seeds",
         "train one task with several seeds: scores and single predictions",
-        "mlflow_l3d.studies.seeds.run:seeds",
-        SEEDS,
-        "seeds",
     ),
     Verb(
         "strategies",
+        table.STRATEGIES,
+        "studies.strategies.run:compare_strategies",
         "compare the published method with its baselines on one task",
-        "mlflow_l3d.studies.strategies.run:compare_strategies",
-        STRATEGIES,
-        "strategies",
     ),
     Verb(
         "ablation",
+        table.ABLATION,
+        "studies.ablation.run:ablate",
         "say what fewer runs and test examples would have found, without new runs",
-        "mlflow_l3d.studies.ablation.run:ablate",
-        ABLATION,
-        "ablation",
         progress=False,
     ),
     Verb(
         "plan",
+        table.PLAN,
+        "studies.planning.run:plan_investigation",
         "say how many cells an investigation has, what they cost, and how many it needs",
-        "mlflow_l3d.studies.planning.run:plan_investigation",
-        PLAN,
-        "plan",
         is_study=False,
     ),
     Verb(
         "evaluate",
+        table.EVALUATE,
+        "studies.evaluation.run:evaluate",
         "score an existing parent run",
-        "mlflow_l3d.studies.evaluation.run:evaluate",
-        EVALUATE,
-        "evaluate",
         is_study=False,
         progress=False,
     ),
     Verb(
         "delete",
+        table.DELETE,
+        "studies.evaluation.delete:delete",
         "delete a parent run with its children",
-        "mlflow_l3d.studies.evaluation.delete:delete",
-        DELETE,
         is_study=False,
         progress=False,
+        in_project=False,
     ),
     Verb(
         "new",
-        "write a package with an approach of your own, which passes the conformance suite",
-        "mlflow_l3d.testing.skeleton:new",
         {},
+        "testing.skeleton:new",
+        "write a package with an approach of your own, which passes the conformance suite",
         is_study=False,
         progress=False,
-        words=NEW,
+        in_project=False,
+        words=table.NEW,
     ),
 )
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in _ROWS}
 """Name -> verb, studies first."""
 PUBLIC: Final[Mapping[str, str]] = {
-    name: module
-    for module, _, name in (each.partition(":") for verb in _ROWS for each in (verb.function, verb.result) if each)
+    name: verb.module for verb in _ROWS for name in (verb.function, verb.result) if name
 }
 """Name in the package `mlflow_l3d` -> the module that it is loaded from."""

@@ -15,14 +15,14 @@ from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.source_text import parse
 from mlflow_l3d.parameters.table import MOST_RUNS
-from mlflow_l3d.parameters.values import as_text, integer, number_or_auto, public_name
+from mlflow_l3d.parameters.values import Choice, Number, Whole, as_text, public_name
 from mlflow_l3d.plan.factors import MITIGATION_BASE
 
 
 @given(st.integers(0, 10**30))
 def test_whole_numbers(number: int) -> None:
-    assert integer("x", str(number), 0) == integer("x", f" +{number} ", 0) == number
-    assert number_or_auto("x", str(number), 0) == number
+    assert Whole(0).parse("x", str(number)) == Whole(0).parse("x", f" +{number} ") == number
+    assert Whole(0, words=("auto",)).parse("x", str(number)) == number
 
 
 @pytest.mark.parametrize(
@@ -30,17 +30,35 @@ def test_whole_numbers(number: int) -> None:
 )
 def test_what_is_no_whole_number(value: str) -> None:
     with pytest.raises(ParameterError, match="must be a whole number of at least 2"):
-        integer("x", value, 2)
+        Whole(2).parse("x", value)
     with pytest.raises(ParameterError, match="must be auto or a whole number of at least 2"):
-        number_or_auto("x", value, 2)
+        Whole(2, words=("auto",)).parse("x", value)
 
 
 def test_bounds_are_inclusive() -> None:
-    assert [integer("x", str(number), 2, 4) for number in (2, 3, 4)] == [2, 3, 4]
+    assert [Whole(2, 4).parse("x", str(number)) for number in (2, 3, 4)] == [2, 3, 4]
     for number in ("1", "5", "-3"):
         with pytest.raises(ParameterError, match=rf"^x={number}: must be a whole number from 2 to 4\.$"):
-            integer("x", number, 2, 4)
-    assert number_or_auto("x", "auto", 2) is None
+            Whole(2, 4).parse("x", number)
+    assert Whole(2, words=("auto",)).parse("x", "auto") is None
+
+
+@pytest.mark.parametrize(
+    ("values", "allowed", "wrong"),
+    [
+        (Number(0, 1), ["0.5", " 1e-9 "], {"0": "above 0 and below 1", "1": "above 0 and below 1", "x": "above 0 and"}),
+        (Number(0), ["7"], {"-1": r"a number above 0\.", "inf": r"a number above 0\.", "nan": r"a number above 0\."}),
+        (Number(0, 1, closed=True), ["0", "0.9"], {"1": "a number from 0 to below 1", "-0.1": "a number from 0 to"}),
+        (Choice(("drop", "reml")), ["reml"], {"remm": "must be one of drop, reml. Did you mean 'reml'", "": "drop"}),
+        (Whole(2, words=("auto", "pooled")), ["pooled", "2"], {"1": "auto, pooled, or a whole number of at least 2"}),
+    ],
+)
+def test_what_a_parameter_may_be(values: Any, allowed: list[str], wrong: dict[str, str]) -> None:
+    for text in allowed:
+        values.parse("x", text)
+    for text, line in wrong.items():
+        with pytest.raises(ParameterError, match=line):
+            values.parse("x", text)
 
 
 def test_bounds_of_the_table_are_those_of_the_seeds() -> None:

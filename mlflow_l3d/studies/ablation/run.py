@@ -19,7 +19,7 @@ from mlflow_l3d.designs import all_designs
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.parameters.table import ABLATION
-from mlflow_l3d.parameters.values import as_text, integer
+from mlflow_l3d.parameters.values import Whole, as_text
 from mlflow_l3d.report.ablation import ablation_figure, ablation_table, ablation_text, spread
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
 from mlflow_l3d.studies.base import entry_point
@@ -142,8 +142,8 @@ def _wanted(name: str, text: str) -> list[int] | None:
     """Return the numbers of a parameter; None for `auto`; `all` adds none, since the full setting is always there."""
     if text.strip() == "auto":
         return None
-    low = 1 if name == "test_sizes" else 2
-    return sorted({integer(name, word, low) for word in text.split(",") if word.strip() != "all"}, reverse=True)
+    count = Whole(1 if name == "test_sizes" else 2)
+    return sorted({count.number(name, word) for word in text.split(",") if word.strip() != "all"}, reverse=True)
 
 
 def _ablate(

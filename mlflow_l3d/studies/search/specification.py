@@ -12,7 +12,6 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import Setup, given_texts, set_up
 from mlflow_l3d.parameters.table import SEARCH
-from mlflow_l3d.parameters.values import integer, number_or_auto
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
 from mlflow_l3d.studies.search.cells import search_key
@@ -158,11 +157,9 @@ def specify_search(
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
     given, approach = given_texts(parameters, SEARCH, approach, task)
-    wanted = number_or_auto("coarse_trials", given["coarse_trials"], 2)
-    fine_trials = integer("fine_trials", given["fine_trials"], 0)
-    search_seeds = integer("search_seeds", given["search_seeds"], 1, 1000)
-    held_out_runs = integer("held_out_runs", given["held_out_runs"], 0, 100_000)
-    root_seed = integer("root_seed", given["root_seed"], 0)
+    wanted = SEARCH["coarse_trials"].parse(given)
+    numbers = ("fine_trials", "search_seeds", "held_out_runs", "root_seed")
+    fine_trials, search_seeds, held_out_runs, root_seed = (SEARCH[name].parse(given) for name in numbers)
     pruner = pruner_name(given["pruner"])
     for name in ("coarse_sampler", "fine_sampler"):
         _sampler(name, given, "coarse" if name == "coarse_sampler" else "fine", 1, 1)
