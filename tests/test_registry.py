@@ -147,6 +147,15 @@ def test_the_same_entry_point_twice_is_one(install: Install) -> None:
     assert registry.load("approach", "synthetic").name == "synthetic"
 
 
+def test_an_approach_that_lacks_a_method_is_one_line(install: Install) -> None:
+    from mlflow_l3d.studies.investigation.specification import specify
+
+    text = "from mlflow_l3d.approaches.base import Approach\nclass Half(Approach): name = 'half'\n"
+    install("stranger", "[mlflow_l3d.approaches]\nhalf = stranger_half:Half\n", stranger_half=text)
+    with pytest.raises(L3DError, match=r"^approach=half: its entry point cannot be called \(.*abstract.*prepare"):
+        specify({"approach": "half"})
+
+
 def test_something_else_than_an_approach(install: Install) -> None:
     from mlflow_l3d.studies.investigation.specification import specify
 

@@ -88,7 +88,11 @@ def given_texts(
             raise unknown_name("parameter", name, known)
     given = {name: as_text(name, parameters.get(name, parameter.default)) for name, parameter in known.items()}
     if approach is None:
-        approach = registry.load("approach", known["approach"].parse(given))()
+        name = known["approach"].parse(given)
+        try:
+            approach = registry.load("approach", name)()
+        except TypeError as error:  # a class that lacks a method of the contract cannot be called
+            raise L3DError(f"approach={name}: its entry point cannot be called ({error}).") from error
     _check_approach(approach)
     given["approach"] = approach.name
     if task is not None:

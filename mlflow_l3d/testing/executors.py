@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -77,17 +77,18 @@ def check_executor(
         require(inside != separate_processes or not worker_processes(folder), "separate_processes is not as declared")
 
 
+@dataclass(frozen=True, slots=True)
 class _Bench:
     """One executor class, and how to run it."""
 
-    def __init__(
-        self, executor_class: Callable[..., Executor], cache: Path, workers: int | None, prefetch: int
-    ) -> None:
-        self.executor_class = executor_class
-        self.cache = cache
-        self.workers = workers
-        self.prefetch = prefetch
-        self.most = workers or os.cpu_count() or 1
+    executor_class: Callable[..., Executor]
+    cache: Path
+    workers: int | None
+    prefetch: int
+
+    @property
+    def most(self) -> int:
+        return self.workers or os.cpu_count() or 1
 
     def executor(self, approach: Trouble, **hyperparameters: Value) -> Executor:
         return self.executor_class(job=bench_job(approach, self.cache, **hyperparameters), workers=self.workers)

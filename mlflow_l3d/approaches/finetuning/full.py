@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.finetuning.loading import Loaded
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.session import ModelSession, Trained, pieces
 from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates, validate
-from mlflow_l3d.approaches.finetuning.weights import Kept, copy_into, initial_weights, initialise
+from mlflow_l3d.approaches.finetuning.weights import Kept, copy_into, initialise
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import torch
 
     from mlflow_l3d.approaches.finetuning.embedding import OwnVocabulary
-
-__all__ = ["FullSession", "initial_weights", "initialise"]
 
 EVALUATION_BATCH: Final = 64
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mlflow_l3d.approaches.finetuning.draws import initialisation_seed
 from mlflow_l3d.approaches.global_seeds import seeded
 
@@ -78,9 +76,3 @@ def copy_into(tensors: Mapping[str, torch.Tensor], original: Mapping[str, torch.
     if names:
         with torch.no_grad():
             torch._foreach_copy_([tensors[name] for name in names], [original[name] for name in names])
-
-
-def initial_weights(model: Any, new: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the weights named in `new` as they are now, as arrays of their own."""
-    state = model.state_dict()
-    return {name: state[name].detach().float().cpu().numpy().copy() for name in new}

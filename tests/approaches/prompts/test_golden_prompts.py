@@ -5,14 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mlflow_l3d.approaches.icl.prompts import (
-    LETTERS,
-    PAPER_TASKS,
-    PromptFormat,
-    format_for,
-    generic_format,
-    paper_format,
-)
+from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
+from mlflow_l3d.approaches.icl.prompts.formats import LETTERS, PAPER_TASKS, format_for, generic_format, paper_format
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.icl.prompts import (
+from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
+from mlflow_l3d.approaches.icl.prompts.formats import (
     LETTERS,
     PAPER_TASKS,
-    PromptFormat,
     format_for,
     generic_format,
     paper_format,

@@ -12,16 +12,6 @@ from mlflow_l3d.approaches.icl.prompts.paper import ALIASES, SENTENCE, SENTIMENT
 from mlflow_l3d.approaches.icl.prompts.words import check_words, words_of
 from mlflow_l3d.errors import ParameterError, unknown_name
 
-__all__ = [
-    "LETTERS",
-    "PAPER_TASKS",
-    "PromptFormat",
-    "format_for",
-    "generic_format",
-    "paper_format",
-    "paper_task",
-]
-
 PAPER_TASKS: Final[tuple[str, ...]] = tuple(TABLES)
 """The data sets of Pecher et al. (2024), Table 4."""
 
