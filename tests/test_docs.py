@@ -65,6 +65,7 @@ def test_example_and_query_of_the_page_on_runs(tmp_path: Path, tracking_uri: str
         ("writing-an-approach.md", ["callable", "conformance"]),
         ("writing-a-task.md", ["task", "loader"]),
         ("writing-an-executor.md", ["executor", "conformance"]),
+        ("writing-a-design.md", ["design", "conformance"]),
     ],
 )
 def test_examples_of_the_pages_on_things_of_your_own(

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks import golden_checks, pooled_check, product_check
-from mlflow_l3d.analysis.importance.frames import factors_in
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, important_factors, rank_factors
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.score_tables import Missing, Tables
@@ -80,10 +79,11 @@ class Planned:
 
     def tables(self, cells: pd.DataFrame, metric: str) -> Tables:
         """Return the tables of scores; errors as :func:`analyse`."""
-        return self.design_of(cells).tables(
+        design = self.design_of(cells)
+        return design.tables(
             cells,
             metric,
-            factors_in(cells) if self.factors is None else self.factors,
+            design.factors_in(cells) if self.factors is None else self.factors,
             rows=self.rows,
             columns=self.columns,
             golden_runs=self.golden_runs,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +13,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.differences import Compared
 from mlflow_l3d.analysis.importance.estimate import Estimate
+from mlflow_l3d.analysis.importance.frames import factors_in
 from mlflow_l3d.analysis.importance.models import TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.score_tables import Missing, Tables
@@ -23,44 +24,17 @@ from mlflow_l3d.analysis.planning.precision import MAIN_SHARE, expected_half_wid
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded, runs_needed
 from mlflow_l3d.analysis.stability.comparable import Comparable
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.designs.joint import check_factors
-from mlflow_l3d.designs.mitigation import Mitigation, check_mitigation
+from mlflow_l3d.designs.runs import PlannedRuns
 from mlflow_l3d.designs.words import CROSSED, Words
-from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.cells import Cell, cell_key
-from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.plan.cells import Cell
 
 
 @dataclass(frozen=True)
-class Design(ABC):
+class Design(PlannedRuns):
     """A design: a class says how cells are laid out and analysed, an object which cells one investigation has.
 
-    Cells come in *steps* (rows, but for the baselines): the cells of the first s steps are a smaller design of the
-    same kind, so that metrics can be shown as they converge and an interrupted investigation is worth as much as
-    possible. Cells may be computed in any order; a step is complete when `step_size` of its cells are. A design is
-    pure: it opens nothing and draws nothing, and the configurations of a cell depend on where the cell stands and not
-    on the size of the design, so that a larger design holds the cells of the smaller one.
-
-    A class of your own stands in the entry-point group ``mlflow_l3d.designs``; see docs/writing-a-design.md.
-
-    Attributes
-    ----------
-    factors
-        Investigated factors. Joint factors are one, ``data_order+sample_choice``: their configurations vary together,
-        the j-th of one with the j-th of the other.
-    all_factors
-        Every factor of the approach; those not investigated are mitigated.
-    investigation_runs, mitigation_runs, golden_runs
-        N, M and L.
-    root_seed
-        Where every seed comes from.
-    context_key
-        Identity of everything the cells share, see :func:`mlflow_l3d.plan.cells.cell_key`.
-    mitigation
-        Reduced sets of configurations, see :mod:`mlflow_l3d.designs.mitigation`. They hold where a factor is
-        mitigated; in golden runs every factor varies freely.
-    product
-        Whether the columns of a joint factor are the cross product of its members' configurations.
+    A class of your own stands in the entry-point group ``mlflow_l3d.designs``; see docs/writing-a-design.md. Attributes
+    of an object are those of :class:`mlflow_l3d.designs.runs.PlannedRuns`.
     """
 
     name: ClassVar[str]
@@ -81,6 +55,8 @@ class Design(ABC):
     """Whether the factors that are not investigated have configurations that may be restricted (``mitigation``)."""
     products: ClassVar[bool] = False
     """Whether the columns of joint factors may be the product of their configurations (``joint=product``)."""
+    ablates: ClassVar[bool] = True
+    """Whether the study `ablation` may look at fewer of its runs."""
     stops: ClassVar[tuple[str, ...]] = ()
     """Stopping rules that it allows."""
     planning: ClassVar[TableModel | None] = None
@@ -94,55 +70,10 @@ class Design(ABC):
     auto_rows: ClassVar[int] = 20
     """What ``mitigation_runs=auto`` stands for."""
 
-    factors: Sequence[str]
-    all_factors: Sequence[str]
-    investigation_runs: int
-    mitigation_runs: int
-    golden_runs: int
-    root_seed: int
-    context_key: str
-    mitigation: Mitigation = field(default_factory=dict, hash=False, kw_only=True)
-    product: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        check_factors(self.factors, self.all_factors)
-        check_mitigation(self.mitigation, self.all_factors)
-        self.check_runs()
-
     @classmethod
     def size_words(cls, rows: int, columns: int, golden: str) -> str:
         """Return the numbers of runs in a few words; `golden` says how many golden runs there are."""
         return f"N={columns}, M={rows}, {golden}"
-
-    @classmethod
-    def count(cls, factors: int, rows: int, columns: int, golden_runs: int) -> int:
-        """Return the number of cells."""
-        return factors * rows * columns + golden_runs
-
-    def __len__(self) -> int:
-        """Return the number of cells."""
-        return self.count(len(self.factors), self.mitigation_runs, self.investigation_runs, self.golden_runs)
-
-    @property
-    def steps(self) -> int:
-        """M: the cells come in as many steps."""
-        return self.mitigation_runs
-
-    @abstractmethod
-    def check_runs(self) -> None:
-        """Raise ParameterError if configurations or cells would repeat at this size."""
-
-    @abstractmethod
-    def cells(self) -> Iterator[Cell]:
-        """Yield the cells step by step, without holding them."""
-
-    @abstractmethod
-    def step_of(self, cell: Cell) -> int:
-        """Return the 0-based step that a cell of this design belongs to."""
-
-    @abstractmethod
-    def step_size(self, step: int) -> int:
-        """Return how many cells step `step` has."""
 
     @abstractmethod
     def empty(self, *, pooled: bool = False) -> Tables:
@@ -159,6 +90,11 @@ class Design(ABC):
     def recognises(cls, phases: Collection[str]) -> bool:
         """Return whether cells of these phases must be of this design: one of them is its own."""
         return not set(cls.phases).isdisjoint(set(phases) - {"investigation", "golden"})
+
+    @classmethod
+    def factors_in(cls, cells: pd.DataFrame) -> list[str]:
+        """Return the investigated factors of a frame of cells, where the plan does not tell."""
+        return factors_in(cells)
 
     @classmethod
     def order(cls, cells: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
@@ -307,33 +243,6 @@ class Design(ABC):
     def comparable(cls, factors: Sequence[str]) -> Comparable:
         """Return which runs are compared with each other for consistency."""
         return Comparable(factors)
-
-    def cell(
-        self,
-        phase: str,
-        configurations: Mapping[str, int],
-        *,
-        factor: str | None = None,
-        row: int | None = None,
-        column: int | None = None,
-        index: int | None = None,
-    ) -> Cell:
-        """Return a cell with the seeds and the key that belong to its configurations, one for each factor."""
-        ordered = {name: configurations[name] for name in self.all_factors}
-        seeds = {name: configuration_seed(self.root_seed, name, number) for name, number in ordered.items()}
-        return Cell(phase, factor, row, column, index, ordered, seeds, cell_key(self.context_key, seeds))
-
-
-def check_number(name: str, value: int, low: int, high: int) -> None:
-    """Check that a number of runs is in ``[low, high]``.
-
-    Raises
-    ------
-    ParameterError
-        If it is not: configurations would be used twice.
-    """
-    if not low <= value <= high:
-        raise ParameterError(name, value, f"must be a whole number from {low} to {high} in this design")
 
 
 def sorted_cells(cells: pd.DataFrame, by: Sequence[str], factors: Sequence[str]) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from mlflow_l3d.analysis.importance.score_tables import Missing, Tables, without
 from mlflow_l3d.analysis.importance.strategies import StrategyResult, baseline_strategy
 from mlflow_l3d.analysis.stability.comparable import Comparable, WholeTables
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.designs.base import check_number
+from mlflow_l3d.designs.runs import check_number
 from mlflow_l3d.designs.table import TableDesign
 from mlflow_l3d.designs.words import baseline
 from mlflow_l3d.errors import ParameterError
@@ -34,6 +34,7 @@ class _Baseline(TableDesign):
     """One row of N x M columns."""
 
     baseline = True
+    ablates = False
     model = CROSSED
     name: ClassVar[Literal["random", "fixed"]]
 

@@ -23,8 +23,9 @@ from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
 from mlflow_l3d.analysis.stability.comparable import Comparable, Pairs
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.designs.base import Design, check_number, sorted_cells
+from mlflow_l3d.designs.base import Design, sorted_cells
 from mlflow_l3d.designs.joint import factor_members
+from mlflow_l3d.designs.runs import check_number
 from mlflow_l3d.designs.words import Words
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell

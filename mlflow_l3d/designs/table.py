@@ -122,7 +122,7 @@ class TableDesign(Design):
         found = {}
         for name, table in scores.tables.items():
             record = importance(table, golden, factor=name, chance=chance, model=cls.model, level=level)
-            found[name] = replace(cls.final(record, missing), golden_pooled=scores.pooled)
+            found[name] = replace(cls.final(record, missing), design=cls.name, golden_pooled=scores.pooled)
         return found
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The public conformance suite: checks that any approach and any executor keeps its contract.
+"""The public conformance suite: checks that any approach, executor and design keeps its contract.
 
     from mlflow_l3d.testing import check_approach
 
@@ -10,6 +10,7 @@ A check that fails raises AssertionError with one sentence about what is wrong a
 
 from mlflow_l3d.testing.approaches import check_approach
 from mlflow_l3d.testing.cells import changed, design_cells, one_cell
+from mlflow_l3d.testing.designs import check_design
 from mlflow_l3d.testing.executors import bench_job, check_executor
 from mlflow_l3d.testing.outcomes import differences
 from mlflow_l3d.testing.trouble import Trouble
@@ -19,6 +20,7 @@ __all__ = [
     "bench_job",
     "changed",
     "check_approach",
+    "check_design",
     "check_executor",
     "design_cells",
     "differences",

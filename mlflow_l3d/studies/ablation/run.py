@@ -182,8 +182,8 @@ def _ablate(
 
 def _tables(cells: pd.DataFrame, plan: Planned, metric: str) -> Tables:
     assert plan.design is not None
-    if plan.design.baseline:
-        others = [name for name, design in all_designs().items() if not design.baseline]
+    if not plan.design.ablates:
+        others = [name for name, design in all_designs().items() if design.ablates]
         raise ParameterError(
             "parent_run_id",
             f"(design {plan.design.name})",
