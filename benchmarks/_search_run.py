@@ -154,19 +154,19 @@ def _ours(settings: Mapping[str, Any]) -> dict[str, float]:
     from mlflow_l3d.studies.search import run as search_run
     from mlflow_l3d.tracking.ledger import Ledger
 
-    phase, run_level, wait = _Phase(), search_run.run_level, Ledger.wait
+    phase, run_stage, wait = _Phase(), search_run.run_stage, Ledger.wait
 
     def begin(*arguments: Any, **more: Any) -> Any:
         phase.begin()
-        return run_level(*arguments, **more)
+        return run_stage(*arguments, **more)
 
     def end(ledger: Any, *arguments: Any) -> None:
         wait(ledger, *arguments)
         phase.end()
 
-    search_run.run_level, Ledger.wait = begin, end  # type: ignore[assignment,method-assign]
+    search_run.run_stage, Ledger.wait = begin, end  # type: ignore[assignment,method-assign]
     result = search_run.search(**_arguments(settings))
-    return {**phase.found, "pruned": float(sum(level.pruned for level in result.result.levels))}
+    return {**phase.found, "pruned": float(sum(stage.pruned for stage in result.result.stages))}
 
 
 def _by_hand(settings: Mapping[str, Any]) -> dict[str, float]:
@@ -188,11 +188,11 @@ def _by_hand(settings: Mapping[str, Any]) -> dict[str, float]:
             mlflow.search_runs()  # what is opened lazily is not to be part of the first trial
         phase.begin()
         space, queue = specification.space, _grid(specification)
-        for level, trials in (("coarse", specification.coarse_trials), ("fine", specification.fine_trials)):
-            study = _study(level, specification)
+        for stage, trials in (("coarse", specification.coarse_trials), ("fine", specification.fine_trials)):
+            study = _study(stage, specification)
             for params in queue:
                 study.enqueue_trial(params)
-            _level(settings, level, space, trials, owner)
+            _stage(settings, stage, space, trials, owner)
             pruned += len(study.get_trials(deepcopy=False, states=(TrialState.PRUNED,)))
             space, queue = space.around(study.best_params), []
         phase.end()
@@ -215,7 +215,7 @@ def _grid(specification: Any) -> list[dict[str, Value]]:
     points = planned(
         specification.space,
         sampler="grid",
-        level="coarse",
+        stage="coarse",
         trials=specification.coarse_trials - 1,
         seed=specification.sampler_seed("coarse"),
         done=[first],
@@ -230,42 +230,42 @@ def _parent() -> Any:
     return mlflow.start_run(run_name="parent")
 
 
-def _study(level: str, specification: Any) -> Any:
+def _study(stage: str, specification: Any) -> Any:
     import optuna
 
     backend = optuna.storages.journal.JournalFileBackend("studies.log")
     return optuna.create_study(
         storage=optuna.storages.JournalStorage(backend),
-        study_name=level,
+        study_name=stage,
         direction="maximize",
         load_if_exists=True,
         sampler=optuna.samplers.TPESampler(
-            seed=specification.sampler_seed(level) % 2**32, n_startup_trials=5, constant_liar=True
+            seed=specification.sampler_seed(stage) % 2**32, n_startup_trials=5, constant_liar=True
         ),
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1, n_min_trials=3),
     )
 
 
-def _level(settings: Mapping[str, Any], level: str, space: Any, trials: int, owner: str) -> None:
+def _stage(settings: Mapping[str, Any], stage: str, space: Any, trials: int, owner: str) -> None:
     workers = settings["workers"]
     if workers == 1:
-        _optimise(settings, level, space, trials, owner)
+        _optimise(settings, stage, space, trials, owner)
         return
     context = multiprocessing.get_context("spawn")
     shares = [trials // workers + (number < trials % workers) for number in range(workers)]
-    started = [context.Process(target=_optimise, args=(settings, level, space, share, owner)) for share in shares]
+    started = [context.Process(target=_optimise, args=(settings, stage, space, share, owner)) for share in shares]
     for process in started:
         process.start()
     for process in started:
         process.join()
 
 
-def _optimise(settings: Mapping[str, Any], level: str, space: Any, trials: int, owner: str) -> None:
+def _optimise(settings: Mapping[str, Any], stage: str, space: Any, trials: int, owner: str) -> None:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     specification = _specification(settings)
-    _study(level, specification).optimize(_objective(specification, space, settings["side"], owner), n_trials=trials)
+    _study(stage, specification).optimize(_objective(specification, space, settings["side"], owner), n_trials=trials)
 
 
 def _objective(specification: Any, space: Any, side: str, owner: str) -> Callable[[Any], float]:

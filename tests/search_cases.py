@@ -147,7 +147,7 @@ def small_task(**settings: Any) -> Task:
 
 @dataclass
 class Search:
-    """One level, as a process of its own would open it."""
+    """One stage, as a process of its own would open it."""
 
     folder: Path
     approach: Climb = field(default_factory=Climb)
@@ -163,7 +163,7 @@ class Search:
     def __post_init__(self) -> None:
         self.task = small_task()
         self.storage = self.storage or str(self.folder / "optuna.log")
-        sampler = sampler_of(self.sampler, level="fine", seed=0)
+        sampler = sampler_of(self.sampler, stage="fine", seed=0)
         self.study = open_study(storage_of(self.storage, self.folder), self.name, sampler, pruner_of(self.pruner))
         self.tuned = Tuned(self.approach, metric=self.metric, pruner=self.pruner, storage=self.storage)
         hyperparameters = resolve_hyperparameters(self.approach, self.base)

@@ -86,8 +86,8 @@ def held_out(found: ArrayLike, default: ArrayLike, *, level: float = 0.95) -> He
 
 
 @dataclass(frozen=True, slots=True)
-class LevelSummary:
-    """One level of a search.
+class StageSummary:
+    """One stage of a search.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class LevelSummary:
     ranges
         Searched hyperparameter -> its range as text.
     trials
-        All that ended, those that were taken over from another level left out.
+        All that ended, those that were taken over from another stage left out.
     complete, pruned, failed
         How they ended.
     best_score
@@ -128,10 +128,10 @@ class SearchResult:
         What was searched, as in ``finetuning on rotten_tomatoes: search of hyperparameters``.
     metric
         What is scored.
-    levels
+    stages
         In their order.
     trials
-        One row a trial; columns ``level``, ``number``, ``state``, ``origin``, ``score``, ``score_std``,
+        One row a trial; columns ``stage``, ``number``, ``state``, ``origin``, ``score``, ``score_std``,
         ``duration_seconds``, ``run_id``, ``is_default``, and one a searched hyperparameter.
     best, default
         Complete hyperparameters: the found ones and the approach's own.
@@ -156,7 +156,7 @@ class SearchResult:
 
     title: str
     metric: str
-    levels: tuple[LevelSummary, ...]
+    stages: tuple[StageSummary, ...]
     trials: pd.DataFrame
     best: Mapping[str, bool | int | float | str]
     default: Mapping[str, bool | int | float | str]
@@ -172,13 +172,13 @@ class SearchResult:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """Names that any level searched, in the order of the levels."""
-        return tuple(dict.fromkeys(name for level in self.levels for name in level.ranges))
+        """Names that any stage searched, in the order of the stages."""
+        return tuple(dict.fromkeys(name for stage in self.stages for name in stage.ranges))
 
     @property
     def trials_run(self) -> int:
-        """Trials of all levels together."""
-        return sum(level.trials for level in self.levels)
+        """Trials of all stages together."""
+        return sum(stage.trials for stage in self.stages)
 
     @property
     def kept_default(self) -> bool:
@@ -191,7 +191,7 @@ class SearchResult:
             "best_score": self.best_score,
             "default_score": self.default_score,
             **{
-                f"trials_{state}": float(sum(getattr(level, state) for level in self.levels))
+                f"trials_{state}": float(sum(getattr(stage, state) for stage in self.stages))
                 for state in ("complete", "pruned", "failed")
             },
             **{f"hyperparameter_importance/{name}": share for name, share in self.importances.items()},

@@ -76,7 +76,7 @@ class Recovered:
     runs
         Key -> run of those trials that are on the server.
     pruned
-        Level -> key -> metrics of trials that an earlier process at the same search pruned.
+        Stage -> key -> metrics of trials that an earlier process at the same search pruned.
     to_upload
         Keys of what lies in the spool, but not on the server.
     """

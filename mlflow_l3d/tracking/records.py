@@ -139,10 +139,10 @@ class TrialRecord(RunRecord):
 
     Attributes
     ----------
-    level
+    stage
         ``coarse``, ``fine``, or ``held_out``.
     number
-        Number of the trial within its level; of the configuration where it is held out.
+        Number of the trial within its stage; of the configuration where it is held out.
     state
         ``complete``, ``pruned`` or ``failed``.
     hyperparameters
@@ -152,7 +152,7 @@ class TrialRecord(RunRecord):
     """
 
     role: ClassVar[str] = "trial"
-    level: str
+    stage: str
     number: int
     state: str
     hyperparameters: Mapping[str, Any]
@@ -162,7 +162,7 @@ class TrialRecord(RunRecord):
         """Return the tags that say which trial it is."""
         return {
             names.ROLE: self.role,
-            names.LEVEL: self.level,
+            names.LEVEL: self.stage,
             names.TRIAL: str(self.number),
             names.TRIAL_STATE: self.state,
             names.CELL_KEY: self.key,

@@ -54,7 +54,7 @@ def recover(opened: Opened[Any], context_key: str, cells: Callable[[], Iterable[
         record = spool.record(key)
         if record.status == "KILLED":
             last = {f"curve/{name}": values[-1] for name, values in record.curves.items() if values}
-            found.pruned.setdefault(record.level, {})[key] = {**record.metrics, **last}
+            found.pruned.setdefault(record.stage, {})[key] = {**record.metrics, **last}
         else:
             found.metrics[key] = record.metrics
         if key in on_server:

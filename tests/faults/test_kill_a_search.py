@@ -180,7 +180,7 @@ def test_killed_twice_with_pruning_and_a_sampler_that_learns(place: Place, tmp_p
 def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow_l3d.studies.search import engine
 
-    tell = engine._Level._tell
+    tell = engine._Stage._tell
     told: list[int] = []
 
     def fall(self: Any, trial: Any, ended: Any) -> None:
@@ -189,7 +189,7 @@ def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.
             raise KeyboardInterrupt
         tell(self, trial, ended)
 
-    monkeypatch.setattr(engine._Level, "_tell", fall)
+    monkeypatch.setattr(engine._Stage, "_tell", fall)
     with pytest.raises(KeyboardInterrupt):
         find(place)
     monkeypatch.undo()
@@ -228,8 +228,8 @@ def test_interrupted(number: signal.Signals, executor: str, place: Place) -> Non
     assert first.data.tags["l3d.superseded_by"] == last.info.run_id
     after = trials(place, last.info.run_id)
     assert kept <= {run.info.run_id for run in after}
-    levels = [run.data.tags["l3d.level"] for run in after]
-    assert (levels.count("coarse"), len({run.data.tags["l3d.cell_key"] for run in after})) == (8, len(after))
+    stages = [run.data.tags["l3d.level"] for run in after]
+    assert (stages.count("coarse"), len({run.data.tags["l3d.cell_key"] for run in after})) == (8, len(after))
     assert [run for run in place.runs() if run.info.status == "RUNNING"] == []
 
 

@@ -143,7 +143,7 @@ def test_a_function_that_fails_or_has_no_value_leaves_its_metric_out(strangers, 
 
 def test_where_lower_is_better_a_search_goes_down(tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
-    from mlflow_l3d.studies.search.found import level_summary
+    from mlflow_l3d.studies.search.found import stage_summary
     from mlflow_l3d.studies.search.results import FinishedTrial, best_of
     from mlflow_l3d.studies.search.study import open_study
 
@@ -158,7 +158,7 @@ def test_where_lower_is_better_a_search_goes_down(tmp_path: Path) -> None:
     assert best is not None
     assert highest is not None
     assert (best.number, highest.number) == (1, 0)
-    assert level_summary("coarse", "random", {}, trials, ERROR_RATE).best_score == 0.1
+    assert stage_summary("coarse", "random", {}, trials, ERROR_RATE).best_score == 0.1
 
 
 def test_where_lower_is_better_the_lowest_epoch_is_the_best() -> None:

@@ -44,9 +44,9 @@ def searches(place: Place) -> list[Run]:
     return place.runs("tags.`l3d.role` = 'search'")
 
 
-def trials(place: Place, level: str = "", parent: str = "") -> list[Run]:
+def trials(place: Place, stage: str = "", parent: str = "") -> list[Run]:
     condition = "tags.`l3d.role` = 'trial'"
-    condition += f" and tags.`l3d.level` = '{level}'" if level else ""
+    condition += f" and tags.`l3d.level` = '{stage}'" if stage else ""
     condition += f" and tags.`mlflow.parentRunId` = '{parent}'" if parent else ""
     return place.runs(condition)
 
@@ -117,8 +117,8 @@ def test_the_children(pruned: tuple[Place, HyperparameterSearch]) -> None:
     assert len(trials(place)) == 20 + 8 + 6
     seeds = {f"seed.{name}": str(seed) for name, seed in result.specification.searched_on[0].items()}
     assert seeds["seed.data_split"] == str(configuration_seed(0, "data_split", SEARCH_BASE))
-    for level, numbers in (("coarse", range(20)), ("fine", range(1, 9))):
-        found = trials(place, level)
+    for stage, numbers in (("coarse", range(20)), ("fine", range(1, 9))):
+        found = trials(place, stage)
         assert sorted(int(run.data.tags["l3d.trial"]) for run in found) == list(numbers)
         for run in found:
             assert seeds.items() <= run.data.params.items()
@@ -142,7 +142,7 @@ def test_pruned_trials_are_killed_runs(pruned: tuple[Place, HyperparameterSearch
     assert {run.info.status for run in by_state["complete"]} == {"FINISHED"}
     assert all(run.data.metrics["epochs_done"] < 8 for run in by_state["pruned"])
     assert all(run.data.metrics["epochs_done"] == 8 for run in by_state["complete"])
-    assert sum(level.pruned for level in result.result.levels) == len(by_state["pruned"]) > 3
+    assert sum(stage.pruned for stage in result.result.stages) == len(by_state["pruned"]) > 3
 
 
 def test_the_optimum_is_found(pruned: tuple[Place, HyperparameterSearch]) -> None:
@@ -200,7 +200,7 @@ def test_a_pruned_search_again_trains_nothing(place: Place) -> None:
     given: dict[str, Any] = {"space": WIDE, "pruner": "auto", "held_out_runs": 0}
     first = find(place, **given)
     before = calls(place)
-    assert sum(level.pruned for level in first.result.levels) > 0
+    assert sum(stage.pruned for stage in first.result.stages) > 0
     again = find(place, **given)
     assert calls(place) == before
     assert again.hyperparameters == first.hyperparameters
@@ -248,7 +248,7 @@ def test_a_trial_is_the_mean_over_its_seeds(place: Place) -> None:
 
 def test_without_level_2(place: Place) -> None:
     result = find(place, fine_trials=0)
-    assert [level.name for level in result.result.levels] == ["coarse"]
+    assert [stage.name for stage in result.result.stages] == ["coarse"]
     assert trials(place, "fine") == []
     assert len(trials(place, "held_out")) == 6
 
@@ -298,13 +298,13 @@ def test_a_failing_trial_does_not_end_it(place: Place) -> None:
         "RuntimeError: this kind is broken",
         "approach climb could not be prepared: RuntimeError: cannot be prepared",
     ]
-    assert result.result.levels[0].failed == 2
+    assert result.result.stages[0].failed == 2
     assert searches(place)[0].data.metrics["trials_failed"] == 2
 
 
 def test_a_setting_that_the_approach_refuses(place: Place) -> None:
     result = find(place, space="x,kind=a|b", fine_trials=0, held_out_runs=0)
-    assert result.result.levels[0].failed == 1
+    assert result.result.stages[0].failed == 1
     assert result.hyperparameters == {"x": 0.5, "kind": "b", "epochs": 8}
 
 
@@ -342,7 +342,7 @@ def test_nothing_private_is_written(place: Place, tmp_path: Path) -> None:
     [parent] = searches(place)
     assert parent.data.params["storage"] == "sqlite:///trials.db"
     assert parent.data.params["space"] == "space.json"
-    assert result.result.levels[0].failed == 3
+    assert result.result.stages[0].failed == 3
 
 
 def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:

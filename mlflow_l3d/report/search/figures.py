@@ -1,4 +1,4 @@
-"""The figures of a search: from its result to a matplotlib ``Figure``, the levels together; None with nothing to show.
+"""The figures of a search: from its result to a matplotlib ``Figure``, the stages together; None with nothing to show.
 
 Only trials that are complete are shown, their scores in percentage points.
 """
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.search import LevelSummary, Scale, SearchResult
+from mlflow_l3d.analysis.search import Scale, SearchResult, StageSummary
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import share_text, shorten, value_text
-from mlflow_l3d.report.search.tables import level_title
+from mlflow_l3d.report.search.tables import stage_title
 from mlflow_l3d.report.style import BLUE, GREY, GRID, INK, MUTED, ORANGE, dress, legend, name_rows, new_figure, settings
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Curves = Mapping[str, Mapping[int, Mapping[int, float]]]
-"""Level -> number of a trial -> step -> score on the validation examples, a fraction."""
+"""Stage -> number of a trial -> step -> score on the validation examples, a fraction."""
 
 _PANELS: Final = 4
 """Hyperparameters side by side."""
@@ -56,8 +56,8 @@ def history(result: SearchResult) -> Figure | None:
     sign = named(result.metric).sign
     with settings():
         figure = new_figure(3.0)
-        for axes, (level, trials) in zip(_side_by_side(figure, len(shown)), shown, strict=True):
-            dress(axes, x="trial", title=level_title(level), grid="y")
+        for axes, (stage, trials) in zip(_side_by_side(figure, len(shown)), shown, strict=True):
+            dress(axes, x="trial", title=stage_title(stage), grid="y")
             best = sign * np.maximum.accumulate(sign * trials["score"].to_numpy())
             axes.plot(trials["number"], best, color=ORANGE, linewidth=1.8, drawstyle="steps-post", label="best so far")
             axes.plot(trials["number"], trials["score"], "o", color=BLUE, markersize=5, label="one trial")
@@ -75,7 +75,7 @@ def importance_bars(result: SearchResult) -> Figure | None:
     with settings():
         figure = new_figure(0.9 + 0.34 * len(shares))
         axes = figure.subplots()
-        dress(axes, x="share of the variance, %", title=level_title(result.levels[0]), grid="x")
+        dress(axes, x="share of the variance, %", title=stage_title(result.stages[0]), grid="x")
         bars = axes.barh(range(len(shares)), shares, height=0.6, color=BLUE)
         axes.bar_label(bars, [share_text(share / 100) for share in shares], padding=4, color=INK, fontsize=8.5)
         name_rows(axes, list(result.importances))
@@ -92,13 +92,13 @@ def slices(result: SearchResult) -> Figure | None:
     with settings():
         figure = new_figure(0.3 * len(shown) + 2.3 * sum(rows))
         parts = figure.subfigures(len(shown), 1, height_ratios=rows, squeeze=False)[:, 0]
-        for part, (level, trials, names), high in zip(parts, shown, rows, strict=True):
-            part.suptitle(level_title(level), **_TITLE)
+        for part, (stage, trials, names), high in zip(parts, shown, rows, strict=True):
+            part.suptitle(stage_title(stage), **_TITLE)
             panels = part.subplots(high, min(len(names), _PANELS), sharey=True, squeeze=False)
             strength = np.linspace(0.3, 1, len(trials))
             for axes, name in zip(panels.flat, names, strict=False):
                 dress(axes, x=two_lines(name), grid="y")
-                ticks = ticks_of(trials[name], level.scales.get(name, "linear"))
+                ticks = ticks_of(trials[name], stage.scales.get(name, "linear"))
                 # Many dots are a picture in the picture, which keeps the page small.
                 many = len(trials) * len(names) > 1500
                 axes.scatter(ticks.places, trials["score"], s=24, color=BLUE, alpha=strength, lw=0, rasterized=many)
@@ -119,13 +119,13 @@ def parallel(result: SearchResult) -> Figure | None:
     sign = named(result.metric).sign
     with settings():
         figure = new_figure(3.1 * len(shown))
-        for axes, (level, trials, names) in zip(
+        for axes, (stage, trials, names) in zip(
             figure.subplots(len(shown), 1, squeeze=False)[:, 0], shown, strict=True
         ):
             ordered = trials.sort_values(["score", "number"], ascending=[sign > 0, False], kind="stable")
             columns = [ticks_of(ordered["score"], "linear")]
-            columns += [ticks_of(ordered[name], level.scales.get(name, "linear")) for name in names]
-            dress(axes, title=level_title(level))
+            columns += [ticks_of(ordered[name], stage.scales.get(name, "linear")) for name in names]
+            dress(axes, title=stage_title(stage))
             heights = np.array([_along(axes, at, ticks) for at, ticks in enumerate(columns)])
             strength = np.linspace(0.2, 0.8, len(ordered))
             for line in range(len(ordered) - 1):
@@ -149,17 +149,17 @@ def learning_curves(result: SearchResult, curves: Curves) -> Figure | None:
     from matplotlib.ticker import MaxNLocator
 
     states = {(row.level, row.number): row.state for row in result.trials.itertuples()}
-    shown = [(level, trials) for level, trials in _complete(result) if any(curves.get(level.name, {}).values())]
+    shown = [(stage, trials) for stage, trials in _complete(result) if any(curves.get(stage.name, {}).values())]
     if not shown:
         return None
     sign = named(result.metric).sign
     with settings():
         figure = new_figure(3.0)
-        for axes, (level, trials) in zip(_side_by_side(figure, len(shown)), shown, strict=True):
-            dress(axes, x="step (epoch)", title=level_title(level), grid="y")
+        for axes, (stage, trials) in zip(_side_by_side(figure, len(shown)), shown, strict=True):
+            dress(axes, x="step (epoch)", title=stage_title(stage), grid="y")
             best = trials["number"].iloc[int(np.argmax(sign * trials["score"].to_numpy()))]
-            for number, curve in curves[level.name].items():
-                pruned = states.get((level.name, number)) == "pruned"
+            for number, curve in curves[stage.name].items():
+                pruned = states.get((stage.name, number)) == "pruned"
                 look: dict[str, Any] = {"color": GREY if pruned else BLUE, "linewidth": 1.2, "alpha": 0.7}
                 if number == best:
                     look = {"color": ORANGE, "linewidth": 3, "zorder": 3}
@@ -173,19 +173,19 @@ def learning_curves(result: SearchResult, curves: Curves) -> Figure | None:
 _TITLE: Final[Any] = {"x": 0.01, "ha": "left", "color": INK, "fontsize": 10, "fontweight": "bold"}
 
 
-def _complete(result: SearchResult) -> list[tuple[LevelSummary, pd.DataFrame]]:
-    """Return the levels that have complete trials, with these by number and their scores in points."""
+def _complete(result: SearchResult) -> list[tuple[StageSummary, pd.DataFrame]]:
+    """Return the stages that have complete trials, with these by number and their scores in points."""
     table = result.trials[(result.trials["state"] == "complete") & result.trials["score"].notna()]
     table = table.assign(score=100 * table["score"].astype(float)).sort_values("number", kind="stable")
-    parts = [(level, table[table["level"] == level.name]) for level in result.levels]
-    return [(level, part) for level, part in parts if len(part)]
+    parts = [(stage, table[table["level"] == stage.name]) for stage in result.stages]
+    return [(stage, part) for stage, part in parts if len(part)]
 
 
-def _varied(result: SearchResult) -> list[tuple[LevelSummary, pd.DataFrame, list[str]]]:
-    """Return level, complete trials and what has more than one value among them; levels without any are left out."""
+def _varied(result: SearchResult) -> list[tuple[StageSummary, pd.DataFrame, list[str]]]:
+    """Return stage, complete trials and what has more than one value among them; stages without any are left out."""
     parts = [
-        (level, trials, sorted(name for name in level.ranges if trials[name].dropna().nunique() > 1))
-        for level, trials in _complete(result)
+        (stage, trials, sorted(name for name in stage.ranges if trials[name].dropna().nunique() > 1))
+        for stage, trials in _complete(result)
     ]
     return [part for part in parts if part[2]]
 

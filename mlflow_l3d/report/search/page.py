@@ -11,7 +11,7 @@ from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.report.numbers import counted, duration, shorten, value_text
 from mlflow_l3d.report.page import NO_TEXTS, Picture, Section, page
 from mlflow_l3d.report.search import figures
-from mlflow_l3d.report.search.tables import level_table, setting_table, trial_table
+from mlflow_l3d.report.search.tables import setting_table, stage_table, trial_table
 from mlflow_l3d.report.search.words import search_answers
 from mlflow_l3d.report.table import Table
 
@@ -77,7 +77,7 @@ def render(
     if result.run_id:
         command = Markup("Use it in an investigation: <code>-P hyperparameters={}</code>")
         found.append(command.format(result.run_id))
-    sections = [Section("The found setting", found), Section("The levels", [level_table(result)])]
+    sections = [Section("The found setting", found), Section("The levels", [stage_table(result)])]
     for kind, figure in drawn(result, curves).items():
         heading, caption = _PICTURES[kind]
         sections.append(Section(heading, [Picture.of(figure, kind, heading, caption)]))

@@ -8,50 +8,50 @@ from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.analysis.search import LevelSummary, SearchResult
+from mlflow_l3d.analysis.search import SearchResult, StageSummary
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import MISSING, plain, points, shorten, value_text
 from mlflow_l3d.report.page import chip
 from mlflow_l3d.report.table import Table
 
 NOT_SEARCHED = "-"
-_LEVELS = {"coarse": "level 1", "fine": "level 2"}
+_STAGES = {"coarse": "level 1", "fine": "level 2"}
 
 
-def level_title(level: LevelSummary) -> str:
-    """Return how a level is called, as in ``level 1: coarse``."""
-    return f"{_LEVELS.get(level.name, level.name)}: {level.name}"
+def stage_title(stage: StageSummary) -> str:
+    """Return how a stage is called, as in ``level 1: coarse``."""
+    return f"{_STAGES.get(stage.name, stage.name)}: {stage.name}"
 
 
 def setting_table(result: SearchResult, range_head: str) -> Table:
-    """Return a row a searched hyperparameter: name, default, found, and its range at each level.
+    """Return a row a searched hyperparameter: name, default, found, and its range at each stage.
 
     Parameters
     ----------
     result
         What was found.
     range_head
-        Head of the ranges, in which ``{number}`` and ``{name}`` are those of the level.
+        Head of the ranges, in which ``{number}`` and ``{name}`` are those of the stage.
     """
     rows = []
     for name in result.searched:
-        ranges = [shorten(level.ranges.get(name, "fixed"), 60) for level in result.levels]
+        ranges = [shorten(stage.ranges.get(name, "fixed"), 60) for stage in result.stages]
         rows.append((name, _value(result.default, name), _value(result.best, name), *ranges))
-    heads = [range_head.format(number=at, name=level.name) for at, level in enumerate(result.levels, 1)]
+    heads = [range_head.format(number=at, name=stage.name) for at, stage in enumerate(result.stages, 1)]
     texts = frozenset(range(3, 3 + len(heads)))
     return Table(("hyperparameter", "default", "found", *heads), tuple(rows), texts=texts, kind="found")
 
 
-def level_table(result: SearchResult) -> Table:
-    """Return a row a level: title, sampler, trials, complete, pruned, failed, best score in percentage points."""
+def stage_table(result: SearchResult) -> Table:
+    """Return a row a stage: title, sampler, trials, complete, pruned, failed, best score in percentage points."""
     rows = tuple(
         (
-            level_title(level),
-            level.sampler,
-            *map(str, (level.trials, level.complete, level.pruned, level.failed)),
-            points(level.best_score),
+            stage_title(stage),
+            stage.sampler,
+            *map(str, (stage.trials, stage.complete, stage.pruned, stage.failed)),
+            points(stage.best_score),
         )
-        for level in result.levels
+        for stage in result.stages
     )
     head = ("level", "sampler", "trials", "complete", "pruned", "failed", "best score")
     return Table(head, rows, texts=frozenset({1}))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.report.numbers import counted, duration, share_text
-from mlflow_l3d.report.search.tables import level_table, setting_table
+from mlflow_l3d.report.search.tables import setting_table, stage_table
 from mlflow_l3d.report.search.words import bias_sentence, held_out_sentence, validation_sentence
 from mlflow_l3d.report.text import document, heading, wrap
 
@@ -32,7 +32,7 @@ def summary(result: SearchResult, *, lines: Sequence[str] = ()) -> str:
     blocks = [*heading(result.title), *[part for line in lines for part in wrap(line, split_words=False)], *wrap(took)]
     blocks += [
         "",
-        *level_table(result).lines(),
+        *stage_table(result).lines(),
         "",
         *setting_table(result, "range at level {number}").lines(),
         "",

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlflow_l3d.analysis.search import LevelSummary, SearchResult
+from mlflow_l3d.analysis.search import SearchResult, StageSummary
 from mlflow_l3d.parameters.search_document import search_document
 from mlflow_l3d.studies.investigation.artifacts import write_table
-from mlflow_l3d.studies.search.samplers import Level
+from mlflow_l3d.studies.search.samplers import Stage
 from mlflow_l3d.studies.search.specification import SearchSpecification
 from mlflow_l3d.tracking import names
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def write_search(
-    folder: Path, specification: SearchSpecification, result: SearchResult, studies: Mapping[Level, Study]
+    folder: Path, specification: SearchSpecification, result: SearchResult, studies: Mapping[Stage, Study]
 ) -> None:
     """Write the artifacts of a search: the found hyperparameters, everything to repeat it, trials, plots and the page.
 
@@ -32,7 +32,7 @@ def write_search(
     specification, result
         What was searched and found.
     studies
-        Level -> its Optuna study.
+        Stage -> its Optuna study.
     """
     from mlflow_l3d.report.search.page import drawn, render
     from mlflow_l3d.report.style import save_png
@@ -53,8 +53,8 @@ def write_search(
         if kind in figures:
             save_png(figures[kind], folder / f"{kind}.png")
     curves = {
-        str(level): {trial.number: trial.intermediate_values for trial in study.get_trials(deepcopy=False)}
-        for level, study in studies.items()
+        str(stage): {trial.number: trial.intermediate_values for trial in study.get_trials(deepcopy=False)}
+        for stage, study in studies.items()
     }
     settings = {name: value for name, value in shown_settings(specification).items() if value}
     page = render(result, curves, settings=settings)
@@ -76,7 +76,7 @@ def result_document(result: SearchResult) -> dict[str, Any]:
         "hyperparameters": dict(result.best),
         "score": _finite(result.best_score),
         "default_score": _finite(result.default_score),
-        "levels": [_level(level) for level in result.levels],
+        "levels": [_stage(stage) for stage in result.stages],
         "importances": dict(result.importances),
         "held_out": None
         if result.held_out is None
@@ -106,8 +106,8 @@ def shown_settings(specification: SearchSpecification) -> dict[str, str]:
     }
 
 
-def _level(level: LevelSummary) -> dict[str, Any]:
-    document = {**asdict(level), "best_score": _finite(level.best_score)}
+def _stage(stage: StageSummary) -> dict[str, Any]:
+    document = {**asdict(stage), "best_score": _finite(stage.best_score)}
     del document["scales"]
     return document
 

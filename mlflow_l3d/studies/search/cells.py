@@ -27,7 +27,7 @@ class TrialCell(Cell):
     trial_id
         What Optuna's storage calls it.
     study_name
-        The study of its level.
+        The study of its stage.
     configurations_seeds
         Factor -> seed, one mapping for each of the k configurations that it is trained on.
     """
@@ -43,11 +43,11 @@ class TrialCell(Cell):
         """Name of the run as people read it."""
         return f"trial {self.trial_number}"
 
-    def record(self, level: str, name: str, state: str, outcome: Outcome) -> TrialRecord:
+    def record(self, stage: str, name: str, state: str, outcome: Outcome) -> TrialRecord:
         """Return the record of the trial, or of a run of the comparison."""
         seeds = self.configurations_seeds
         return TrialRecord(
-            level=level,
+            stage=stage,
             number=self.trial_number,
             state=state,
             hyperparameters=dict(self.hyperparameters),
@@ -77,7 +77,7 @@ def search_key(task: Task, approach: Approach, *, model_revision: str, numerics:
 
 @dataclass(frozen=True, slots=True)
 class TrialMaker:
-    """Makes the cells of one level from what Optuna suggests.
+    """Makes the cells of one stage from what Optuna suggests.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class TrialMaker:
     context_key
         From :func:`search_key`.
     study_name
-        The study of the level.
+        The study of the stage.
     seeds
         Factor -> seed, for each of the k configurations.
     """
@@ -133,7 +133,7 @@ class TrialMaker:
 
 
 def trial_key(context_key: str, hyperparameters: Mapping[str, Value], seeds: Sequence[Mapping[str, int]]) -> str:
-    """Return the key of a trial: equal keys mean equal scores, on either level and in any search."""
+    """Return the key of a trial: equal keys mean equal scores, on either stage and in any search."""
     return content_key(
         {
             "context": context_key,

@@ -1,4 +1,4 @@
-"""One level of a search: Optuna is asked for settings, an executor trains them, Optuna is told their scores."""
+"""One stage of a search: Optuna is asked for settings, an executor trains them, Optuna is told their scores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MakeCell = Callable[[Mapping[str, Value], int, int], TrialCell]
 OnFinished = Callable[[FinishedTrial], None]
 
 
-def run_level(
+def run_stage(
     study: optuna.Study,
     space: SearchSpace,
     *,
@@ -38,7 +38,7 @@ def run_level(
     queue: Sequence[Mapping[str, Value]] = (),
     queue_only: bool = False,
 ) -> list[FinishedTrial]:
-    """Run a level until it has so many trials, and go on where an earlier process was killed.
+    """Run a stage until it has so many trials, and go on where an earlier process was killed.
 
     Settings are asked for as the executor takes cells, so each is suggested in the light of all scores that are known
     then. One that was scored before, or is being trained, is not trained again: it gets that score.
@@ -46,7 +46,7 @@ def run_level(
     Parameters
     ----------
     study
-        That of the level, with direction, sampler and pruner. One process may run it at a time.
+        That of the stage, with direction, sampler and pruner. One process may run it at a time.
     space
         What is suggested.
     trials
@@ -61,12 +61,12 @@ def run_level(
     known
         Key of a cell -> score of a finished outcome.
     pruned
-        Key of a cell -> how this level of the same search pruned it before: it is pruned again.
+        Key of a cell -> how this stage of the same search pruned it before: it is pruned again.
     queue
         Settings that are tried before any other, in this order: the approach's own, then a grid
         (:func:`mlflow_l3d.studies.search.planned.planned`). What the study has already is not queued again.
     queue_only
-        Whether the level ends with the queue.
+        Whether the stage ends with the queue.
 
     Returns
     -------
@@ -78,13 +78,13 @@ def run_level(
     L3DError
         If every trial failed; it names the error of the first.
     """
-    level = _Level(study, space, make_cell, on_finished, dict(known or {}), dict(pruned or {}))
-    level.resume()
-    level.enqueue(queue)
-    outcomes = executor.run(level.cells(trials, queue_only=queue_only or not space.ranges))
+    stage = _Stage(study, space, make_cell, on_finished, dict(known or {}), dict(pruned or {}))
+    stage.resume()
+    stage.enqueue(queue)
+    outcomes = executor.run(stage.cells(trials, queue_only=queue_only or not space.ranges))
     try:
         for outcome in outcomes:
-            level.received(outcome)
+            stage.received(outcome)
     finally:
         # An interrupt must not leave workers behind.
         close = getattr(outcomes, "close", None)
@@ -99,12 +99,12 @@ def run_level(
 
 
 def take_over(study: optuna.Study, space: SearchSpace, best: FinishedTrial) -> None:
-    """Let a level begin with the best trial of the level before, which is not trained again.
+    """Let a stage begin with the best trial of the stage before, which is not trained again.
 
     Parameters
     ----------
     study, space
-        Of the level that begins; nothing happens where the study has trials.
+        Of the stage that begins; nothing happens where the study has trials.
     best
         A complete trial.
     """
@@ -114,7 +114,7 @@ def take_over(study: optuna.Study, space: SearchSpace, best: FinishedTrial) -> N
     add_finished(study, space, best.params, best.score, {CELL: taken.identity(), RESULT: taken.result()})
 
 
-class _Level:
+class _Stage:
     """Which trials run, and which scores are known."""
 
     def __init__(
@@ -170,7 +170,7 @@ class _Level:
                 before.append(dict(params))
 
     def cells(self, trials: int, *, queue_only: bool) -> Iterator[TrialCell]:
-        """Yield the cells that are to be trained, until the level has so many trials."""
+        """Yield the cells that are to be trained, until the stage has so many trials."""
         from optuna.trial import TrialState
 
         while self._asked < trials:

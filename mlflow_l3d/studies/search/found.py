@@ -8,7 +8,7 @@ from typing import Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.search import LevelSummary, Scale
+from mlflow_l3d.analysis.search import Scale, StageSummary
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import value_text
@@ -28,17 +28,17 @@ TRIAL_COLUMNS: Final = (
 """Columns of a table of trials that every search has; all others are searched hyperparameters."""
 
 
-def level_summary(
+def stage_summary(
     name: str,
     sampler: str,
     ranges: Mapping[str, Searched],
     trials: Sequence[FinishedTrial],
     metric: Metric | None = None,
-) -> LevelSummary:
-    """Count the trials of a level; one that was taken over counts for the best score only."""
+) -> StageSummary:
+    """Count the trials of a stage; one that was taken over counts for the best score only."""
     own = [trial.state for trial in trials if trial.origin != "taken over"]
     best = best_of(list(trials), metric)
-    return LevelSummary(
+    return StageSummary(
         name=name,
         sampler=sampler,
         ranges={each: range_text(searched) for each, searched in ranges.items()},
@@ -56,19 +56,19 @@ def _scale(searched: Searched) -> Scale:
 
 
 def trials_table(
-    levels: Mapping[str, Sequence[FinishedTrial]],
+    stages: Mapping[str, Sequence[FinishedTrial]],
     searched: Sequence[str],
     *,
     default: Mapping[str, Value],
     run_ids: Mapping[str, str] | None = None,
     metrics: Mapping[str, Mapping[str, float]] | None = None,
 ) -> pd.DataFrame:
-    """Return one row a trial, in the order of levels and trials.
+    """Return one row a trial, in the order of stages and trials.
 
     Parameters
     ----------
-    levels
-        Name of a level -> its trials.
+    stages
+        Name of a stage -> its trials.
     searched
         Hyperparameters that get a column.
     default
@@ -86,7 +86,7 @@ def trials_table(
         failed.
     """
     rows = []
-    for level, trials in levels.items():
+    for stage, trials in stages.items():
         for trial in trials:
             measured = dict((metrics or {}).get(trial.key, {}))
             if trial.outcome is not None:
@@ -94,7 +94,7 @@ def trials_table(
             values = {**trial.params, **trial.hyperparameters}
             rows.append(
                 {
-                    "level": level,
+                    "level": stage,
                     "number": trial.number,
                     "state": trial.state,
                     "origin": trial.origin,

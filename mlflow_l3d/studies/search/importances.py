@@ -24,7 +24,7 @@ def importances(study: Study, *, seed: int) -> tuple[dict[str, float], str]:
     Parameters
     ----------
     study
-        Of the coarse level: the fine one looks at a small part of the space only.
+        Of the coarse stage: the fine one looks at a small part of the space only.
     seed
         Of the random forest; zero is a seed.
 

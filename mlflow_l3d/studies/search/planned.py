@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange, Value
 from mlflow_l3d.plan.factors import stream
-from mlflow_l3d.studies.search.samplers import PLANNED, Level
+from mlflow_l3d.studies.search.samplers import PLANNED, Stage
 from mlflow_l3d.studies.search.space import SearchSpace
 
 _MOST: Final = 2**62
@@ -19,7 +19,7 @@ def planned(
     space: SearchSpace,
     *,
     sampler: str,
-    level: Level,
+    stage: Stage,
     trials: int,
     seed: int,
     done: Iterable[Mapping[str, Value]] = (),
@@ -32,10 +32,10 @@ def planned(
     Parameters
     ----------
     space
-        Of the level.
+        Of the stage.
     sampler
         A name from :func:`mlflow_l3d.studies.search.samplers.sampler_name`.
-    level
+    stage
         At level 1 (``coarse``) ``qmc`` takes the coarse values, at level 2 any number of the range.
     trials
         How many are wanted at most.
@@ -53,7 +53,7 @@ def planned(
         return ()
     seen = {_key(each, space) for each in done if set(space.ranges) <= set(each)}
     found: dict[tuple[Value, ...], dict[str, Value]] = {}
-    points = _grid(space, trials + len(seen), seed) if sampler == "grid" else _sobol(space, level, trials, seed)
+    points = _grid(space, trials + len(seen), seed) if sampler == "grid" else _sobol(space, stage, trials, seed)
     for point in points:
         key = _key(point, space)
         if key not in seen:
@@ -73,26 +73,26 @@ def _grid(space: SearchSpace, most: int, seed: int) -> Iterator[dict[str, Value]
     return (space.grid_point(int(index)) for index in order)
 
 
-def _sobol(space: SearchSpace, level: Level, trials: int, seed: int) -> Iterator[dict[str, Value]]:
+def _sobol(space: SearchSpace, stage: Stage, trials: int, seed: int) -> Iterator[dict[str, Value]]:
     """Yield points of one scrambled Sobol sequence, many more than `trials`: values with few digits repeat."""
     from scipy.stats import qmc
 
-    engine = qmc.Sobol(len(space.ranges), scramble=True, rng=stream(seed, "search qmc", level))
+    engine = qmc.Sobol(len(space.ranges), scramble=True, rng=stream(seed, "search qmc", stage))
     power = math.ceil(math.log2(max(trials, 2)))
     rows: Any = engine.random_base2(power)
     for doubling in range(_DOUBLINGS + 1):
         for row in rows:
-            yield _point(space, level, [float(number) for number in row])
+            yield _point(space, stage, [float(number) for number in row])
         if doubling < _DOUBLINGS:
             rows = engine.random_base2(power + doubling)
 
 
-def _point(space: SearchSpace, level: Level, row: list[float]) -> dict[str, Value]:
+def _point(space: SearchSpace, stage: Stage, row: list[float]) -> dict[str, Value]:
     """Return the setting of a point of the unit cube."""
     coarse = space.coarse()
     point: dict[str, Value] = {}
     for uniform, (name, each) in zip(row, space.ranges.items(), strict=True):
-        if level == "coarse" or isinstance(each, SearchChoices):
+        if stage == "coarse" or isinstance(each, SearchChoices):
             point[name] = coarse[name][min(int(uniform * len(coarse[name])), len(coarse[name]) - 1)]
         else:
             point[name] = _inside(each, uniform)

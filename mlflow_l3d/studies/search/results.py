@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 State = Literal["complete", "pruned", "failed"]
 Origin = Literal["trained", "known", "repeated", "taken over", "interrupted"]
-"""Where a score comes from: this trial's training; a finished outcome of the same key; another trial of the level with
-the same hyperparameters; the level before. An interrupted trial has none: its process ended, another one repeats it."""
+"""Where a score comes from: this trial's training; a finished outcome of the same key; another trial of the stage with
+the same hyperparameters; the stage before. An interrupted trial has none: its process ended, another one repeats it."""
 
 GIVEN: Final = "l3d.given"
 """User attribute: the whole setting that a trial was queued with."""

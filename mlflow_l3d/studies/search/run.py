@@ -1,4 +1,4 @@
-"""The entry point `search`: two levels of trials, a comparison on configurations not searched on, and what is left."""
+"""The entry point `search`: two stages of trials, a comparison on configurations not searched on, and what is left."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.base import Study, executor_of, progress_bar
 from mlflow_l3d.studies.search.artifacts import description, write_search
 from mlflow_l3d.studies.search.comparison import compare, known_scores
-from mlflow_l3d.studies.search.engine import run_level, take_over
-from mlflow_l3d.studies.search.found import level_summary, trials_table
+from mlflow_l3d.studies.search.engine import run_stage, take_over
+from mlflow_l3d.studies.search.found import stage_summary, trials_table
 from mlflow_l3d.studies.search.importances import importances
 from mlflow_l3d.studies.search.journal import journal_folder
 from mlflow_l3d.studies.search.results import FinishedTrial, PrunedBefore, best_of, finished_trials, score_of
-from mlflow_l3d.studies.search.samplers import Level
+from mlflow_l3d.studies.search.samplers import Stage
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.specification import SearchSpecification, specify_search
 from mlflow_l3d.studies.search.trials import Tuned
@@ -57,7 +57,7 @@ class HyperparameterSearch:
     hyperparameters
         The best ones, complete.
     result
-        Levels, trials, importances and the comparison on other configurations.
+        Stages, trials, importances and the comparison on other configurations.
     specification
         What was searched.
     """
@@ -81,7 +81,7 @@ def search(
     progress: bool = False,
     **parameters: object,
 ) -> HyperparameterSearch:
-    """Search hyperparameters on two levels (Pecher et al. 2024, Appendix D), before an investigation.
+    """Search hyperparameters on two stages (Pecher et al. 2024, Appendix D), before an investigation.
 
     Parameters
     ----------
@@ -142,16 +142,16 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
 
         specification = self.specification
         storage = storage_of(specification.storage, journal_folder(ledger.spool))
-        spaces: dict[Level, SearchSpace] = {"coarse": specification.space}
-        studies: dict[Level, OptunaStudy] = {}
-        trials: dict[Level, list[FinishedTrial]] = {}
+        spaces: dict[Stage, SearchSpace] = {"coarse": specification.space}
+        studies: dict[Stage, OptunaStudy] = {}
+        trials: dict[Stage, list[FinishedTrial]] = {}
         planned = specification.coarse_trials + specification.fine_trials
         with progress_bar(specification.setup.approach.name, unit="trial", total=planned, shown=self.progress) as bar:
-            studies["coarse"], trials["coarse"] = self._level("coarse", spaces["coarse"], storage, ledger, bar)
+            studies["coarse"], trials["coarse"] = self._stage("coarse", spaces["coarse"], storage, ledger, bar)
             best = _best(trials["coarse"], self.metric)
             spaces["fine"] = specification.space.around({**best.hyperparameters, **best.params})
             if specification.fine_trials and spaces["fine"].ranges:
-                studies["fine"], trials["fine"] = self._level("fine", spaces["fine"], storage, ledger, bar, after=best)
+                studies["fine"], trials["fine"] = self._stage("fine", spaces["fine"], storage, ledger, bar, after=best)
                 best = _best(trials["fine"], self.metric)
         compared = compare(specification, best.hyperparameters, ledger, progress=self.progress)
         ledger.wait()
@@ -159,9 +159,9 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         result = SearchResult(
             title=specification.title,
             metric=specification.metric,
-            levels=tuple(
-                level_summary(level, specification.samplers[level], spaces[level].ranges, trials[level], self.metric)
-                for level in trials
+            stages=tuple(
+                stage_summary(stage, specification.samplers[stage], spaces[stage].ranges, trials[stage], self.metric)
+                for stage in trials
             ),
             trials=self._table(trials, ledger),
             best=best.hyperparameters,
@@ -180,9 +180,9 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         write_search(folder, specification, result, studies)
         return result
 
-    def _level(
+    def _stage(
         self,
-        level: Level,
+        stage: Stage,
         space: SearchSpace,
         storage: BaseStorage,
         ledger: Ledger[TrialRecord],
@@ -190,7 +190,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         *,
         after: FinishedTrial | None = None,
     ) -> tuple[OptunaStudy, list[FinishedTrial]]:
-        """Run one level, and return its study and its trials."""
+        """Run one stage, and return its study and its trials."""
         from mlflow_l3d.studies.search.cells import TrialMaker
         from mlflow_l3d.studies.search.planned import planned
         from mlflow_l3d.studies.search.samplers import PLANNED, pruner_of, sampler_of
@@ -198,20 +198,20 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
 
         specification = self.specification
         setup = specification.setup
-        sampler = specification.samplers[level]
-        wanted = specification.coarse_trials if level == "coarse" else specification.fine_trials
-        name = f"{ledger.spool.folder.name}-{level}"
+        sampler = specification.samplers[stage]
+        wanted = specification.coarse_trials if stage == "coarse" else specification.fine_trials
+        name = f"{ledger.spool.folder.name}-{stage}"
         pruner = pruner_of(specification.pruner)
-        seed = specification.sampler_seed(level)
-        study = open_study(storage, name, sampler_of(sampler, level=level, seed=seed), pruner, metric=self.metric)
+        seed = specification.sampler_seed(stage)
+        study = open_study(storage, name, sampler_of(sampler, stage=stage, seed=seed), pruner, metric=self.metric)
         begun = len(study.get_trials(deepcopy=False))
         if begun:
-            study.sampler = sampler_of(sampler, level=level, seed=seed, begun=begun)
-        first = [{name: setup.hyperparameters[name] for name in space.ranges}] if level == "coarse" else []
+            study.sampler = sampler_of(sampler, stage=stage, seed=seed, begun=begun)
+        first = [{name: setup.hyperparameters[name] for name in space.ranges}] if stage == "coarse" else []
         queue = planned(
             space,
             sampler=sampler,
-            level=level,
+            stage=stage,
             trials=wanted - len(first),
             seed=seed,
             done=[*first, *([after.params] if after is not None else [])],
@@ -234,12 +234,12 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         )
 
         def ended(trial: FinishedTrial) -> None:
-            self._ended(level, trial, ledger, bar)
+            self._ended(stage, trial, ledger, bar)
 
         for earlier in finished_trials(study):
             if earlier.origin != "taken over":
-                self._count(level, earlier, ledger, bar)
-        found = run_level(
+                self._count(stage, earlier, ledger, bar)
+        found = run_stage(
             study,
             space,
             trials=wanted,
@@ -247,35 +247,35 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
             make_cell=maker,
             on_finished=ended,
             known=known_scores(ledger),
-            pruned=PrunedBefore.all_of(ledger.recovered.pruned.get(level, {}), specification.metric),
+            pruned=PrunedBefore.all_of(ledger.recovered.pruned.get(stage, {}), specification.metric),
             queue=[*first, *queue],
             queue_only=sampler in PLANNED,
         )
         return study, found
 
-    def _ended(self, level: Level, trial: FinishedTrial, ledger: Ledger[TrialRecord], bar: tqdm[Any]) -> None:
+    def _ended(self, stage: Stage, trial: FinishedTrial, ledger: Ledger[TrialRecord], bar: tqdm[Any]) -> None:
         """Keep a trial that ended."""
         if trial.outcome is not None and trial.cell is not None:
-            record = trial.cell.record(level, f"{level} {trial.number}", trial.state, trial.outcome)
+            record = trial.cell.record(stage, f"{stage} {trial.number}", trial.state, trial.outcome)
             self.metrics[trial.key] = ledger.add(record).metrics
         if trial.state == "failed":
-            _logger.warning("%s trial %d failed: %s", level, trial.number, trial.error)
-        self._count(level, trial, ledger, bar)
+            _logger.warning("%s trial %d failed: %s", stage, trial.number, trial.error)
+        self._count(stage, trial, ledger, bar)
 
-    def _count(self, level: Level, trial: FinishedTrial, ledger: Ledger[TrialRecord], bar: tqdm[Any]) -> None:
+    def _count(self, stage: Stage, trial: FinishedTrial, ledger: Ledger[TrialRecord], bar: tqdm[Any]) -> None:
         """Show how far the search is; also for a trial of an earlier process."""
         if trial.state == "complete" and trial.score is not None:
             self.best = max(self.best, trial.score, key=lambda score: self.metric.sign * score)
             ledger.log_metrics({"score": trial.score, "best_score": self.best}, self.ended)
-            bar.set_postfix_str(f"{level}, best {self.specification.metric} {100 * self.best:.1f}", refresh=False)
+            bar.set_postfix_str(f"{stage}, best {self.specification.metric} {100 * self.best:.1f}", refresh=False)
         self.ended += 1
         bar.update()
 
-    def _table(self, trials: Mapping[Level, Sequence[FinishedTrial]], ledger: Ledger[TrialRecord]) -> Any:
+    def _table(self, trials: Mapping[Stage, Sequence[FinishedTrial]], ledger: Ledger[TrialRecord]) -> Any:
         specification = self.specification
         keys = {trial.key for found in trials.values() for trial in found if trial.key}
         return trials_table(
-            {str(level): found for level, found in trials.items()},
+            {str(stage): found for stage, found in trials.items()},
             tuple(specification.space.ranges),
             default=specification.setup.hyperparameters,
             run_ids={key: ledger.run_of(key) for key in keys},

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
 
-Level = Literal["coarse", "fine"]
+Stage = Literal["coarse", "fine"]
 PLANNED: Final = ("grid", "qmc")
 """Samplers whose settings are all known before the first trial; see planned.py."""
 _STARTUP: Final = 5
@@ -44,7 +44,7 @@ _PRUNERS: Final[Mapping[str, Callable[[Any], BasePruner]]] = {
 }
 
 
-def sampler_name(name: str, *, level: Level, grid_size: int, trials: int) -> str:
+def sampler_name(name: str, *, stage: Stage, grid_size: int, trials: int) -> str:
     """Return the short name of a sampler: ``grid``, ``qmc``, ``tpe``, ``random``, ``cmaes``, ``gp``, ``nsgaii(i)``.
 
     Parameters
@@ -52,12 +52,12 @@ def sampler_name(name: str, *, level: Level, grid_size: int, trials: int) -> str
     name
         ``auto``, a short name, or the name of Optuna's class (``TPESampler``), in any case. ``auto`` is, at level 1,
         the grid where `trials` can hold it, else quasi-random points (qmc); at level 2 it is tpe.
-    level
+    stage
         ``coarse`` or ``fine``.
     grid_size
         Combinations of level 1, those that are tried anyway left out.
     trials
-        How many the level may still try.
+        How many the stage may still try.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def sampler_name(name: str, *, level: Level, grid_size: int, trials: int) -> str
     if found is None:
         raise unknown_name("sampler", name.strip(), known)
     if found == "auto":
-        found = "tpe" if level == "fine" else "grid" if grid_size <= trials else "qmc"
+        found = "tpe" if stage == "fine" else "grid" if grid_size <= trials else "qmc"
     for package in _SAMPLERS[found][2] if found in _SAMPLERS else ():
         if find_spec(package) is None:
             fix = f"Run: pip install {package}"
@@ -78,17 +78,17 @@ def sampler_name(name: str, *, level: Level, grid_size: int, trials: int) -> str
 
 
 def sampler_of(
-    name: str, *, level: Level, seed: int, grid_size: int = 0, trials: int = 0, begun: int = 0
+    name: str, *, stage: Stage, seed: int, grid_size: int = 0, trials: int = 0, begun: int = 0
 ) -> BaseSampler:
     """Return a sampler of Optuna.
 
     Parameters
     ----------
-    name, level, grid_size, trials
+    name, stage, grid_size, trials
         See :func:`sampler_name`. For ``grid`` and ``qmc`` it is one that draws at random: their settings are queued
         (:func:`mlflow_l3d.studies.search.planned.planned`), and it answers for what is asked beyond them.
     seed
-        Zero is a seed. Each level has its own stream of it.
+        Zero is a seed. Each stage has its own stream of it.
     begun
         How many trials the study holds: a search that goes on must not draw again what it drew before.
 
@@ -97,10 +97,10 @@ def sampler_of(
     ParameterError
         As :func:`sampler_name`.
     """
-    short = sampler_name(name, level=level, grid_size=grid_size, trials=trials)
+    short = sampler_name(name, stage=stage, grid_size=grid_size, trials=trials)
     optuna = need_optuna()
     class_name, arguments, _ = _SAMPLERS["random" if short in PLANNED else short]
-    number = stream_seed(seed, "search sampler", level, str(begun)) % 2**32  # numpy's old generators take no more
+    number = stream_seed(seed, "search sampler", stage, str(begun)) % 2**32  # numpy's old generators take no more
     with _asked_for(optuna):
         sampler: BaseSampler = getattr(optuna.samplers, class_name)(seed=number, **arguments)
     return sampler

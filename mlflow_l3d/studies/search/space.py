@@ -1,4 +1,4 @@
-"""What is searched at each level, and the complete hyperparameters of a trial."""
+"""What is searched at each stage, and the complete hyperparameters of a trial."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MOST_TRIED: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class SearchSpace:
-    """What one level of a search may try.
+    """What one stage of a search may try.
 
     Attributes
     ----------
     ranges
         Name -> what is tried; empty at level 2 where level 1 searched nothing but choices.
     fixed
-        Name -> value of what an earlier level searched and this one does not.
+        Name -> value of what an earlier stage searched and this one does not.
     """
 
     ranges: Mapping[str, Searched]
@@ -96,7 +96,7 @@ class SearchSpace:
         Parameters
         ----------
         best
-            The best hyperparameters of this level; other names in it are not looked at.
+            The best hyperparameters of this stage; other names in it are not looked at.
 
         Returns
         -------

@@ -15,7 +15,7 @@ from mlflow_l3d.parameters.table import SEARCH
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
 from mlflow_l3d.studies.search.cells import search_key
-from mlflow_l3d.studies.search.samplers import Level, pruner_name, sampler_name
+from mlflow_l3d.studies.search.samplers import Stage, pruner_name, sampler_name
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.storages import public_storage
 from mlflow_l3d.studies.specification import StudySpecification
@@ -35,7 +35,7 @@ class SearchSpecification(StudySpecification):
     space
         Of level 1.
     coarse_trials, fine_trials
-        Trials of the two levels.
+        Trials of the two stages.
     samplers, pruner
         Names, as typed but checked.
     storage
@@ -50,7 +50,7 @@ class SearchSpecification(StudySpecification):
     space: SearchSpace
     coarse_trials: int
     fine_trials: int
-    samplers: Mapping[Level, str]
+    samplers: Mapping[Stage, str]
     pruner: str
     storage: str
     search_seeds: int
@@ -86,9 +86,9 @@ class SearchSpecification(StudySpecification):
         on_validation = replace(task, settings=replace(task.settings, evaluated="validation"))
         return len(on_validation.split(self.searched_on[0]).test)
 
-    def sampler_seed(self, level: Level) -> int:
-        """Return the seed of a level's sampler."""
-        return configuration_seed(self.root_seed, f"search {level}", 0)
+    def sampler_seed(self, stage: Stage) -> int:
+        """Return the seed of a stage's sampler."""
+        return configuration_seed(self.root_seed, f"search {stage}", 0)
 
     def public(self) -> dict[str, str]:
         """Return every parameter as it may be shown and logged: no private folder, no login of a database."""
@@ -166,7 +166,7 @@ def specify_search(
     setup = set_up(given, approach, task, root_seed=root_seed, searches=searches)
     space = SearchSpace.of(approach, setup.hyperparameters, given["space"])
     coarse_trials = min(_grid_left(space, setup) + 1, MOST_COARSE) if wanted is None else wanted
-    samplers: dict[Level, str] = {
+    samplers: dict[Stage, str] = {
         "coarse": _sampler("coarse_sampler", given, "coarse", _grid_left(space, setup), coarse_trials - 1),
         "fine": _sampler("fine_sampler", given, "fine", 0, fine_trials),
     }
@@ -211,8 +211,8 @@ def _grid_left(space: SearchSpace, setup: Setup) -> int:
     return space.grid_size - on_grid
 
 
-def _sampler(name: str, given: Mapping[str, str], level: Level, grid_size: int, trials: int) -> str:
+def _sampler(name: str, given: Mapping[str, str], stage: Stage, grid_size: int, trials: int) -> str:
     try:
-        return sampler_name(given[name], level=level, grid_size=grid_size, trials=trials)
+        return sampler_name(given[name], stage=stage, grid_size=grid_size, trials=trials)
     except ParameterError as error:
         raise ParameterError(name, given[name], error.allowed, error.fix) from None

@@ -1,4 +1,4 @@
-"""The numbers of the two levels: few values far apart, then a narrow range around the best of them."""
+"""The numbers of the two stages: few values far apart, then a narrow range around the best of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optuna's side of a level: its study, what a trial is asked, and settings that are queued, or known from elsewhere."""
+"""Optuna's side of a stage: its study, what a trial is asked, and settings that are queued, or known from elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def open_study(
     storage: BaseStorage, name: str, sampler: BaseSampler, pruner: BasePruner, *, metric: Metric | None = None
 ) -> Study:
-    """Return the study of one level, a new one or the one that is there; in the direction of `metric`, else upwards."""
+    """Return the study of one stage, a new one or the one that is there; in the direction of `metric`, else upwards."""
     optuna = need_optuna()
     direction = "maximize" if metric is None or metric.greater_is_better else "minimize"
     study: Study = optuna.create_study(
@@ -48,7 +48,7 @@ def distributions(space: SearchSpace) -> dict[str, BaseDistribution]:
 
 
 def suggest(trial: Trial, space: SearchSpace) -> dict[str, Value]:
-    """Return what a trial tries: name -> value, of all that is searched and all that an earlier level fixed."""
+    """Return what a trial tries: name -> value, of all that is searched and all that an earlier stage fixed."""
     return {**space.fixed, **{name: _suggested(trial, name, each) for name, each in space.ranges.items()}}
 
 

@@ -5,7 +5,7 @@ import math
 import optuna
 import pandas as pd
 
-from mlflow_l3d.analysis.search import LevelSummary, SearchResult
+from mlflow_l3d.analysis.search import SearchResult, StageSummary
 from mlflow_l3d.studies.search.found import TRIAL_COLUMNS
 
 KINDS = {
@@ -62,12 +62,12 @@ def fine(**more):
 
 def rows(studies):
     found = []
-    for level, each in studies.items():
+    for stage, each in studies.items():
         for trial in each.trials:
             failed = trial.state.name == "FAIL"
             found.append(
                 {
-                    "level": level,
+                    "level": stage,
                     "number": trial.number,
                     "state": STATES[trial.state.name],
                     "origin": "trained",
@@ -75,7 +75,7 @@ def rows(studies):
                     "score_std": math.nan,
                     "duration_seconds": 1.5,
                     "run_id": "",
-                    "is_default": level == "coarse" and trial.number == 0,
+                    "is_default": stage == "coarse" and trial.number == 0,
                     **{name: trial.params.get(name) for name in KINDS},
                 }
             )
@@ -84,34 +84,34 @@ def rows(studies):
 
 def curves(studies):
     return {
-        level: {trial.number: trial.intermediate_values for trial in each.trials} for level, each in studies.items()
+        stage: {trial.number: trial.intermediate_values for trial in each.trials} for stage, each in studies.items()
     }
 
 
 def result(studies, **more):
-    counts = {level: [trial.state.name for trial in each.trials] for level, each in studies.items()}
+    counts = {stage: [trial.state.name for trial in each.trials] for stage, each in studies.items()}
     ranges = {
         "coarse": {"learning_rate": "1e-05 to 0.01, log scale", "batch_size": "4, 8, 16", "layers": "1 to 3"},
         "fine": {"learning_rate": "0.0002 to 0.005, log scale"},
     }
-    levels = tuple(
-        LevelSummary(
-            level,
-            {"coarse": "grid", "fine": "tpe"}[level],
-            ranges[level],
+    stages = tuple(
+        StageSummary(
+            stage,
+            {"coarse": "grid", "fine": "tpe"}[stage],
+            ranges[stage],
             len(names),
             names.count("COMPLETE"),
             names.count("PRUNED"),
             names.count("FAIL"),
-            max((trial.value for trial in studies[level].trials if trial.state.name == "COMPLETE"), default=math.nan),
+            max((trial.value for trial in studies[stage].trials if trial.state.name == "COMPLETE"), default=math.nan),
             {"learning_rate": "log", "batch_size": "choices", "layers": "linear"},
         )
-        for level, names in counts.items()
+        for stage, names in counts.items()
     )
     values = {
         "title": "finetuning on rotten_tomatoes: search",
         "metric": "f1_macro",
-        "levels": levels,
+        "stages": stages,
         "trials": rows(studies),
         "best": {**DEFAULT, "learning_rate": 9.5e-4},
         "default": DEFAULT,

@@ -1,4 +1,4 @@
-"""A level of a search: nothing is trained twice, nothing is lost, and the best setting is found."""
+"""A stage of a search: nothing is trained twice, nothing is lost, and the best setting is found."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
-from mlflow_l3d.studies.search.engine import run_level, take_over
+from mlflow_l3d.studies.search.engine import run_stage, take_over
 from mlflow_l3d.studies.search.planned import planned
 from mlflow_l3d.studies.search.results import FinishedTrial, best_of, finished_trials
 
 Setting = Mapping[str, Value]
 
 
-def level(search: Search, trials: int, queue: Sequence[Setting] = (), executor: object = None, **options: object):
-    """Run a level; return all its trials and those that ended in this call."""
+def stage(search: Search, trials: int, queue: Sequence[Setting] = (), executor: object = None, **options: object):
+    """Run a stage; return all its trials and those that ended in this call."""
     heard: list[FinishedTrial] = []
-    found = run_level(
+    found = run_stage(
         search.study,
         search.space,
         trials=trials,
@@ -47,7 +47,7 @@ def final(x: float, kind: str, epochs: int = 8) -> float:
 def test_the_best_setting_is_found_with_the_defaults_first(tmp_path: Path) -> None:
     search = Search(tmp_path)
     defaults = {"x": 0.9, "kind": "a"}
-    found, heard = level(search, 30, [defaults])
+    found, heard = stage(search, 30, [defaults])
     assert [trial.number for trial in found] == list(range(30))
     assert dict(found[0].params) == defaults
     best = best_of(found)
@@ -66,14 +66,14 @@ def test_the_best_setting_is_found_with_the_defaults_first(tmp_path: Path) -> No
 def test_a_grid_is_tried_whole_and_once(tmp_path: Path) -> None:
     search = Search(tmp_path, sampler="random")
     default = {"x": 1.0, "kind": "b"}
-    grid = planned(search.space, sampler="grid", level="coarse", trials=20, seed=0, done=[default])
-    found, _ = level(search, 20, [default, *grid], queue_only=True)
+    grid = planned(search.space, sampler="grid", stage="coarse", trials=20, seed=0, done=[default])
+    found, _ = stage(search, 20, [default, *grid], queue_only=True)
     assert len(found) == 6
     assert trained(search) == 5  # the approach refuses x=1 of kind a
     assert {(trial.params["x"], trial.params["kind"]) for trial in found} == {
         (x, kind) for x in (0.0, 0.5, 1.0) for kind in "ab"
     }
-    assert level(search, 20, [default, *grid], queue_only=True) == (found, [])
+    assert stage(search, 20, [default, *grid], queue_only=True) == (found, [])
 
 
 def test_settings_are_asked_for_as_they_are_needed(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_settings_are_asked_for_as_they_are_needed(tmp_path: Path) -> None:
     def listen(trial: FinishedTrial) -> None:
         seen.append(len(search.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))))
 
-    run_level(
+    run_stage(
         search.study,
         search.space,
         trials=6,
@@ -98,7 +98,7 @@ def test_workers_train_trials_side_by_side_and_prune(tmp_path: Path) -> None:
     search = Search(tmp_path, Climb(seconds=0.005), pruner="median", base={"epochs": 20})
     good = [{"x": 0.2 + 0.01 * number, "kind": "b"} for number in range(10)]  # each better than before
     bad = [{"x": 1.0, "kind": "b"}, {"x": 0.9, "kind": "a"}, {"x": 0.8, "kind": "a"}]
-    found, heard = level(search, 13, [*good, *bad], pool(search))
+    found, heard = stage(search, 13, [*good, *bad], pool(search))
     assert sorted(trial.number for trial in heard) == list(range(13))
     assert {trial.state for trial in found[10:]} == {"pruned"}
     for trial in heard:
@@ -117,16 +117,16 @@ def test_workers_report_to_a_database(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'trials.db'}"
     search = Search(tmp_path, Climb(seconds=0.005), pruner="median", storage=database)
     good = [{"x": 0.26 + 0.01 * number, "kind": "b"} for number in range(10)]
-    found, _ = level(search, 12, [*good, *[{"x": 0.9 - each, "kind": "a"} for each in (0.0, 0.1)]], pool(search))
+    found, _ = stage(search, 12, [*good, *[{"x": 0.9 - each, "kind": "a"} for each in (0.0, 0.1)]], pool(search))
     assert {trial.state for trial in found[10:]} == {"pruned"}
     again = Search(tmp_path, pruner="median", storage=database)
-    assert level(again, 12) == (found, [])
+    assert stage(again, 12) == (found, [])
 
 
 def test_a_pruned_trial_has_no_further_configuration(tmp_path: Path) -> None:
     search = Search(tmp_path, pruner="median", configurations=3)
     good = [{"x": 0.26 + 0.01 * number, "kind": "b"} for number in range(6)]
-    found, heard = level(search, 7, [*good, {"x": 0.9, "kind": "a"}])
+    found, heard = stage(search, 7, [*good, {"x": 0.9, "kind": "a"}])
     assert [trial.state for trial in found] == ["complete"] * 6 + ["pruned"]
     assert heard[-1].outcome.metrics["configurations_done"] == 1
     assert trained(search) == 6 * 3 + 1
@@ -135,13 +135,13 @@ def test_a_pruned_trial_has_no_further_configuration(tmp_path: Path) -> None:
 
 def test_without_a_pruner_nothing_is_reported(tmp_path: Path) -> None:
     search = Search(tmp_path)
-    level(search, 3)
+    stage(search, 3)
     assert all(trial.intermediate_values == {} for trial in search.study.get_trials())
 
 
 def test_a_repeated_setting_takes_the_known_score(tmp_path: Path) -> None:
     search = Search(tmp_path, space=space_of("kind=a|b,epochs=7|8"), sampler="random")
-    found, heard = level(search, 25)
+    found, heard = stage(search, 25)
     assert len(found) == 25
     assert trained(search) == 4
     assert [trial.origin for trial in found].count("repeated") == 21
@@ -159,7 +159,7 @@ def test_a_setting_that_is_being_trained_is_waited_for(tmp_path: Path) -> None:
             yield from InlineExecutor(job=search.job).run(iter(list(cells)))
 
     search = Search(tmp_path, space=space_of("kind=a|broken"), sampler="random")
-    found, heard = level(search, 12, executor=Greedy())
+    found, heard = stage(search, 12, executor=Greedy())
     assert trained(search) == 2
     assert {trial.state for trial in found if trial.params["kind"] == "a"} == {"complete"}
     assert {trial.error for trial in found if trial.params["kind"] == "broken"} == {"RuntimeError: this kind is broken"}
@@ -169,7 +169,7 @@ def test_a_setting_that_is_being_trained_is_waited_for(tmp_path: Path) -> None:
 def test_scores_that_are_known_are_not_computed_again(tmp_path: Path) -> None:
     search = Search(tmp_path)
     known = {search.maker({"x": 0.5, "kind": "b"}, 0, 0).key: 0.987}
-    found, heard = level(search, 2, [{"x": 0.5, "kind": "b"}, {"x": 0.6, "kind": "b"}], known=known)
+    found, heard = stage(search, 2, [{"x": 0.5, "kind": "b"}, {"x": 0.6, "kind": "b"}], known=known)
     assert [trial.origin for trial in found] == ["known", "trained"]
     assert found[0].score == 0.987 == search.study.best_value
     assert heard[0].cell is not None
@@ -180,7 +180,7 @@ def test_scores_that_are_known_are_not_computed_again(tmp_path: Path) -> None:
 def test_failed_trials_count_and_the_others_go_on(tmp_path: Path) -> None:
     search = Search(tmp_path, space=space_of("x,kind=a|b|broken"))
     queue = [{"x": 0.1, "kind": "broken"}, {"x": 1.0, "kind": "a"}, {"x": 0.2, "kind": "b"}]
-    found, heard = level(search, 3, queue)
+    found, heard = stage(search, 3, queue)
     assert [trial.state for trial in found] == ["failed", "failed", "complete"]
     assert found[0].error == "RuntimeError: this kind is broken"
     assert found[1].error == "hyperparameters.x=1.0: is too far for kind=a."
@@ -196,7 +196,7 @@ def test_failed_trials_count_and_the_others_go_on(tmp_path: Path) -> None:
 def test_where_all_fail_the_first_is_named(tmp_path: Path, kind: str, reason: str) -> None:
     search = Search(tmp_path, space=space_of("x"), base={"kind": kind})
     with pytest.raises(L3DError, match=f"all 3 level trials failed; the first: {reason}"):
-        level(search, 3)
+        stage(search, 3)
 
 
 def test_where_all_failed_they_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,11 +205,11 @@ def test_where_all_failed_they_are_tried_again(tmp_path: Path, monkeypatch: pyte
     with monkeypatch.context() as broken:
         broken.setattr(Climb, "prepare", lambda *_, **__: 1 / 0)
         with pytest.raises(L3DError, match="the first: approach climb could not be prepared: ZeroDivisionError"):
-            level(search, 2, queue)
-    found, heard = level(Search(tmp_path, space=space_of("x")), 2, queue)
+            stage(search, 2, queue)
+    found, heard = stage(Search(tmp_path, space=space_of("x")), 2, queue)
     assert [trial.state for trial in found] == ["failed"] * 2 + ["complete"] * 2
     assert [trial.params for trial in heard] == queue
-    assert level(Search(tmp_path, space=space_of("x")), 2, queue) == (found, [])
+    assert stage(Search(tmp_path, space=space_of("x")), 2, queue) == (found, [])
 
 
 def test_what_was_heard_and_not_told_is_known_afterwards(tmp_path: Path) -> None:
@@ -221,8 +221,8 @@ def test_what_was_heard_and_not_told_is_known_afterwards(tmp_path: Path) -> None
 
     executor = InlineExecutor(job=search.job)
     with pytest.raises(KilledError):
-        run_level(search.study, search.space, trials=1, executor=executor, make_cell=search.maker, on_finished=listen)
-    found, _ = level(Search(tmp_path), 1, known=heard)
+        run_stage(search.study, search.space, trials=1, executor=executor, make_cell=search.maker, on_finished=listen)
+    found, _ = stage(Search(tmp_path), 1, known=heard)
     assert [(trial.number, trial.origin) for trial in found] == [(0, "known")]
     assert trained(search) == 1
 
@@ -230,7 +230,7 @@ def test_what_was_heard_and_not_told_is_known_afterwards(tmp_path: Path) -> None
 def test_a_setting_that_ends_its_worker_is_a_failed_trial(tmp_path: Path) -> None:
     search = Search(tmp_path, space=space_of("x,kind=b|deadly"), pruner="median")
     queue = [{"x": 0.3, "kind": "deadly"}, {"x": 0.3, "kind": "b"}]
-    found, _ = level(search, 2, queue, ProcessExecutor(job=search.job, workers=1))
+    found, _ = stage(search, 2, queue, ProcessExecutor(job=search.job, workers=1))
     assert [trial.state for trial in found] == ["failed", "complete"]
     assert "2 times" in str(found[0].error)
 
@@ -244,7 +244,7 @@ class KilledError(Exception):
 
 
 def killed_after(search: Search, trials: int, queue: Sequence[Setting], ends: int) -> None:
-    """Run a level and leave it as a kill would, while a trial runs."""
+    """Run a stage and leave it as a kill would, while a trial runs."""
 
     class Kill:
         def run(self, cells):
@@ -254,7 +254,7 @@ def killed_after(search: Search, trials: int, queue: Sequence[Setting], ends: in
                 yield from InlineExecutor(job=search.job).run([cell])
 
     with pytest.raises(KilledError):
-        level(search, trials, queue, executor=Kill())
+        stage(search, trials, queue, executor=Kill())
 
 
 def test_a_killed_search_goes_on(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_killed_search_goes_on(tmp_path: Path) -> None:
     assert states == [TrialState.COMPLETE] * 3 + [TrialState.RUNNING] + [TrialState.WAITING] * 2
 
     again = Search(tmp_path, pruner="median")
-    found, heard = level(again, 9, queue)
+    found, heard = stage(again, 9, queue)
     assert len(found) == 9
     assert len(heard) == 6
     settings = [tuple(trial.params.values()) for trial in found]
@@ -273,14 +273,14 @@ def test_a_killed_search_goes_on(tmp_path: Path) -> None:
     assert trained(again) == 9 - sum(trial.error is not None for trial in found)
     assert [trial.number for trial in found] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     assert again.study.trials[3].state is TrialState.FAIL
-    assert level(Search(tmp_path), 9, queue) == (finished_trials(search.study), [])
+    assert stage(Search(tmp_path), 9, queue) == (finished_trials(search.study), [])
 
 
 def test_a_trial_that_was_suggested_and_killed_is_repeated_as_it_was(tmp_path: Path) -> None:
     search = Search(tmp_path)
     killed_after(search, 5, (), 2)
     left = search.study.get_trials()[2].params
-    found, _ = level(Search(tmp_path), 5)
+    found, _ = stage(Search(tmp_path), 5)
     assert len(found) == 5
     assert dict(found[2].params) == left
     assert found[2].number == 3
@@ -292,7 +292,7 @@ def test_a_killed_trial_whose_outcome_is_known_is_not_repeated(tmp_path: Path) -
     killed_after(search, 3, queue, 1)
     again = Search(tmp_path)
     known = {again.maker(queue[1], 0, 0).key: 0.25}
-    found, heard = level(again, 3, queue, known=known)
+    found, heard = stage(again, 3, queue, known=known)
     assert [trial.number for trial in found] == [0, 1, 2]
     assert (found[1].score, found[1].origin, found[1].params) == (0.25, "known", queue[1])
     assert [trial.number for trial in heard] == [1, 2]
@@ -302,17 +302,17 @@ def test_a_killed_trial_whose_outcome_is_known_is_not_repeated(tmp_path: Path) -
 def test_a_trial_that_was_killed_before_it_had_values_is_not_lost(tmp_path: Path) -> None:
     search = Search(tmp_path)
     queue = [{"x": 0.9, "kind": "a"}, {"x": 0.5, "kind": "b"}]
-    level(search, 1, queue)
+    stage(search, 1, queue)
     search.study.ask()
-    found, _ = level(Search(tmp_path), 2, queue)
+    found, _ = stage(Search(tmp_path), 2, queue)
     assert [trial.params for trial in found] == queue
 
 
 def test_the_second_level_begins_with_the_best_of_the_first(tmp_path: Path) -> None:
     coarse = Search(tmp_path, sampler="random")
     default = {"x": 0.9, "kind": "a"}
-    grid = planned(coarse.space, sampler="grid", level="coarse", trials=10, seed=0)
-    first, _ = level(coarse, 10, [default, *grid], queue_only=True)
+    grid = planned(coarse.space, sampler="grid", stage="coarse", trials=10, seed=0)
+    first, _ = stage(coarse, 10, [default, *grid], queue_only=True)
     best = best_of(first)
     assert best is not None
     assert best.params == {"x": 0.5, "kind": "b"}
@@ -321,7 +321,7 @@ def test_the_second_level_begins_with_the_best_of_the_first(tmp_path: Path) -> N
     for _ in range(2):
         take_over(fine.study, fine.space, best)
     before = trained(coarse)
-    found, heard = level(fine, 12)
+    found, heard = stage(fine, 12)
     assert trained(coarse) == before + 12
     assert (found[0].origin, found[0].score, found[0].key) == ("taken over", best.score, best.key)
     assert found[0].hyperparameters == best.hyperparameters
@@ -337,19 +337,19 @@ def test_the_second_level_begins_with_the_best_of_the_first(tmp_path: Path) -> N
 
 def test_a_level_with_nothing_left_to_search_has_only_what_it_took_over(tmp_path: Path) -> None:
     coarse = Search(tmp_path, space=space_of("kind=a|b"), sampler="random")
-    first, _ = level(coarse, 4)
+    first, _ = stage(coarse, 4)
     best = best_of(first)
     assert best is not None
     fine = Search(tmp_path, space=coarse.space.around(best.params), name="fine")
     assert not fine.space.ranges
     take_over(fine.study, fine.space, best)
-    found, heard = level(fine, 10)
+    found, heard = stage(fine, 10)
     assert (len(found), heard) == (1, [])
 
 
 def test_defaults_outside_the_space_are_tried_all_the_same(tmp_path: Path) -> None:
     search = Search(tmp_path, space=space_of("x=0..0.5,kind=b|broken"), pruner="median")
-    found, _ = level(search, 4, [{"x": 0.9, "kind": "a"}])
+    found, _ = stage(search, 4, [{"x": 0.9, "kind": "a"}])
     assert found[0].hyperparameters == {"x": 0.9, "kind": "a", "epochs": 8}
     assert found[0].score == pytest.approx(final(0.9, "a"))
     assert all(trial.hyperparameters["x"] <= 0.5 for trial in found[1:])
@@ -370,7 +370,7 @@ def test_the_executor_is_closed_when_a_listener_gives_up(tmp_path: Path) -> None
 
     search = Search(tmp_path)
     with pytest.raises(KilledError):
-        run_level(search.study, search.space, trials=3, executor=Closing(), make_cell=search.maker, on_finished=listen)
+        run_stage(search.study, search.space, trials=3, executor=Closing(), make_cell=search.maker, on_finished=listen)
     assert closed == [True]
 
 
@@ -378,14 +378,14 @@ def test_zero_is_a_seed_and_the_same_one_gives_the_same_search(tmp_path: Path) -
     found = []
     for name in ("first", "second"):
         (folder := tmp_path / name).mkdir()
-        found.append(level(Search(folder, Climb()), 8)[0])
+        found.append(stage(Search(folder, Climb()), 8)[0])
     assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("pruner", ["median", "percentile", "successive_halving", "hyperband", "patient", "wilcoxon"])
 def test_every_pruner_works_from_reports(tmp_path: Path, caplog, pruner: str) -> None:
     search = Search(tmp_path, pruner=pruner, sampler="random", configurations=2)
-    found, _ = level(search, 9, [{"x": 0.3, "kind": "b"}])
+    found, _ = stage(search, 9, [{"x": 0.3, "kind": "b"}])
     assert found[0].state == "complete"
     assert {trial.state for trial in found} <= {"complete", "pruned", "failed"}
     assert all(trial.intermediate_values for trial, mine in zip(search.study.trials, found, strict=True) if mine.key)

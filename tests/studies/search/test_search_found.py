@@ -10,7 +10,7 @@ from search_examples import DEFAULT, coarse, fine, grid, study
 from mlflow_l3d.analysis.search import held_out
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
 from mlflow_l3d.report.numbers import value_text
-from mlflow_l3d.studies.search.found import level_summary, range_text, trials_table
+from mlflow_l3d.studies.search.found import range_text, stage_summary, trials_table
 from mlflow_l3d.studies.search.importances import FEWEST, importances
 from mlflow_l3d.studies.search.results import FinishedTrial
 
@@ -129,7 +129,7 @@ def test_a_fine_level_has_no_importances():
     assert importances(fine(), seed=0)[0] == {}
 
 
-def test_trials_table_and_level_summary():
+def test_trials_table_and_stage_summary():
     other = {**DEFAULT, "learning_rate": 1e-3}
     trials = [
         FinishedTrial(0, {}, other, "k0", "complete", 0.8, origin="taken over"),
@@ -142,10 +142,10 @@ def test_trials_table_and_level_summary():
     assert list(table["is_default"]) == [False, True, False, False]
     assert list(table["run_id"]) == ["", "abc", "", ""]
     assert math.isnan(table["score"][3])
-    level = level_summary("fine", "tpe", {"learning_rate": SearchRange(1e-5, 1e-2, log=True)}, trials)
-    assert (level.trials, level.complete, level.pruned, level.failed) == (3, 1, 1, 1)
-    assert level.best_score == 0.8
-    assert level.ranges == {"learning_rate": "1e-05 to 0.01, log scale"}
+    stage = stage_summary("fine", "tpe", {"learning_rate": SearchRange(1e-5, 1e-2, log=True)}, trials)
+    assert (stage.trials, stage.complete, stage.pruned, stage.failed) == (3, 1, 1, 1)
+    assert stage.best_score == 0.8
+    assert stage.ranges == {"learning_rate": "1e-05 to 0.01, log scale"}
     assert list(trials_table({}, ["dropout"], default={}).columns)[-1] == "dropout"
 
 

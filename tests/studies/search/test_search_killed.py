@@ -13,7 +13,7 @@ from filelock import Timeout
 from search_cases import Climb, Search
 
 from mlflow_l3d.execution.processes import ProcessExecutor
-from mlflow_l3d.studies.search.engine import run_level
+from mlflow_l3d.studies.search.engine import run_stage
 from mlflow_l3d.studies.search.journal import journal_lock
 
 TRIALS = 8
@@ -30,7 +30,7 @@ if __name__ == "__main__":
 def run(search: Search) -> int:
     queue = [{"x": 0.3 + 0.01 * number, "kind": "b"} for number in range(TRIALS)]
     executor = ProcessExecutor(job=search.job, workers=1)
-    found = run_level(search.study, search.space, trials=TRIALS, executor=executor, make_cell=search.maker, queue=queue)
+    found = run_stage(search.study, search.space, trials=TRIALS, executor=executor, make_cell=search.maker, queue=queue)
     assert sorted(float(trial.params["x"]) for trial in found) == [each["x"] for each in queue]
     return len(found)
 

@@ -97,13 +97,13 @@ def test_what_has_nothing_to_show_is_left_out():
 def test_gaps_defaults_outside_the_range_and_many_hyperparameters(tmp_path):
     studies = {"coarse": coarse()}
     found = result(studies)
-    level = found.levels[0]
+    stage = found.stages[0]
     more = {f"a_long_name_of_number_{at}": "linear" for at in range(6)}
     trials = found.trials.assign(**{name: np.arange(len(found.trials)) % 3 for name in more})
     trials.loc[1, ["batch_size", "learning_rate"]] = [64, 0.5]
     trials.loc[2, "layers"] = None
-    wide = replace(level, ranges={**level.ranges, **more}, scales={**level.scales, **more})
-    figures = drawn(replace(found, trials=trials, levels=(wide,)))
+    wide = replace(stage, ranges={**stage.ranges, **more}, scales={**stage.scales, **more})
+    figures = drawn(replace(found, trials=trials, stages=(wide,)))
     assert len(figures["slice"].axes) == 12
     for kind, figure in figures.items():
         save_png(figure, tmp_path / f"{kind}.png", 40)

@@ -1,4 +1,4 @@
-"""A real search of two levels, as people see it."""
+"""A real search of two stages, as people see it."""
 
 import math
 import re
@@ -12,8 +12,8 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.report.search.page import drawn, render
 from mlflow_l3d.report.search.text import summary
-from mlflow_l3d.studies.search.engine import run_level, take_over
-from mlflow_l3d.studies.search.found import level_summary, trials_table
+from mlflow_l3d.studies.search.engine import run_stage, take_over
+from mlflow_l3d.studies.search.found import stage_summary, trials_table
 from mlflow_l3d.studies.search.importances import importances
 from mlflow_l3d.studies.search.planned import planned
 from mlflow_l3d.studies.search.results import best_of
@@ -24,7 +24,7 @@ DEFAULT = {"x": 0.9, "kind": "a", "epochs": 8}
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
     def run(search, trials, queue, **more):
-        return run_level(
+        return run_stage(
             search.study,
             search.space,
             trials=trials,
@@ -43,7 +43,7 @@ def searched(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("search")
     first = Search(folder, space=space_of("x=0..1,epochs=1..16,kind=a|b|broken"), name="coarse", pruner="median")
-    grid = planned(first.space, sampler="grid", level="coarse", trials=27, seed=0, done=[DEFAULT])
+    grid = planned(first.space, sampler="grid", stage="coarse", trials=27, seed=0, done=[DEFAULT])
     coarse = run(first, 28, [DEFAULT, *grid], queue_only=True)
     best = best_of(coarse)
     second = Search(folder, space=first.space.around(best.params), name="fine")
@@ -57,9 +57,9 @@ def searched(tmp_path_factory):
     result = SearchResult(
         title="climb on synthetic: search",
         metric="height",
-        levels=(
-            level_summary("coarse", "grid", first.space.ranges, coarse),
-            level_summary("fine", "tpe", second.space.ranges, fine),
+        stages=(
+            stage_summary("coarse", "grid", first.space.ranges, coarse),
+            stage_summary("fine", "tpe", second.space.ranges, fine),
         ),
         trials=trials_table(trials, names, default=default, run_ids={coarse[0].key: "f" * 32}, metrics=heard),
         best=best_of(fine).hyperparameters,
@@ -77,7 +77,7 @@ def searched(tmp_path_factory):
 
 def test_counts(searched):
     result, _ = searched
-    coarse, fine = result.levels
+    coarse, fine = result.stages
     assert coarse.trials == coarse.complete + coarse.pruned + coarse.failed == 28
     # All of the kind that is broken, and those that the approach refuses.
     assert coarse.failed >= 9

@@ -152,7 +152,7 @@ def test_level_2_lies_inside_level_1_and_holds_its_best(searched: SearchRange, d
     assert searched.low <= found.low <= inside <= found.high <= searched.high
     assert found.low < found.high
     assert not searched.whole or found.low == int(found.low)
-    again = narrowed(found, inside)  # a third level, say
+    again = narrowed(found, inside)  # a third stage, say
     assert not isinstance(again, SearchRange) or found.low <= again.low < again.high <= found.high
 
 

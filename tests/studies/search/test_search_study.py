@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange, Va
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.search import optional, samplers, storages
 from mlflow_l3d.studies.search.planned import planned
-from mlflow_l3d.studies.search.samplers import Level, pruner_name, pruner_of, sampler_name, sampler_of
+from mlflow_l3d.studies.search.samplers import Stage, pruner_name, pruner_of, sampler_name, sampler_of
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.storages import public_storage, storage_of, storage_place
 from mlflow_l3d.studies.search.study import distributions, open_study, suggest
@@ -41,8 +41,8 @@ def value_of(params: dict[str, Value]) -> float:
     return -abs(float(params["rate"]) - 1e-2) - float(params["dropout"]) / 10 - (params["kind"] == "b")
 
 
-def study_in(folder: Path, sampler: str = "random", level: Level = "fine", seed: int = 0, storage: str = "auto") -> Any:
-    return open_study(storage_of(storage, folder), "a level", sampler_of(sampler, level=level, seed=seed), none())
+def study_in(folder: Path, sampler: str = "random", stage: Stage = "fine", seed: int = 0, storage: str = "auto") -> Any:
+    return open_study(storage_of(storage, folder), "a level", sampler_of(sampler, stage=stage, seed=seed), none())
 
 
 def none() -> Any:
@@ -91,18 +91,18 @@ def test_tpe_comes_closer_than_it_began(tmp_path: Path) -> None:
 
 
 def test_seeds_decide_what_is_drawn(tmp_path: Path) -> None:
-    def first(begun: int = 0, seed: int = 0, level: Level = "fine") -> dict[str, Value]:
-        folder = tmp_path / f"{begun}-{seed}-{level}-{len(list(tmp_path.iterdir()))}"
-        sampler = sampler_of("tpe", level=level, seed=seed, begun=begun)
+    def first(begun: int = 0, seed: int = 0, stage: Stage = "fine") -> dict[str, Value]:
+        folder = tmp_path / f"{begun}-{seed}-{stage}-{len(list(tmp_path.iterdir()))}"
+        sampler = sampler_of("tpe", stage=stage, seed=seed, begun=begun)
         return run(open_study(storage_of("auto", folder), "s", sampler, none()), 1)[0]
 
     assert first() == first()  # zero is a seed
-    assert len({first()["rate"], first(seed=1)["rate"], first(begun=3)["rate"], first(level="coarse")["rate"]}) == 4
+    assert len({first()["rate"], first(seed=1)["rate"], first(begun=3)["rate"], first(stage="coarse")["rate"]}) == 4
     assert first(seed=2**53 - 1)
 
 
 @pytest.mark.parametrize(
-    ("name", "level", "grid_size", "trials", "short"),
+    ("name", "stage", "grid_size", "trials", "short"),
     [
         ("auto", "coarse", 32, 40, "grid"),
         ("auto", "coarse", 32, 32, "grid"),
@@ -115,29 +115,29 @@ def test_seeds_decide_what_is_drawn(tmp_path: Path) -> None:
         ("nsga_ii", "coarse", 3, 99, "nsgaii"),
     ],
 )
-def test_names_of_samplers(name: str, level: Level, grid_size: int, trials: int, short: str) -> None:
-    assert sampler_name(name, level=level, grid_size=grid_size, trials=trials) == short
+def test_names_of_samplers(name: str, stage: Stage, grid_size: int, trials: int, short: str) -> None:
+    assert sampler_name(name, stage=stage, grid_size=grid_size, trials=trials) == short
 
 
 def test_unknown_samplers_and_missing_packages_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = r"^sampler='tpes': must be one of auto, cmaes, gp, grid, nsgaii, .*\. Did you mean 'tpe'\?$"
     with pytest.raises(ParameterError, match=wanted):
-        sampler_of("tpes", level="fine", seed=0)
+        sampler_of("tpes", stage="fine", seed=0)
     with pytest.raises(ParameterError, match=r"^sampler='BruteForceSampler': must be one of"):
-        sampler_of("BruteForceSampler", level="fine", seed=0)
+        sampler_of("BruteForceSampler", stage="fine", seed=0)
     monkeypatch.setattr(samplers, "find_spec", lambda name: None)
     wanted = r"^sampler=CmaEsSampler: needs the package cmaes, which is not installed\. Run: pip install cmaes$"
     with pytest.raises(ParameterError, match=wanted):
-        sampler_of("CmaEsSampler", level="fine", seed=0)
+        sampler_of("CmaEsSampler", stage="fine", seed=0)
     monkeypatch.setattr(optional, "find_spec", lambda name: None)
     with pytest.raises(L3DError, match=r"needs the package optuna\. Run: pip install 'mlflow-l3d\[search\]'$"):
-        sampler_of("tpe", level="fine", seed=0)
+        sampler_of("tpe", stage="fine", seed=0)
 
 
 def test_cmaes_where_it_is_installed(tmp_path: Path) -> None:
     if importlib.util.find_spec("cmaes") is None:
         with pytest.raises(ParameterError, match="pip install cmaes"):
-            sampler_of("cmaes", level="fine", seed=0)
+            sampler_of("cmaes", stage="fine", seed=0)
         return
     assert len(run(study_in(tmp_path, "cmaes"), 9)) == 9
 
@@ -166,7 +166,7 @@ def test_unknown_pruners_are_one_line() -> None:
 
 
 def test_the_default_pruner_ends_what_is_below_the_median(tmp_path: Path) -> None:
-    study = open_study(storage_of("auto", tmp_path), "s", sampler_of("random", level="fine", seed=0), pruner_of("auto"))
+    study = open_study(storage_of("auto", tmp_path), "s", sampler_of("random", stage="fine", seed=0), pruner_of("auto"))
 
     def told(scores: list[float]) -> int | None:
         """Return the epoch after which the trial was told to end."""
@@ -190,23 +190,23 @@ def test_the_default_pruner_ends_what_is_below_the_median(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_planned_grid_is_every_combination_once_in_random_order(seed: int) -> None:
-    found = planned(SPACE, sampler="grid", level="coarse", trials=1000, seed=seed)
+    found = planned(SPACE, sampler="grid", stage="coarse", trials=1000, seed=seed)
     assert len(found) == SPACE.grid_size == SIZE
     every = [dict(zip(SPACE.ranges, point, strict=True)) for point in itertools.product(*SPACE.coarse().values())]
     assert sorted(map(str, found)) == sorted(map(str, every))
     assert list(found) != every
-    assert found == planned(SPACE, sampler="grid", level="coarse", trials=1000, seed=seed)
-    assert found != planned(SPACE, sampler="grid", level="coarse", trials=1000, seed=seed + 1)
+    assert found == planned(SPACE, sampler="grid", stage="coarse", trials=1000, seed=seed)
+    assert found != planned(SPACE, sampler="grid", stage="coarse", trials=1000, seed=seed + 1)
 
 
 def test_what_is_tried_anyway_is_not_planned() -> None:
     one = {**SPACE.grid_point(3), "size": 8, "another": 1}
     outside = {**SPACE.grid_point(4), "rate": 3e-4}
-    found = planned(SPACE, sampler="grid", level="coarse", trials=SIZE, seed=0, done=[one, outside, {"rate": 1e-4}])
+    found = planned(SPACE, sampler="grid", stage="coarse", trials=SIZE, seed=0, done=[one, outside, {"rate": 1e-4}])
     assert len(found) == SIZE - 1
     assert SPACE.grid_point(3) not in found
     part = planned(
-        SPACE, sampler="grid", level="coarse", trials=10, seed=0, done=[SPACE.grid_point(n) for n in range(50)]
+        SPACE, sampler="grid", stage="coarse", trials=10, seed=0, done=[SPACE.grid_point(n) for n in range(50)]
     )
     assert len(part) == 10
     assert not [point for point in part if point in [SPACE.grid_point(n) for n in range(50)]]
@@ -216,26 +216,26 @@ def test_what_is_tried_anyway_is_not_planned() -> None:
 @settings(max_examples=15, deadline=None)
 def test_planned_quasi_random_points_are_different_and_inside(trials: int, seed: int) -> None:
     coarse = SPACE.coarse()
-    for level in ("coarse", "fine"):
-        found = planned(SPACE, sampler="qmc", level=level, trials=trials, seed=seed)
+    for stage in ("coarse", "fine"):
+        found = planned(SPACE, sampler="qmc", stage=stage, trials=trials, seed=seed)
         assert len(found) == len({tuple(point.items()) for point in found}) == trials
         assert all(SPACE.contains(name, value) for point in found for name, value in point.items())
         on_grid = all(value in coarse[name] for point in found for name, value in point.items())
-        assert on_grid or level == "fine"
+        assert on_grid or stage == "fine"
 
 
 def test_quasi_random_points_are_balanced_and_run_out() -> None:
-    found = planned(SPACE, sampler="qmc", level="coarse", trials=32, seed=0)
+    found = planned(SPACE, sampler="qmc", stage="coarse", trials=32, seed=0)
     assert set(Counter(point["rate"] for point in found).values()) <= {7, 8, 9}
-    fine = planned(SPACE, sampler="qmc", level="fine", trials=64, seed=0)
+    fine = planned(SPACE, sampler="qmc", stage="fine", trials=64, seed=0)
     assert 30 <= sum(float(point["rate"]) < 10**-2.5 for point in fine) <= 34  # the middle on the scale of logarithms
     assert {type(point["epochs"]) for point in fine} == {int}
     small = SearchSpace({"kind": SearchChoices(("a", "b")), "epochs": SearchRange(1, 2, whole=True)})
-    assert len(planned(small, sampler="qmc", level="coarse", trials=9, seed=0)) == 4
-    assert planned(small, sampler="tpe", level="coarse", trials=9, seed=0) == ()
-    assert planned(SearchSpace({}), sampler="grid", level="fine", trials=9, seed=0) == ()
+    assert len(planned(small, sampler="qmc", stage="coarse", trials=9, seed=0)) == 4
+    assert planned(small, sampler="tpe", stage="coarse", trials=9, seed=0) == ()
+    assert planned(SearchSpace({}), sampler="grid", stage="fine", trials=9, seed=0) == ()
     huge = SearchSpace({f"x{n}": SearchRange(1e-9, 1.0, log=True) for n in range(40)})
-    assert len(planned(huge, sampler="grid", level="coarse", trials=5, seed=0)) == 5
+    assert len(planned(huge, sampler="grid", stage="coarse", trials=5, seed=0)) == 5
 
 
 @pytest.mark.parametrize("kind", ["auto", "journal", "sqlite"])
@@ -273,7 +273,7 @@ def test_a_line_that_a_killed_process_did_not_end_is_cut_off(tmp_path: Path) -> 
         assert [json.loads(line)["op_code"] for line in path.read_bytes()[len(whole) :].splitlines()] == [0]  # opened
     run(study, 2)
     assert len(study_in(tmp_path).trials) == 5
-    assert [each.name for each in tmp_path.iterdir()] == ["optuna.log"]  # no lock is left
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["optuna.log", "optuna.log.lock"]
 
 
 @pytest.mark.parametrize(

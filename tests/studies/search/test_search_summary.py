@@ -48,7 +48,7 @@ def test_lines_are_never_too_long(title, name, value, score):
     found = replace(
         FOUND,
         title=title,
-        levels=tuple(replace(level, ranges=ranges, best_score=score) for level in FOUND.levels),
+        stages=tuple(replace(stage, ranges=ranges, best_score=score) for stage in FOUND.stages),
         best={name: value},
         best_score=score,
         importances={name: 0.5},

@@ -14,7 +14,7 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.studies.search.cells import TrialMaker, search_key
-from mlflow_l3d.studies.search.engine import run_level
+from mlflow_l3d.studies.search.engine import run_stage
 from mlflow_l3d.studies.search.results import FinishedTrial, best_of
 from mlflow_l3d.studies.search.samplers import pruner_of, sampler_of
 from mlflow_l3d.studies.search.space import SearchSpace
@@ -38,18 +38,18 @@ def sentences(n: int = 160) -> Task:
 def search(
     folder: Path, approach: Approach, base: dict[str, object], space: str, queue: list[dict[str, object]], trials: int
 ) -> tuple[list[FinishedTrial], list[FinishedTrial]]:
-    """Run one level; return all trials, and them as they were told."""
+    """Run one stage; return all trials, and them as they were told."""
     task = sentences()
     hyperparameters = approach.complete(resolve_hyperparameters(approach, base))  # type: ignore[attr-defined]
     searched = SearchSpace.of(approach, hyperparameters, space)
     storage = str(folder / "optuna.log")
-    sampler = sampler_of("random", level="coarse", seed=0)
+    sampler = sampler_of("random", stage="coarse", seed=0)
     study = open_study(storage_of(storage, folder), "level", sampler, pruner_of("median"))
     tuned = Tuned(approach, metric="f1_macro", pruner="median", storage=storage)
     seeds = ({factor: configuration_seed(0, factor, 0) for factor in approach.factors},)
     key = search_key(task, approach, model_revision="", numerics={}, metric="f1_macro")
     heard: list[FinishedTrial] = []
-    found = run_level(
+    found = run_stage(
         study,
         searched,
         trials=trials,
