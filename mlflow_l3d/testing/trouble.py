@@ -116,8 +116,9 @@ class TroubleSession(Session):
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Run the cells."""
         call = list(cells)
-        with (self.cache / f"calls-{os.getpid()}").open("a", encoding="utf-8") as file:
-            file.write(" ".join(cell.key for cell in call) + "\n")
+        if self.approach.at_once > 1 or self.approach.together:
+            with (self.cache / f"calls-{os.getpid()}").open("a", encoding="utf-8") as file:
+                file.write(" ".join(cell.key for cell in call) + "\n")
         yield from list(self._run(call)) if self.approach.together else self._run(call)
 
     def _run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
@@ -144,7 +145,7 @@ def worker_processes(cache: Path) -> set[int]:
 
 
 def calls_of_sessions(cache: Path) -> list[list[str]]:
-    """Return the keys of the cells of every call that sessions of :class:`Trouble` got."""
+    """Return the keys of the cells of every call that sessions of :class:`Trouble` with `at_once` above 1, or `together`, got."""
     return [line.split() for path in cache.glob("calls-*") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
