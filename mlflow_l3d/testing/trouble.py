@@ -145,7 +145,7 @@ def worker_processes(cache: Path) -> set[int]:
 
 
 def calls_of_sessions(cache: Path) -> list[list[str]]:
-    """Return the keys of the cells of every call that sessions of :class:`Trouble` with `at_once` above 1, or `together`, got."""
+    """Return the keys of each call that sessions of :class:`Trouble` got with `at_once` above 1 or `together`."""
     return [line.split() for path in cache.glob("calls-*") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
