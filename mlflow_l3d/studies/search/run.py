@@ -196,12 +196,10 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         from mlflow_l3d.studies.search.samplers import PLANNED, pruner_of, sampler_of
         from mlflow_l3d.studies.search.study import open_study
 
-        specification = self.specification
-        setup = specification.setup
+        specification, setup = self.specification, self.specification.setup
         sampler = specification.samplers[stage]
         wanted = specification.coarse_trials if stage == "coarse" else specification.fine_trials
-        name = f"{ledger.spool.folder.name}-{stage}"
-        pruner = pruner_of(specification.pruner)
+        name, pruner = f"{ledger.spool.folder.name}-{stage}", pruner_of(specification.pruner)
         seed = specification.sampler_seed(stage)
         study = open_study(storage, name, sampler_of(sampler, stage=stage, seed=seed), pruner, metric=self.metric)
         begun = len(study.get_trials(deepcopy=False))
