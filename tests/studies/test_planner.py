@@ -17,8 +17,8 @@ from run_helpers import CELLS, SMALL, Place, sqlite_place
 import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.estimate import importance_of_logit
-from mlflow_l3d.analysis.planning.precision import expected_half_width, optimal_columns
-from mlflow_l3d.analysis.planning.runs_needed import runs_needed
+from mlflow_l3d.analysis.planning.precision import optimal_columns
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.investigation.specification import specify
@@ -149,10 +149,10 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
             assert row["total_index"] == pytest.approx(known.total_index)
             assert share(record.importance_corrected) == pytest.approx(known.total_index, abs=1e-6)
             assert row["low"] <= row["high"]
-            assert row["half_width"] == pytest.approx(expected_half_width(known, "crossed", rows=30, columns=10))
+            assert row["half_width"] == pytest.approx(design_named("crossed").half_width(known, rows=30, columns=10))
             assert row["nested_optimum"] == optimal_columns(min(known.total_index, 0.99))
             for design in ("crossed", "nested", "radial"):
-                needed = runs_needed(0.2, known, design)
+                needed = design_named(design).needed(0.2, known)
                 found = [row[f"{name}/{design}"] for name in ("rows", "columns", "cells")]
                 assert [None if pd.isna(each) else each for each in found] == [
                     needed.rows,
@@ -162,7 +162,7 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
         designs = made.designs.set_index("design")
         for factor, record in earlier.analysis.importances.items():
             assert record.components is not None
-            width = expected_half_width(record.components, "nested", rows=30, columns=10)
+            width = design_named("nested").half_width(record.components, rows=30, columns=10)
             assert designs.loc["nested", f"half_width/{factor}"] == pytest.approx(width)
         assert designs.loc["nested", "cells_needed"] == made.factors["cells/nested"].sum()
         assert designs.loc["radial", "cells_needed"] == 3 * made.factors["cells/radial"].max()
@@ -222,7 +222,7 @@ def test_guidance_agrees_with_a_pilot_of_these_variances(total_index: float, row
     assert known.total_index == pytest.approx(total_index)
     assert known.main == pytest.approx(known.interaction)
     table = factor_table(specification, {"data_order": FactorPilot(known, math.nan, math.nan, "x", same=True)})
-    assert table.loc[0, "half_width"] == pytest.approx(expected_half_width(known, "crossed", rows=rows, columns=3))
+    assert table.loc[0, "half_width"] == pytest.approx(design_named("crossed").half_width(known, rows=rows, columns=3))
     assert table["pilot_error"].isna().all()
 
 
@@ -257,7 +257,7 @@ def test_a_factor_that_explains_everything(second: float) -> None:
     radial = made.designs.set_index("design").loc["radial"]
     never = [name for name, share_ in shares.items() if share_ == 1]
     assert radial["never"] == ", ".join(never)
-    others = [runs_needed(0.1, assumed[name].components, "radial").rows for name in shares if name not in never]
+    others = [design_named("radial").needed(0.1, assumed[name].components).rows for name in shares if name not in never]
     [line] = [line for line in made.summary().splitlines() if line.startswith("  radial")]
     if others:
         assert others[0] is not None
