@@ -59,14 +59,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(os.environ.get("L3D_CACHE", ""), ignore_errors=True)
 
 
-LONG_FILES = ("test_outage.py", "test_layouts_end_to_end.py", "test_signals.py", "test_kill.py", "test_fixtures.py")
-"""Files that take minutes; of several processes none should meet one of them last."""
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the workers of pytest-xdist begin with the longest files."""
+    """Let the workers of pytest-xdist begin with the files of slow tests: none should meet one of them last."""
     if _is_worker(config):
-        items.sort(key=lambda item: item.path.name not in LONG_FILES)
+        slow = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_collection_finish() -> None:

@@ -185,6 +185,7 @@ def test_wrong_option_fails_the_run_that_mlflow_made(
     assert run.data.tags["l3d.error"] == run.data.tags["mlflow.note.content"] == line
 
 
+@pytest.mark.slow
 def test_the_three_verbs_in_turn(tracking_uri: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     import mlflow
 
@@ -209,6 +210,7 @@ def test_the_three_verbs_in_turn(tracking_uri: str, monkeypatch: pytest.MonkeyPa
     assert refused(capsys, "evaluate")[0] == refused(capsys, "delete", "--parent-run-id", "0" * 32)[0] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [

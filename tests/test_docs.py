@@ -32,6 +32,7 @@ def block(page: str, name: str) -> str:
     return str(found[0])
 
 
+@pytest.mark.slow
 def test_example_and_query_of_the_page_on_runs(tmp_path: Path, tracking_uri: str) -> None:
     script = tmp_path / "own_cells.py"
     script.write_text(f"{block('runs.md', 'own cells')}\nprint('-----')\n{block('runs.md', 'query')}")
@@ -81,6 +82,7 @@ def test_examples_of_the_pages_on_things_of_your_own(
     importlib.import_module(module)
 
 
+@pytest.mark.slow
 def test_page_on_runs_is_what_an_investigation_writes(tracking_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every tag, metric, parameter and artifact of a real investigation stands on the page."""
     import mlflow

@@ -13,6 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SKIPS = """
 import pytest
 def test_runs():

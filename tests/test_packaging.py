@@ -91,6 +91,7 @@ def test_import_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["mlflow", "mlflow_l3d.plugin.dataset", "mlflow_l3d.plugin.evaluator"])
 def test_mlflow_finds_the_plugins_whatever_is_imported_first(first: str) -> None:
     code = (
@@ -172,6 +173,7 @@ def test_conda_holds_what_the_requirements_need_in_turn() -> None:
     assert set(pins.closure(pins.declared("demo", "icl"))) - set(CONDA_PINS) == set()
 
 
+@pytest.mark.slow
 def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: Path) -> None:
     """MLflow starts the command in the project's folder; it must reach this package and the caller's store."""
     copy = tmp_path / "clone"

@@ -20,6 +20,8 @@ from mlflow_l3d.approaches.finetuning.approach import Finetuning
 from mlflow_l3d.parameters.source_text import parse
 from mlflow_l3d.tasks.glue import STUDY
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 
 

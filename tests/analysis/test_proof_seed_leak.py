@@ -132,6 +132,7 @@ def test_every_factor_is_here():
     assert set(FEEDS) == set(Finetuning.factors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", FEEDS)
 def test_one_factor_alone(session, before, factor):
     after, scores = observed(session, make_cell(**{factor: 3}))

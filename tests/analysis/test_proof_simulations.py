@@ -52,6 +52,7 @@ def investigated(design, root, variances):
     return analyse(frame, Planned(design=kind), metric="f1_macro").importances[FACTOR]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
 @pytest.mark.parametrize("variances", SETTINGS)
 def test_components_from_the_plan_to_the_record(variances, design):
@@ -127,6 +128,7 @@ def few_decisions(variances, columns, investigations, draw=np.random.Generator.s
     return wrong / investigations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [5, 10])
 @pytest.mark.parametrize("variances", NULLS)
 def test_false_decisions_in_the_crossed_design(variances, columns):

@@ -78,6 +78,7 @@ def session(request, tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_being_watched_changes_nothing(session) -> None:
     unwatched = run(session, cell(0), cell(1))
     session.on_epoch_end = watcher = Watcher()
@@ -92,6 +93,7 @@ def test_being_watched_changes_nothing(session) -> None:
         assert watcher.curve(outcome.key, "validation_f1_macro") == list(outcome.curves["validation_f1_macro"])
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_told_to_end_ends_alone(session) -> None:
     whole = run(session, cell(0), cell(1))
     session.on_epoch_end = watcher = Watcher({whole[0].key: 2})

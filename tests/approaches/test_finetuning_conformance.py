@@ -4,6 +4,8 @@ from finetuning_helpers import handmade_task
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.testing.approaches import check_approach
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "given",

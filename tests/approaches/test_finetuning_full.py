@@ -8,6 +8,8 @@ from mlflow_l3d.approaches.encoder import pretrained
 from mlflow_l3d.approaches.finetuning import Finetuning, full
 from mlflow_l3d.errors import ParameterError
 
+pytestmark = pytest.mark.slow
+
 TASK = handmade_task(100, num_labelled=40, test_size=20)
 SETTINGS = {"trainable": "full", "epochs": 1, "max_length": 16}
 FOUND = models.resolve(Finetuning.default_model)

@@ -35,6 +35,7 @@ def folders(tmp_path_factory):
     return {"encoder": tiny_bert(place / "bert"), "decoder": tiny_llama(place / "llama")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["encoder", "decoder"])
 @pytest.mark.parametrize("name", TASKS)
 def test_every_kind_is_learned_by_every_model(name, model, folders, tmp_path) -> None:
@@ -56,6 +57,7 @@ def test_every_kind_is_learned_by_every_model(name, model, folders, tmp_path) ->
         assert np.mean(outcome.predictions == outcome.labels) > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["regression", "multiple_choice"])
 @pytest.mark.parametrize("model", ["encoder", "decoder"])
 def test_the_contract_of_an_approach(name, model, folders, tmp_path) -> None:
@@ -92,6 +94,7 @@ def test_the_decoders_head_is_that_of_transformers(folders, tmp_path) -> None:
         assert session.model.eval()(**batch).logits.numpy() == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_choices_are_scored_one_by_one(folders, tmp_path) -> None:
     for model in folders.values():
         session = session_of(TASKS["three choices"], model, tmp_path)

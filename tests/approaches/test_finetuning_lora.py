@@ -43,6 +43,7 @@ def trained(session):
     return {name: weight for name, weight in session.model.named_parameters() if weight.requires_grad}
 
 
+@pytest.mark.slow
 def test_only_adapters_and_the_head_are_trained_or_copied(session) -> None:
     adapters, head = set(session.loaded.adapters), set(session.new)
     assert set(trained(session)) == adapters | head
@@ -107,12 +108,14 @@ def test_same_cell_alone_and_after_others(session, folders) -> None:
     assert content(first).scores != content(second).scores
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["encoder", "decoder"])
 def test_keeps_the_contract_of_an_approach(model, folders, tmp_path) -> None:
     given = {**LORA, "epochs": 1, "lora_dropout": 0.3}
     check_approach(Finetuning(), TASK, hyperparameters=given, model=folders[model], cache=tmp_path, configurations=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["encoder", "decoder"])
 @pytest.mark.parametrize(
     "task", [TASK, regression_task(100, **SETTINGS), choice_task(100, **SETTINGS)], ids=lambda task: task.kind
@@ -155,6 +158,7 @@ def test_without_peft_the_line_names_the_command(folders, tmp_path, monkeypatch)
         session_of(TASK, folders["decoder"], tmp_path, **LORA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainable", ["full", "lora"])
 @pytest.mark.parametrize("model", ["encoder", "decoder"])
 def test_checkpointing_changes_no_prediction(model, trainable, folders, tmp_path) -> None:

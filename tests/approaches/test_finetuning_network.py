@@ -147,6 +147,7 @@ def plain(number, chosen):
     return losses, logits[best]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"dropout": 0}, {"early_stopping_patience": 0}])
 def test_a_whole_training_is_that_of_plain_torch(given):
     """The last batch is smaller (10 = 4 + 4 + 2); cells stop early, each in its own epoch; the best one comes back."""
@@ -162,6 +163,7 @@ def test_a_whole_training_is_that_of_plain_torch(given):
     assert len(lengths) > 1 or chosen.early_stopping_patience == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [1, 2, 5])
 def test_a_head_is_the_same_in_any_company(chunk):
     chosen = recipe(early_stopping_patience=1)

@@ -136,6 +136,7 @@ def test_a_missing_library_names_the_pip_command(monkeypatch):
         APPROACH.numerics("cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("steps", "share"), [(500, 0.1), (7, 0.1), (10, 0.0), (1, 0.1), (4, 1.0)])
 def test_schedule_is_that_of_transformers(steps, share):
     from transformers import get_linear_schedule_with_warmup

@@ -261,6 +261,7 @@ def test_masks_of_truth_values_for_quantised_models() -> None:
 # Scores of causal models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PACKED + FALLBACK)
 def test_scores_equal_plain_forward_passes(name: str) -> None:
     model = causal(name)
@@ -286,6 +287,7 @@ def test_scores_for_any_lengths(
     np.testing.assert_allclose(engine.score(prompts, answers), expected, atol=TOLERANCE, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "gpt2", "bloom"])
 @pytest.mark.parametrize(
     "prompts",
@@ -358,6 +360,7 @@ def test_reading_in_slices_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 # Generation of causal models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PACKED + FALLBACK)
 def test_generation_equals_the_models_own(name: str) -> None:
     model = causal(name)
@@ -390,6 +393,7 @@ def test_generation_for_any_lengths(lengths: list[int], shared: int, new: int, s
 # Encoder-decoder models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gated", [False, True])
 def test_encoder_decoder_equals_plain(gated: bool) -> None:
     model = t5(gated)
@@ -462,6 +466,7 @@ ERRORS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error)[:12])
 @pytest.mark.parametrize("kind", ["packed", "fallback", "t5"])
 def test_batches_halve_when_memory_is_spent_and_stay_small(kind: str, error: Exception) -> None:

@@ -18,6 +18,8 @@ from mlflow_l3d.approaches.icl.engine.packed import PackedModel  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.rows import NOBODY, SHARED, Block, Rows, lay_out  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 VOCABULARY = 60
 PAD = 0
 SMALL = {

@@ -122,6 +122,7 @@ print(gguf.converted(file, cache))
 """
 
 
+@pytest.mark.slow
 def test_two_processes_convert_once(gguf_folder, tmp_path):
     log = tmp_path / "log"
     command = [sys.executable, "-c", RACE, str(gguf_folder / "tiny.gguf"), str(tmp_path / "cache"), str(log)]

@@ -164,6 +164,7 @@ def test_tokens_have_their_shares(dtype: Any, uniforms: np.ndarray) -> None:
     assert chisquare(counts[kept], 20_000 * exact[kept]).pvalue > 0.01
 
 
+@pytest.mark.slow
 def test_last_digits_of_logits_do_not_matter() -> None:
     generator = torch.Generator().manual_seed(6)
     logits = 3 * torch.randn(40, 50_000, generator=generator)
@@ -196,6 +197,7 @@ def test_slices_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 # The engines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "gpt2", "bloom", "mamba", "t5"])
 def test_engines_draw_what_a_loop_of_forwards_draws(name: str) -> None:
     prompts = prompts_of([1, 7, 3, 7, 12, 2, 7], shared=9)
@@ -237,6 +239,7 @@ def test_a_tiny_temperature_is_greedy(name: str) -> None:
     assert engine(name).generate(prompts, 6, {1}, sampling=drawn) == engine(name).generate(prompts, 6, {1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "bloom", "t5"])
 def test_two_tokens_have_the_models_joint_distribution(name: str) -> None:
     from scipy.stats import chisquare

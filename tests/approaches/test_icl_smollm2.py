@@ -32,12 +32,12 @@ BASE = one_cell(InContextLearning.factors)
 
 @pytest.fixture(scope="module")
 def session_of() -> Iterator[Callable[..., PromptSession]]:
-    """Sessions on 16 reviews; the converted model lies in the cache of this run of the tests."""
-    approach, task = InContextLearning(), load_task("rotten_tomatoes", settings=SplitSettings(test_size=16))
+    """Sessions on 6 reviews; the converted model lies in the cache of this run of the tests."""
+    approach, task = InContextLearning(), load_task("rotten_tomatoes", settings=SplitSettings(test_size=6))
     opened = []
 
     def session(**given: Any) -> PromptSession:
-        settings = approach.complete(resolve_hyperparameters(approach, {"chat": "false", **given}))
+        settings = approach.complete(resolve_hyperparameters(approach, {"chat": "false", "shots": 2, **given}))
         prepared = approach.prepare(task, settings, model=approach.default_model, device="cpu", cache=cache_folder())
         assert isinstance(prepared, PromptSession)
         opened.append(prepared)
@@ -76,7 +76,7 @@ def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., PromptS
     (found,) = outcomes(session, BASE)
     assert found.scores is not None
     answers = answers_ids(session.loaded, session.format, session.chat)
-    for row, prompt in list(zip(found.scores, full_prompts(session, BASE), strict=True))[:6]:
+    for row, prompt in list(zip(found.scores, full_prompts(session, BASE), strict=True))[:3]:
         expected = np.array(likelihoods(session.loaded, prompt, answers))
         np.testing.assert_allclose(row, np.exp(expected) / np.exp(expected).sum(), atol=1e-5)
 
@@ -100,7 +100,7 @@ def test_generated_answers_are_those_of_generate(session_of: Callable[..., Promp
     (found,) = outcomes(session, BASE)
     assert found.predictions is not None
     loaded, ends = session.loaded, stop_ids(session.loaded)
-    for prediction, prompt in list(zip(found.predictions, full_prompts(session, BASE), strict=True))[:5]:
+    for prediction, prompt in list(zip(found.predictions, full_prompts(session, BASE), strict=True))[:2]:
         ids = torch.tensor([prompt])
         made = loaded.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=10, do_sample=False)
         new = made[0, len(prompt) :].tolist()
@@ -118,7 +118,7 @@ def test_an_investigation(tmp_path: Path, migrated_store: Path) -> None:
         investigation_runs=2,
         mitigation_runs=2,
         golden_runs=3,
-        test_size=8,
+        test_size=4,
         hyperparameters={"calibration": "contextual", "chat": "false", "shots": 1},
     )
     frame = found.to_frame()

@@ -556,6 +556,7 @@ def test_three_classes(cache):
     assert set(outcome.labels.tolist()) == {0, 1, 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["protonet", "maml"])
 def test_real_sentences(cache, learner):
     whole = rotten_tomatoes({})

@@ -78,6 +78,7 @@ def start(tmp_path):
 
 
 # "stuck" holds the interpreter lock, so that no thread of the worker can look after the parent; the kernel does.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "thread", "number"),
     [

@@ -11,6 +11,8 @@ from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.testing import Trouble, bench_job, design_cells, one_cell
 from mlflow_l3d.testing.trouble import worker_processes
 
+pytestmark = pytest.mark.slow
+
 
 def run(approach, cells, tmp_path, workers=2, **hyperparameters):
     executor = ProcessExecutor(job=bench_job(approach, tmp_path, **hyperparameters), workers=workers)

@@ -176,6 +176,7 @@ def test_the_inline_executor_fills_its_calls(tmp_path):
     assert calls_of_sessions(tmp_path) == [KEYS[:8], KEYS[8:16], KEYS[16:24], KEYS[24:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [False, True])
 def test_processes_share_calls_out(tmp_path, together):
     approach = Trouble(at_once=10, together=together)
@@ -187,6 +188,7 @@ def test_processes_share_calls_out(tmp_path, together):
     assert max(sizes) == 10
 
 
+@pytest.mark.slow
 def test_a_few_cells_are_halved_between_two_workers(tmp_path):
     run(ProcessExecutor, Trouble(at_once=100, together=True), tmp_path, CELLS[:12], duration=0.5)
     sizes = [len(call) for call in calls_of_sessions(tmp_path)]
@@ -194,6 +196,7 @@ def test_a_few_cells_are_halved_between_two_workers(tmp_path):
     assert len(worker_processes(tmp_path)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [False, True])
 def test_a_cell_that_ends_its_worker_is_found_and_fails_alone(tmp_path, together, caplog):
     caplog.set_level(logging.WARNING)

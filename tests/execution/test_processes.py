@@ -30,6 +30,7 @@ def alive(process):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_conformance(tmp_path, workers):
     check_executor(ProcessExecutor, cache=tmp_path, workers=workers)

@@ -108,6 +108,7 @@ def test_a_cache_that_cannot_be_written(place: Place, capsys: pytest.CaptureFixt
     assert {run.info.status for run in place.runs()} <= {"FAILED"}
 
 
+@pytest.mark.slow
 def test_mlflow_run(place: Place) -> None:
     options = ["-P", "approach=synthetic", "-P", "factor=data_ordr"]
     process = place.start(sys.executable, "-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options)

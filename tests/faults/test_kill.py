@@ -16,6 +16,8 @@ from run_helpers import Place, assert_whole, sqlite_place, wait_until
 
 from mlflow_l3d.studies.investigation.run import Investigation
 
+pytestmark = pytest.mark.slow
+
 SLOW: dict[str, Any] = {
     "investigation_runs": 4,
     "mitigation_runs": 3,
@@ -58,7 +60,6 @@ def assert_same_as_undisturbed(
         pd.testing.assert_frame_equal(here[same], there[same], check_exact=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("executor", "moment"),
     [
@@ -106,7 +107,6 @@ def test_killed_and_started_again(
     assert place.cells(old.info.run_id) == [] or {run.info.status for run in place.cells(old.info.run_id)} == {"KILLED"}
 
 
-@pytest.mark.slow
 def test_killed_twice_by_the_command_line(
     undisturbed: tuple[Place, Investigation], migrated_store: Path, tmp_path: Path
 ) -> None:

@@ -21,6 +21,8 @@ from search_cases import Climb, Trace
 
 from mlflow_l3d.studies.search.run import HyperparameterSearch, search
 
+pytestmark = pytest.mark.slow
+
 COARSE, FINE, HELD_OUT = 10, 8, 2
 SETTINGS: dict[str, Any] = {
     "metric": "height",
@@ -38,7 +40,7 @@ COLUMNS = ["level", "number", "state", "score", "x", "kind", "is_default"]
 SCRIPT = """
 import json, sys
 from search_cases import Climb
-from mlflow_l3d.hyperparameter_search import search
+from mlflow_l3d import search
 
 if __name__ == "__main__":
     seconds, settings = json.loads(sys.argv[1])
@@ -268,7 +270,6 @@ class Hooked(Climb):
         return super().prepare(*arguments, **more)
 
 
-@pytest.mark.slow
 def test_the_server_is_away_for_a_while(
     make_mlflow_server: Callable[[], Any], undisturbed: tuple[Place, HyperparameterSearch], tmp_path: Path
 ) -> None:

@@ -19,6 +19,8 @@ from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.testing import Trouble
 from mlflow_l3d.testing.trouble import calls_of_sessions, worker_processes
 
+pytestmark = pytest.mark.slow
+
 SETTINGS: dict[str, Any] = {
     "investigation_runs": 4,
     "mitigation_runs": 3,
@@ -29,7 +31,7 @@ CELLS = 20
 AT_ONCE = 6
 SCRIPT = """
 import json, sys
-from mlflow_l3d.investigation import investigate
+from mlflow_l3d import investigate
 from mlflow_l3d.testing import Trouble
 
 if __name__ == "__main__":
@@ -54,7 +56,6 @@ def started(place: Place) -> Counter[str]:
     return Counter(key for call in calls_of_sessions(place.cache) for key in call)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("executor", "together"), [("processes", False), ("inline", False), ("processes", True)])
 def test_killed_in_a_call_and_started_again(
     executor: str, together: bool, undisturbed: dict[str, float], migrated_store: Path, tmp_path: Path

@@ -17,6 +17,8 @@ from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
 
+pytestmark = pytest.mark.slow
+
 DESIGN: dict[str, Any] = {"investigation_runs": 4, "mitigation_runs": 5, "golden_runs": 10}
 CELLS = 30
 
@@ -49,7 +51,6 @@ def finished_metrics(place: Place, parent: str) -> Mapping[str, float]:
     return dict(place.client.get_run(parent).data.metrics)
 
 
-@pytest.mark.slow
 def test_the_server_dies_in_the_middle_and_hangs_later(
     make_mlflow_server: Callable[[], Any], migrated_store: Path, tmp_path: Path
 ) -> None:
@@ -78,7 +79,6 @@ def test_the_server_dies_in_the_middle_and_hangs_later(
     assert finished_metrics(place, result.run_id) == finished_metrics(quiet, quiet.investigate(**DESIGN).run_id)
 
 
-@pytest.mark.slow
 def test_the_server_stays_dead(make_mlflow_server: Callable[[], Any], tmp_path: Path) -> None:
     server = make_mlflow_server()
     place = Place(server.uri, tmp_path / "cache", {"L3D_UPLOAD_PATIENCE": "2"})

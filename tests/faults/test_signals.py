@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from run_helpers import Place, assert_whole, one_line, sqlite_place, wait_until
 
+pytestmark = pytest.mark.slow
+
 SLOW = {"hyperparameters": "duration=0.15", "mitigation_runs": 4, "golden_runs": 8}
 CELLS = 20
 PROJECT = Path(__file__).parents[2]
@@ -60,7 +62,6 @@ def test_the_command_line_before_the_first_cell(place: Place) -> None:
     assert parent.data.tags["l3d.state"] == "incomplete"
 
 
-@pytest.mark.slow
 def test_mlflow_run(place: Place) -> None:
     given = {"approach": "synthetic", "metric": "synthetic_score", "investigation_runs": 3, "workers": 2, **SLOW}
     options = [part for name, value in given.items() for part in ("-P", f"{name}={value}")]

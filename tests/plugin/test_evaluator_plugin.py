@@ -20,6 +20,8 @@ from mlflow_l3d.plugin.dataset import L3DRunsSource
 from mlflow_l3d.plugin.evaluator import L3DEvaluator
 from mlflow_l3d.studies.investigation.evaluate import evaluate
 
+pytestmark = pytest.mark.slow
+
 with warnings.catch_warnings():
     # What MLflow says about itself when these are imported for the first time.
     warnings.simplefilter("ignore")

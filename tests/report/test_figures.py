@@ -143,6 +143,7 @@ def test_constant_scores_and_no_factor_draw(importance, analysis, tmp_path):
         save_png(figure, tmp_path / "a.png", dpi=50)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["$x_1$ and $", r"\frac{", "数据顺序", "a" * 300, "<script>&\"'", "_hidden"])
 def test_any_name_is_drawn_as_it_is(importance, analysis, path, name, tmp_path):
     record = importance(name, rows=3, columns=3)
@@ -181,6 +182,7 @@ def test_figures_leave_no_global_state(importance, path, tmp_path):
     assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
 
 
+@pytest.mark.slow
 def test_neither_import_nor_drawing_loads_pyplot():
     code = (
         "import sys, numpy as np\n"

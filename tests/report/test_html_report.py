@@ -8,6 +8,8 @@ import pytest
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.report.investigation.page import render
 
+pytestmark = pytest.mark.slow
+
 VOID = {"meta", "br", "wbr", "link", "img", "hr", "input"}
 ATTACK = "<script>alert('x')</script>"
 

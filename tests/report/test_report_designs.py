@@ -25,6 +25,8 @@ from mlflow_l3d.report.investigation.words import answers, early_stops
 from mlflow_l3d.report.numbers import squared_points
 from mlflow_l3d.report.text import WIDTH
 
+pytestmark = pytest.mark.slow
+
 DESIGNS = ("crossed", "nested", "radial", "random", "fixed")
 MINUS = "\N{MINUS SIGN}"
 ATTACK = "<script>alert('x')</script>"

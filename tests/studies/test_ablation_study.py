@@ -26,6 +26,8 @@ from mlflow_l3d.report.ablation import ablation_figure, ablation_table, ablation
 from mlflow_l3d.report.style import GRID
 from mlflow_l3d.studies.ablation.run import Ablation, ablate
 
+pytestmark = pytest.mark.slow
+
 RUNS = {"metric": "f1_macro", "investigation_runs": 4, "mitigation_runs": 8, "golden_runs": 12}
 
 

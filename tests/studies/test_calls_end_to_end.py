@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from run_helpers import sqlite_place
 
 from mlflow_l3d.testing import Trouble
 from mlflow_l3d.testing.trouble import calls_of_sessions
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_stopping_rule_is_not_run_over_by_large_calls(migrated_store: Path, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from mlflow_l3d import cli, compare_strategies
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.strategies.run import Comparison
 
+pytestmark = pytest.mark.slow
+
 HYPERPARAMETERS = (
     "a_label_selection=1e9,a_sample_choice=1e9,a_model_randomness=1e9,"
     "a_data_split=9,a_data_order=0,a_model_initialisation=1"

@@ -16,6 +16,8 @@ from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.investigation.evaluate import evaluate
 from mlflow_l3d.studies.investigation.frames import score_frame
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def place(tmp_path: Path, migrated_store: Path) -> Place:

@@ -243,6 +243,7 @@ def numbers_in(metrics: Mapping[str, float], ending: str = "") -> tuple[float, f
     return metrics[f"consistency_pearson{ending}"], metrics[f"consistency_ccc{ending}"]
 
 
+@pytest.mark.slow
 def test_numbers_are_regression(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parent, _ = logged(tmp_path, NUMBERS, SCALES)
     assert cli.main(["evaluate", "--parent-run-id", parent, "--metric", "quality"]) == 0
@@ -308,6 +309,7 @@ TAGGED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_json", [False, True])
 def test_lists_and_json_are_the_same(place: Place, tmp_path: Path, as_json: bool) -> None:
     def written(tags: list[Any]) -> list[Any]:
@@ -344,6 +346,7 @@ def test_lists_need_a_name(place: Place, tmp_path: Path, capsys: pytest.CaptureF
 CLASSES = [[0, 1, 1], [0, -1, 1], [1, 1, 1], [0, 1, -1], [0, 1, 1], [-1, 1, 0], [0, 1, 1]]
 
 
+@pytest.mark.slow
 def test_a_class_that_is_null_is_an_answer_that_names_none(place: Place, tmp_path: Path) -> None:
     nulls = [[None if each == -1 else each for each in run] for run in CLASSES]
     parent, _ = logged(tmp_path, nulls, [0, 1, 1])
@@ -382,6 +385,7 @@ def test_truth_values_are_classes(tmp_path: Path) -> None:
     assert found.metrics() == direct(tmp_path, CLASSES, [0, 1, 1]).metrics()
 
 
+@pytest.mark.slow
 def test_texts_in_the_radial_design(place: Place, tmp_path: Path) -> None:
     base = [["a", "b"], ["a", "c"], ["b", "b"]]
     order = [["a", "b"], ["b", "c"], ["b", None]]
@@ -401,6 +405,7 @@ def test_texts_in_the_radial_design(place: Place, tmp_path: Path) -> None:
     assert "two base runs" in files["report.html"].read_text()
 
 
+@pytest.mark.slow
 def test_numbers_in_the_radial_design(place: Place, tmp_path: Path) -> None:
     runs = np.random.default_rng(2).normal(size=(9, 3)).round(3).tolist()
     parent, _ = logged(tmp_path, runs, SCALES, RADIAL)
@@ -464,6 +469,7 @@ def test_labels_that_are_missing_or_of_another_kind(place: Place, tmp_path: Path
             score_frame(frames([0, 1], labels))
 
 
+@pytest.mark.slow
 def test_the_evaluator_of_mlflow_gives_the_same(place: Place, tmp_path: Path) -> None:
     parent, _ = logged(tmp_path, ANSWERS, TRUTHS)
     config = {"metric": "quality", "agreement": "squad_f1"}

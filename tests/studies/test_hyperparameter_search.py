@@ -21,6 +21,8 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.factors import SEARCH_BASE, configuration_seed
 from mlflow_l3d.studies.search.run import HyperparameterSearch, search
 
+pytestmark = pytest.mark.slow
+
 STEPS = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 WIDE = json.dumps({"x": {"low": 0.0, "high": 0.9, "coarse": STEPS}, "kind": ["a", "b"]})
 SMALL: dict[str, Any] = {

@@ -36,6 +36,7 @@ def test_the_functions_of_the_package_stay_functions() -> None:
     assert callable(mlflow_l3d.evaluate)
 
 
+@pytest.mark.slow
 def test_cells_that_raise(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     failing: dict[str, Any] = {"hyperparameters": "fail_every=4", "mitigation_runs": 4, "golden_runs": 8}
     result = place.investigate(**failing)
@@ -76,6 +77,7 @@ def test_every_cell_raises(place: Place) -> None:
     assert {run.info.status for run in place.cells()} == {"FAILED"}
 
 
+@pytest.mark.slow
 def test_golden_runs_are_shared_between_factors(place: Place) -> None:
     first = place.investigate(factor="data_order")
     second = place.investigate(factor="data_split")
@@ -95,6 +97,7 @@ def test_golden_runs_are_shared_between_factors(place: Place) -> None:
     assert (both.computed, both.reused) == (0, 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 4])
 def test_a_full_disk(place: Place, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     write, count = spool_module.Spool._write, iter(range(100))
@@ -120,6 +123,7 @@ def test_a_full_disk(place: Place, monkeypatch: pytest.MonkeyPatch, after: int) 
     assert_whole(place, again.run_id, CELLS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mkdir", "open"])
 def test_a_full_disk_at_the_start(place: Place, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     original = getattr(Path, name)
@@ -172,12 +176,14 @@ def half_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     return place
 
 
+@pytest.mark.slow
 def test_everything_was_computed_but_not_concluded(half_done: Place) -> None:
     again = half_done.investigate()
     assert (again.computed, again.reused) == (0, CELLS)
     assert_whole(half_done, again.run_id, CELLS)
 
 
+@pytest.mark.slow
 def test_runs_that_were_deleted_are_written_again_from_the_spool(half_done: Place) -> None:
     for run in half_done.runs():
         half_done.client.delete_run(run.info.run_id)
@@ -208,6 +214,7 @@ def test_a_parent_of_another_machine_is_left_alone(half_done: Place, caplog: pyt
     assert [record for record in caplog.records if record.levelno > logging.WARNING] == []
 
 
+@pytest.mark.slow
 def test_a_broken_cell_of_the_spool_is_computed_again(half_done: Place) -> None:
     key = sorted(half_done.spooled())[0]
     for run in half_done.cells():
@@ -219,6 +226,7 @@ def test_a_broken_cell_of_the_spool_is_computed_again(half_done: Place) -> None:
     assert_whole(half_done, again.run_id, CELLS)
 
 
+@pytest.mark.slow
 def test_a_new_machine_takes_everything_from_the_server(half_done: Place, tmp_path: Path) -> None:
     elsewhere = Place(half_done.uri, tmp_path / "another cache")
     [old] = half_done.parents()

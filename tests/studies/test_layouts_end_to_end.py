@@ -17,6 +17,8 @@ from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.studies.investigation.evaluate import evaluate
 from mlflow_l3d.studies.investigation.run import Investigation
 
+pytestmark = pytest.mark.slow
+
 THREE = (
     "a_label_selection=1e9,a_sample_choice=1e9,a_model_randomness=1e9,"
     "a_data_split=2,a_data_order=0,a_model_initialisation=1"

@@ -75,6 +75,7 @@ def test_nothing_is_known_and_nothing_is_trained(place: Place) -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
+@pytest.mark.slow
 def test_what_is_done_is_free_and_says_what_a_cell_costs(place: Place) -> None:
     place.investigate(hyperparameters="duration=0.01")
     made = planned(place, hyperparameters="duration=0.01", **BIGGER)
@@ -120,6 +121,7 @@ def test_a_cell_at_two_places_is_computed_once(monkeypatch: pytest.MonkeyPatch) 
     assert counts[["cells", "done", "to_compute"]].sum().tolist() == [CELLS + 3, 2, CELLS - 1]
 
 
+@pytest.mark.slow
 def test_similar_runs_are_said_to_be_similar(place: Place) -> None:
     earlier = place.investigate(mitigation_runs=4, golden_runs=4)
     made = planned(place, hyperparameters="noise=0.2")
@@ -136,6 +138,7 @@ def test_similar_runs_are_said_to_be_similar(place: Place) -> None:
     assert none.factors["total_index"].isna().all()
 
 
+@pytest.mark.slow
 def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) -> None:
     earlier = place.investigate(investigation_runs=4, mitigation_runs=4, golden_runs=4, **TWO)
     for pilot in ("auto", earlier.run_id):
@@ -170,6 +173,7 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
         assert max(map(len, made.summary().splitlines())) <= 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["crossed", "radial"])
 def test_a_pilot_that_is_run_is_part_of_the_plan(place: Place, design: str) -> None:
     size: dict[str, Any] = {"investigation_runs": 4, "mitigation_runs": 12 if design == "radial" else 4}
@@ -343,6 +347,7 @@ def project_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(run_id)
 
 
+@pytest.mark.slow
 def test_the_run_of_a_plan(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.investigate(investigation_runs=3, mitigation_runs=3, golden_runs=4)
     run_id = project_run(place, monkeypatch)
@@ -390,6 +395,7 @@ def test_a_failed_plan_fails_its_run(place: Place, monkeypatch: pytest.MonkeyPat
     assert run.data.tags["l3d.error"].startswith("pilot=nothing:")
 
 
+@pytest.mark.slow
 def test_joint_factors_have_metric_names_that_mlflow_takes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {"factor": "data_order+label_selection", "mitigation_runs": 3}
     planned(place, pilot="run", **given)

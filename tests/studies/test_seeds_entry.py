@@ -266,6 +266,7 @@ def test_too_many_seeds_fail(place: Place, broken: tuple[int, ...]) -> None:
     assert running(place) == []
 
 
+@pytest.mark.slow
 def test_killed_and_started_again(place: Place) -> None:
     script = Path(__file__).parents[1] / "seeds_entry_cases.py"
     process = place.start(sys.executable, str(script), "6")
@@ -332,6 +333,7 @@ def test_evaluating_a_study_again(place: Place, tmp_path: Path, capsys: pytest.C
         assert one_line(capsys.readouterr().err).startswith(line)
 
 
+@pytest.mark.slow
 def test_several_studies(
     whole: tuple[Place, SeedsRun], place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -403,6 +405,7 @@ def test_a_strangers_runs(place: Place, tmp_path: Path, numbered: bool) -> None:
     assert {item.path for item in client.list_artifacts(parent.info.run_id)} >= {"cells.json", "seeds.json"}
 
 
+@pytest.mark.slow
 def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     seeds_run = study(place)
     ordinary = place.investigate()

@@ -34,6 +34,7 @@ SETS = {  # name: text columns, classes, examples
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_a_public_set(name: str) -> None:
     task = load_task(str(Path(FOLDER) / f"{name}.parquet"))

@@ -245,6 +245,7 @@ def test_columns_have_no_effect() -> None:
         BENCHMARKS["cola"]({"text_column": "body"})
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_data_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

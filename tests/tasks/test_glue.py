@@ -71,6 +71,7 @@ def data(monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(FOLDER)
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("name", PINNED)
 def test_fingerprints_stay(name: str, data: Path) -> None:
@@ -87,6 +88,7 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("name", CLASSES)
 def test_published_parts_are_whole(name: str, data: Path) -> None:
@@ -137,6 +139,7 @@ EXPECTED = {  # name: what our text columns and choices should be, of a row of t
 }
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("name", EXPECTED)
 def test_what_becomes_of_the_texts(name: str, data: Path) -> None:
@@ -167,6 +170,7 @@ def test_a_pool_of_scores_and_one_of_choices(data: Path) -> None:
     assert load_task("rte").fingerprint == load_task("rte_superglue").fingerprint
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("name", ["trec", "ag_news", "dbpedia"])
 def test_a_set_without_a_validation_part_is_evaluated_on_its_test_part(name: str, data: Path) -> None:
@@ -229,6 +233,7 @@ def on_the_hub(benchmark: Benchmark, frame: pd.DataFrame) -> Any:
     return datasets.DatasetDict(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STUDY_BY_NAME)
 @pytest.mark.parametrize("settings", [OWN, SplitSettings()], ids=["own", "drawn"])
 def test_the_folder_and_the_hub_give_the_same_task(

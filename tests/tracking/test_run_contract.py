@@ -243,6 +243,7 @@ def test_the_same_again_computes_nothing(place: Place, one: Investigation) -> No
     place.client.delete_run(again.run_id)
 
 
+@pytest.mark.slow
 def test_the_same_through_a_real_server_with_a_password(
     mlflow_server: str, migrated_store: Path, tmp_path: Path, place: Place, two: Investigation
 ) -> None:

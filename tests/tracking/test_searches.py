@@ -22,6 +22,8 @@ from mlflow_l3d.studies.planning.run import plan_investigation as plan
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.searches import find
 
+pytestmark = pytest.mark.slow
+
 SPLIT = ("data_split", "label_selection")
 ABSENT = "f" * 32
 

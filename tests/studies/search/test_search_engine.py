@@ -113,6 +113,7 @@ def test_workers_train_trials_side_by_side_and_prune(tmp_path: Path) -> None:
     assert best.params["x"] == pytest.approx(0.29)
 
 
+@pytest.mark.slow
 def test_workers_report_to_a_database(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'trials.db'}"
     search = Search(tmp_path, Climb(seconds=0.005), pruner="median", storage=database)

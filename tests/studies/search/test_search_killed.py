@@ -35,6 +35,7 @@ def run(search: Search) -> int:
     return len(found)
 
 
+@pytest.mark.slow
 def test_a_search_that_is_killed_computes_only_what_is_missing(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

@@ -92,6 +92,7 @@ def test_counts(searched):
     assert math.isfinite(result.trials["duration_seconds"][0])
 
 
+@pytest.mark.slow
 def test_page_pictures_and_text(searched):
     result, studies = searched
     page = render(result, curves(studies))
