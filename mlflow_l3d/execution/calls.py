@@ -39,7 +39,7 @@ class Call:
         place = next(place for place, cell in enumerate(self.cells) if cell.key == key)
         del self.cells[place]
 
-    def cut(self, most: int) -> list[Call]:
+    def split(self, most: int) -> list[Call]:
         """Return the call as calls of at most `most` cells; for one that came from a session that takes more."""
         return [Call(self.cells[start : start + most], self.attempt) for start in range(0, len(self.cells), most)]
 

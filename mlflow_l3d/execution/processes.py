@@ -130,7 +130,7 @@ class _Dispatch:
             if call is None:
                 return
             if len(call.cells) > worker.cells_at_once:
-                call, *others = call.cut(worker.cells_at_once)
+                call, *others = call.split(worker.cells_at_once)
                 self._queue.put_back(others)
             worker.send(call)
 

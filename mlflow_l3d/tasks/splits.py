@@ -130,18 +130,6 @@ def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], setting
     return Split(_merge(train), _merge(validation), _merge(test))
 
 
-def outer_parts(
-    labels: IntArray, classes: int, seeds: Mapping[str, int], settings: SplitSettings
-) -> tuple[IntArray, IntArray]:
-    """Return the two sides of the outer division, as sorted positions: what ``data_split`` decides alone.
-
-    Arguments and errors are those of :func:`draw_split`. With a fixed test set they are the sides of what is left.
-    """
-    sizes = quotas(np.bincount(labels, minlength=classes), settings)
-    _, train_part, test_part = _outer(_by_class(labels, classes), sizes, _seed(seeds, "data_split"), settings)
-    return _merge(train_part), _merge(test_part)
-
-
 def _outer(
     members: list[IntArray], sizes: Quotas, split_seed: int, settings: SplitSettings
 ) -> tuple[list[IntArray], list[IntArray], list[IntArray]]:

@@ -149,11 +149,6 @@ def calls_of_sessions(cache: Path) -> list[list[str]]:
     return [line.split() for path in cache.glob("calls-*") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def worker_environment(cache: Path, process: int) -> dict[str, str]:
-    """Return the environment of one of :func:`worker_processes`, and its ``device``."""
-    return dict(json.loads((cache / f"worker-{process}.json").read_text(encoding="utf-8")))
-
-
 def _first(marker: Path) -> bool:
     """Return whether nobody has called this with `marker` before."""
     try:

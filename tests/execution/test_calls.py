@@ -87,8 +87,8 @@ def test_a_call_is_tried_again_in_halves():
     assert first.attempt == second.attempt == 2
     (alone,) = Call(CELLS[:1]).again()
     assert alone.cells == CELLS[:1]
-    assert [len(part.cells) for part in Call(CELLS[:7], 3).cut(3)] == [3, 3, 1]
-    assert {part.attempt for part in Call(CELLS[:7], 3).cut(3)} == {3}
+    assert [len(part.cells) for part in Call(CELLS[:7], 3).split(3)] == [3, 3, 1]
+    assert {part.attempt for part in Call(CELLS[:7], 3).split(3)} == {3}
 
 
 class Simulated(Worker):
@@ -204,7 +204,7 @@ def test_cells_are_taken_only_as_they_are_needed(data):
         assert len(taken) - done <= allowed
 
 
-def test_a_call_from_a_session_that_takes_more_is_cut():
+def test_a_call_from_a_session_that_takes_more_is_split():
     calls = []
     small, large = Simulated(None, 2, calls), Simulated(None, 8, calls)
     queue = Queue([])

@@ -1,8 +1,10 @@
 import gc
+import json
 import os
 import pickle
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +21,7 @@ from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences, one_cell
-from mlflow_l3d.testing.trouble import calls_of_sessions, worker_environment, worker_processes
+from mlflow_l3d.testing.trouble import calls_of_sessions, worker_processes
 
 
 def alive(process):
@@ -55,6 +57,11 @@ def test_each_worker_prepares_once_and_closes_in_the_end(tmp_path):
 def test_never_more_workers_than_cells(tmp_path):
     assert len(list(ProcessExecutor(job=bench_job(Trouble(), tmp_path), workers=5).run([one_cell(FACTORS)]))) == 1
     assert len(worker_processes(tmp_path)) == 1
+
+
+def worker_environment(cache: Path, process: int) -> dict[str, str]:
+    """Return the environment of a worker, and its ``device``."""
+    return json.loads((cache / f"worker-{process}.json").read_text(encoding="utf-8"))
 
 
 def test_environment_of_a_worker(tmp_path, monkeypatch):

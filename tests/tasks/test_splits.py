@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
-from mlflow_l3d.tasks.splits import draw_split, outer_parts, quotas
+from mlflow_l3d.tasks.splits import _by_class, _merge, _outer, draw_split, quotas
 
 SEEDS = {"data_split": 11, "label_selection": 12}
 
@@ -25,6 +25,15 @@ def labels_of(counts: list[int], seed: int = 0) -> IntArray:
 
 def labelled(split: Split) -> IntArray:
     return np.sort(np.concatenate([split.train, split.validation]))
+
+
+def outer_parts(
+    labels: IntArray, classes: int, seeds: Mapping[str, int], settings: SplitSettings
+) -> tuple[IntArray, IntArray]:
+    """Return the two sides of the outer division, as sorted positions: what ``data_split`` decides alone."""
+    sizes = quotas(np.bincount(labels, minlength=classes), settings)
+    _, train_part, test_part = _outer(_by_class(labels, classes), sizes, seeds["data_split"], settings)
+    return _merge(train_part), _merge(test_part)
 
 
 def same(first: Split, second: Split) -> bool:

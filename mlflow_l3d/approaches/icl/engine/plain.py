@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.icl.engine.base import TokenIds
 from mlflow_l3d.approaches.icl.engine.batches import Batches
-from mlflow_l3d.approaches.icl.engine.checks import TokenIds
 from mlflow_l3d.approaches.icl.engine.reading import read_steps
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie

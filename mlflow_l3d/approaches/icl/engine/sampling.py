@@ -53,20 +53,6 @@ class Sampling:
         return Sampling(self.temperature, self.uniforms[list(items)])
 
 
-def checked_sampling(sampling: Sampling | None, texts: int, limit: int) -> Sampling | None:
-    """Return the sampling.
-
-    Raises
-    ------
-    ValueError
-        If it does not have `limit` numbers for each of the texts.
-    """
-    if sampling is not None and sampling.uniforms.shape != (texts, limit):
-        msg = f"uniforms has shape {sampling.uniforms.shape}: must have one number a token, {(texts, limit)}"
-        raise ValueError(msg)
-    return sampling
-
-
 def next_tokens(
     logits: torch.Tensor, step: int, sampling: Sampling | None, rows: npt.NDArray[np.int64] | None = None
 ) -> torch.Tensor:

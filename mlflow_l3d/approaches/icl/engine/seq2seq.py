@@ -10,67 +10,30 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.icl.engine.batches import Batches
-from mlflow_l3d.approaches.icl.engine.checks import TokenIds, checked_length, checked_prompts, device_tokens
+from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.reading import read_steps
-from mlflow_l3d.approaches.icl.engine.sampling import Sampling, checked_sampling, next_tokens
-from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
+from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
+from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
 
 
-class Seq2SeqEngine:
+class Seq2SeqEngine(Engine):
     """Scores answers and generates with an encoder-decoder language model.
 
     An encoder reads in both directions, so prompts share nothing; they are encoded in batches of similar length, each
     once. The decoder's first step fills the keys and values of the encoded prompt for all that follows: the ways
     through the answers' trie are run behind it one by one, each for all prompts of a batch.
 
-    Parameters
-    ----------
-    model
-        An encoder-decoder `transformers` model in evaluation mode.
-    pad_id
-        Token that fills up short prompts.
-    batch_tokens
-        Most tokens run at once, None for 512 on a CPU and 4096 elsewhere.
-    batch_size
-        Most prompts run at once, None for any number.
-
-    Attributes
-    ----------
-    batches
-        The bounds in force; they shrink when memory is spent.
+    Parameters and attributes are those of :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`.
     """
 
-    def __init__(
-        self, model: Any, pad_id: int, *, batch_tokens: int | None = None, batch_size: int | None = None
-    ) -> None:
-        self.model = model
-        self.pad_id = pad_id
-        self.batches = Batches(batch_tokens or device_tokens(model.device.type), batch_size)
-        start = getattr(model.generation_config, "decoder_start_token_id", None)
-        start = getattr(model.config, "decoder_start_token_id", None) if start is None else start
-        self.start_id = int(pad_id if start is None else start)
+    @property
+    def start_id(self) -> int:
+        """Token that the decoder's text begins with."""
+        settings = (self.model.generation_config, self.model.config)
+        found = [getattr(each, "decoder_start_token_id", None) for each in settings]
+        return int(next((token for token in found if token is not None), self.pad_id))
 
-    def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
-        """Return the log-probability of every answer as the beginning of the decoder's text, for every prompt.
-
-        Parameters
-        ----------
-        prompts
-            n prompts for the encoder, token ids, whatever the model wants at their end included.
-        answers
-            C answers, token ids; they may begin with one another.
-
-        Returns
-        -------
-        (n, C), the sum over the answer's tokens of their natural log-probability, in the order of the arguments.
-
-        Raises
-        ------
-        ValueError
-            If a prompt or an answer has no tokens.
-        """
-        texts, trie = checked_prompts(prompts), build_trie(answers)
+    def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
         read = np.empty((len(texts), len(trie.reads[0])))
 
         def work(batch: Sequence[int]) -> None:
@@ -79,39 +42,9 @@ class Seq2SeqEngine:
         self._run(texts, work)
         return trie.total(read)
 
-    @torch.inference_mode()
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        max_new_tokens: int,
-        stop: Collection[int],
-        *,
-        sampling: Sampling | None = None,
+    def _generate(
+        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
     ) -> list[list[int]]:
-        """Decode every prompt.
-
-        Parameters
-        ----------
-        prompts
-            n prompts for the encoder, token ids.
-        max_new_tokens
-            Most tokens to generate.
-        stop
-            Tokens that end a text.
-        sampling
-            How tokens are drawn, one row of `max_new_tokens` numbers a prompt; None for the likeliest token each time.
-
-        Returns
-        -------
-        The new tokens of each prompt, without the stop token, in the order of the prompts.
-
-        Raises
-        ------
-        ValueError
-            If a prompt has no tokens, `max_new_tokens` is not positive, or `sampling` has another shape.
-        """
-        texts, limit = checked_prompts(prompts), checked_length(max_new_tokens)
-        sampling = checked_sampling(sampling, len(texts), limit)
         results: list[list[int]] = [[] for _ in texts]
 
         def work(batch: Sequence[int]) -> None:

@@ -1,0 +1,121 @@
+"""What both engines share: how work comes in, what is asked of it, and how it is cut into batches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.approaches.icl.engine.batches import Batches
+from mlflow_l3d.approaches.icl.engine.sampling import Sampling
+from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
+
+TokenIds: TypeAlias = tuple[int, ...]
+
+
+class Engine(ABC):
+    """Scores answers and generates with a language model.
+
+    Parameters
+    ----------
+    model
+        A `transformers` model in evaluation mode.
+    pad_id
+        Token that stands in for nothing.
+    batch_tokens
+        Most tokens run at once, None for 512 on a CPU and 4096 elsewhere: enough to keep matrix units busy, not more.
+    batch_size
+        Most prompts run at once, None for any number.
+
+    Attributes
+    ----------
+    batches
+        The bounds in force; they shrink when memory is spent.
+    """
+
+    def __init__(
+        self, model: Any, pad_id: int, *, batch_tokens: int | None = None, batch_size: int | None = None
+    ) -> None:
+        self.model = model
+        self.pad_id = pad_id
+        self.batches = Batches(batch_tokens or (512 if model.device.type == "cpu" else 4096), batch_size)
+
+    def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
+        """Return the log-probability of every answer behind every prompt.
+
+        Parameters
+        ----------
+        prompts
+            n prompts, token ids; of an encoder-decoder those for the encoder, whatever it wants at their end included.
+        answers
+            C answers, token ids; they may begin with one another.
+
+        Returns
+        -------
+        (n, C), the sum over the answer's tokens of their natural log-probability, in the order of the arguments.
+
+        Raises
+        ------
+        ValueError
+            If a prompt or an answer has no tokens.
+        """
+        texts, trie = _checked(prompts), build_trie(answers)
+        return self._score(texts, trie) if texts else np.zeros((0, len(answers)))
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        stop: Collection[int],
+        *,
+        sampling: Sampling | None = None,
+    ) -> list[list[int]]:
+        """Continue every prompt.
+
+        Parameters
+        ----------
+        prompts
+            n prompts, token ids.
+        max_new_tokens
+            Most tokens to generate.
+        stop
+            Tokens that end a text.
+        sampling
+            How tokens are drawn, one row of `max_new_tokens` numbers a prompt; None for the likeliest token each time.
+
+        Returns
+        -------
+        The new tokens of each prompt, without the stop token, in the order of the prompts.
+
+        Raises
+        ------
+        ValueError
+            If a prompt has no tokens, `max_new_tokens` is not positive, or `sampling` has another shape.
+        """
+        texts, shape = _checked(prompts), (len(prompts), max_new_tokens)
+        if max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens={max_new_tokens}: must be at least 1")
+        if sampling is not None and sampling.uniforms.shape != shape:
+            raise ValueError(f"uniforms has shape {sampling.uniforms.shape}: must have one number a token, {shape}")
+        return self._generate(texts, max_new_tokens, stop, sampling) if texts else []
+
+    @abstractmethod
+    def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
+        """Return the log-probabilities, (n, C), of at least one text."""
+
+    @abstractmethod
+    def _generate(
+        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
+    ) -> list[list[int]]:
+        """Return the continuations of at least one text."""
+
+
+def _checked(prompts: Sequence[Sequence[int]]) -> list[TokenIds]:
+    checked = [tuple(int(token) for token in prompt) for prompt in prompts]
+    for number, prompt in enumerate(checked):
+        if not prompt:
+            raise ValueError(f"prompt {number} has no tokens")
+    return checked
