@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.approaches.base import Approach, Session, resolve_hyperparameters
-from mlflow_l3d.approaches.failures import failed, one_by_one
+from mlflow_l3d.approaches.base import Approach, CellwiseSession, resolve_hyperparameters
+from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
@@ -87,16 +87,16 @@ class Climb(Approach):
         return session
 
 
-class ClimbSession(Session):
+class ClimbSession(CellwiseSession):
     def __init__(self, approach: Climb, task: Task, hyperparameters: Mapping[str, Value], trace: Trace) -> None:
         self.approach, self.task, self.hyperparameters, self.trace = approach, task, hyperparameters, trace
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         cells = list(cells)
         self.trace.note("call", len(cells))
-        yield from reversed(list(one_by_one(cells, self._outcome)))
+        yield from reversed(list(super().run(cells)))
 
-    def _outcome(self, cell: Cell) -> Outcome:
+    def run_cell(self, cell: Cell) -> Outcome:
         kind, split = str(self.hyperparameters["kind"]), self.task.split(cell.seeds)
         if kind == "broken":
             return failed(cell.key, RuntimeError("this kind is broken"))

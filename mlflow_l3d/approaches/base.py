@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from mlflow_l3d.approaches.failures import one_by_one
+from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Value
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -70,7 +72,13 @@ class CellwiseSession(Session):
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Run the cells in their order, and time each."""
-        return one_by_one(cells, self.run_cell)
+        for cell in cells:
+            started = time.perf_counter()
+            try:
+                outcome = self.run_cell(cell)
+            except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
+                outcome = failed(cell.key, error)
+            yield replace(outcome, duration_seconds=time.perf_counter() - started)
 
 
 class Approach(ABC):

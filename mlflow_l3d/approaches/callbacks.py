@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ def should_stop(
     key: str,
     epoch: int,
     logits: torch.Tensor | npt.NDArray[np.floating],
-    labels: IntArray,
+    labels: npt.NDArray[Any],
 ) -> bool:
     """Call back after an epoch, if someone asked for it; return whether the training of this cell is to end.
 
@@ -31,11 +31,16 @@ def should_stop(
     key, epoch
         See :data:`~mlflow_l3d.approaches.base.OnEpochEnd`.
     logits, labels
-        Shapes (n, C), on the CPU, and (n,), of the validation part; there is no call for an empty one.
+        Shapes (n, C), on the CPU, and (n,), of the validation part; there is no call for an empty one. Float labels are
+        those of a regression, whose logits have one column.
     """
     if on_epoch_end is None or not len(labels):
         return False
-    return on_epoch_end(key, epoch, validation_scores(labels, np.asarray(logits.argmax(1)), logits.shape[1]))
+    if labels.dtype.kind != "f":
+        return on_epoch_end(key, epoch, validation_scores(labels, np.asarray(logits.argmax(1)), logits.shape[1]))
+    predicted = np.asarray(logits[:, 0], dtype=np.float64)
+    found = {f"validation_{metric.name}": score(metric, labels, predicted) for metric in of_kind("regression")}
+    return on_epoch_end(key, epoch, found)
 
 
 def validation_scores(labels: IntArray, predictions: npt.NDArray[np.int64], classes: int) -> dict[str, float]:

@@ -1,15 +1,12 @@
-"""Cells one by one: each is timed, and one that raises leaves an outcome that says why."""
+"""What is left of a cell that raised: an outcome that says why."""
 
 from __future__ import annotations
 
-import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.cells import Outcome
 
 LONGEST_ERROR: Final = 500
 """Characters of an error; libraries put whole inputs into theirs, and those are not to be logged."""
@@ -41,22 +38,3 @@ def failed(key: str, error: BaseException, duration_seconds: float = 0.0) -> Out
         error=one_line(error),
         traceback="".join(traceback.format_exception(error)),
     )
-
-
-def one_by_one(cells: Iterable[Cell], outcome_of: Callable[[Cell], Outcome]) -> Iterator[Outcome]:
-    """Yield the outcome of each cell, in their order, with the wall clock that it took.
-
-    Parameters
-    ----------
-    cells
-        Taken one at a time.
-    outcome_of
-        Trains and evaluates one cell. What it raises is the outcome of that cell, and the others go on.
-    """
-    for cell in cells:
-        started = time.perf_counter()
-        try:
-            outcome = outcome_of(cell)
-        except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
-            outcome = failed(cell.key, error)
-        yield replace(outcome, duration_seconds=time.perf_counter() - started)

@@ -111,13 +111,10 @@ def run_cell(session: Session, cell: Cell, job: Job) -> Outcome:
         outcomes = list(session.run([seeded(cell, job)]))
         if len(outcomes) != 1:
             raise L3DError(f"approach {job.approach.name} returned {len(outcomes)} outcomes for one cell.")
-        outcome = finished(outcomes[0], cell, job)
     # SystemExit, too: a library that gives up must not take the worker with it.
     except (Exception, SystemExit) as error:  # noqa: BLE001
         return failed(cell.key, error, time.perf_counter() - started)
-    if outcome.duration_seconds > 0:
-        return outcome
-    return replace(outcome, duration_seconds=time.perf_counter() - started)
+    return _checked(outcomes[0], cell, job, time.perf_counter() - started)
 
 
 def seeded(cell: Cell, job: Job) -> Cell:

@@ -20,7 +20,7 @@ from mlflow_l3d.tasks.kinds import (
     find_kind,
 )
 from mlflow_l3d.tasks.settings import IntArray
-from mlflow_l3d.tasks.table import Table, check_labels_there, missing, no_column, with_parts, without_empty
+from mlflow_l3d.tasks.table import Table, blank, check_labels_there, missing, no_column, with_parts, without_empty
 
 AUTO_TEXT: Final = (
     ("text",),
@@ -123,9 +123,7 @@ def find_text_columns(names: Sequence[str], text_column: str, not_texts: Sequenc
 
 def check_texts(values: Sequence[Any], column: str) -> tuple[str, ...]:
     """Return the texts; raise where one is missing, blank or no text."""
-    empty = [
-        row for row, value in enumerate(values, 1) if missing(value) or (isinstance(value, str) and not value.strip())
-    ]
+    empty = [row for row, value in enumerate(values, 1) if blank(value)]
     if empty:
         allowed = f"{len(empty)} of {len(values)} texts are empty or missing, the first in row {empty[0]} of the data"
         raise ParameterError("text_column", column, allowed, "Fill or remove these rows.")

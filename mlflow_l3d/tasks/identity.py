@@ -17,38 +17,30 @@ from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
 from mlflow_l3d.tasks.settings import PARTS, IntArray
 
 
-def fingerprint(
-    texts: Sequence[Sequence[str]],
-    labels: npt.NDArray[Any],
-    class_names: Sequence[str],
-    example_ids: npt.NDArray[Any],
-    *,
-    kind: TaskKind = "classification",
-    choices: Sequence[Sequence[str]] = (),
-    parts: IntArray | None = None,
-) -> str:
+def fingerprint(task: Task) -> str:
     """Return the SHA-256 (64 hexadecimal digits) of a task's content.
 
     The encoding is unambiguous: every list of strings is preceded by its length and the lengths of its strings, and
     ids carry their kind, so that 1 and "1" differ. A classification task without parts has the fingerprint that it
     had before there was anything else.
     """
-    digest = hashlib.sha256()
-    textual_ids = example_ids.dtype.kind != "i"
-    header: dict[str, Any] = {"version": 1, "columns": len(texts), "examples": len(labels), "textual_ids": textual_ids}
-    if kind != "classification":
-        header |= {"kind": kind, "choices": len(choices)}
+    digest, labels, ids, parts = hashlib.sha256(), task.labels, task.example_ids, task.parts
+    textual_ids = ids.dtype.kind != "i"
+    sizes = {"columns": len(task.texts), "examples": len(labels)}
+    header: dict[str, Any] = {"version": 1, **sizes, "textual_ids": textual_ids}
+    if task.kind != "classification":
+        header |= {"kind": task.kind, "choices": len(task.choices)}
     if parts is not None:
         header |= {"parts": True}
     digest.update(json.dumps(header, sort_keys=True).encode("ascii"))
-    for strings in (class_names, *texts, *choices):
+    for strings in (task.class_names, *task.texts, *task.choices):
         _add_strings(digest, strings)
     # A zero added to a score makes -0.0 and 0.0, which are equal, the same.
-    digest.update((labels + 0.0).astype("<f8").tobytes() if kind == "regression" else labels.astype("<i8").tobytes())
+    digest.update(((labels + 0.0).astype("<f8") if task.kind == "regression" else labels.astype("<i8")).tobytes())
     if textual_ids:
-        _add_strings(digest, example_ids.tolist())
+        _add_strings(digest, ids.tolist())
     else:
-        digest.update(example_ids.astype("<i8").tobytes())
+        digest.update(ids.astype("<i8").tobytes())
     if parts is not None:
         digest.update(parts.astype("<i8").tobytes())
     return digest.hexdigest()
@@ -100,20 +92,7 @@ def make_task(
         metric=metric or next((each.name for each in of_kind(kind)), ""),
     )
     check(task)
-    return replace(task, fingerprint=content(task))
-
-
-def content(task: Task) -> str:
-    """Return the fingerprint of `task`, computed from its content."""
-    return fingerprint(
-        task.texts,
-        task.labels,
-        task.class_names,
-        task.example_ids,
-        kind=task.kind,
-        choices=task.choices,
-        parts=task.parts,
-    )
+    return replace(task, fingerprint=fingerprint(task))
 
 
 def check(task: Task) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.identity import make_task
-from mlflow_l3d.tasks.predefined_split import no_parts
+from mlflow_l3d.tasks.predefined_split import no_predefined_split
 
 
 def rotten_tomatoes(options: Mapping[str, str]) -> Task:
@@ -66,7 +66,7 @@ def bbc_news(options: Mapping[str, str]) -> Task:
 def refuse_options(task: str, options: Mapping[str, str]) -> None:
     """Raise where a task that has no columns is given one: the parameter would have no effect."""
     if "split" in options:
-        raise no_parts(task, "it comes as one set of examples")
+        raise no_predefined_split(task, "it comes as one set of examples")
     for name, value in options.items():
         raise ParameterError(name, value, f"has no effect on the task {task}, only on files and data sets", "Leave it.")
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream
-from mlflow_l3d.tasks.settings import PARTS, Divisible, IntArray, Split, SplitSettings
+from mlflow_l3d.tasks.settings import PARTS, IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import check_settings
+
+if TYPE_CHECKING:
+    from mlflow_l3d.tasks.base import Task
 
 SYNONYMS: Final = {
     "train": 0,
@@ -26,7 +29,7 @@ SYNONYMS: Final = {
 """What data sets call their parts -> position in `PARTS`."""
 
 
-def predefined_split(task: Divisible) -> Split:
+def predefined_split(task: Task) -> Split:
     """Return the split of ``source=own``: the same for every seed.
 
     Parameters
@@ -59,17 +62,17 @@ def predefined_split(task: Divisible) -> Split:
     return Split(train, validation, test)
 
 
-def check_predefined_split(task: Divisible) -> None:
+def check_predefined_split(task: Task) -> None:
     """Raise what :func:`predefined_split` raises about the parts and the numbers that are asked for."""
     settings, parts = task.settings, _parts(task)
     evaluated = evaluated_part(parts)
     for position in (0, evaluated):
         if not (parts == position).any():
-            raise no_predefined_split(task.name, f"the {PARTS[position]} part has no example")
+            raise no_predefined_split(task.name, f"the {PARTS[position]} part has no example", ParameterError)
     counts = np.bincount(task.strata[parts == 0], minlength=len(task.strata_names))
     if not counts.all():
         missing = task.strata_names[int(counts.argmin())]
-        raise no_predefined_split(task.name, f"the train part has no example of class {missing!r}")
+        raise no_predefined_split(task.name, f"the train part has no example of class {missing!r}", ParameterError)
     _check_settings(settings, counts, int((parts == evaluated).sum()), PARTS[evaluated])
 
 
@@ -101,24 +104,16 @@ class NoParts(ParameterError):
     """The own split of a task is asked for, and nothing says which part its examples belong to."""
 
 
-def no_predefined_split(task: str, why: str) -> ParameterError:
-    """Return the error for a task whose own split is asked for and lacks something."""
-    return ParameterError("task", task, *_no_predefined_split(why))
-
-
-def no_parts(task: str, why: str) -> NoParts:
-    """Return the error for a task whose own split is asked for and that has no parts at all."""
-    return NoParts("task", task, *_no_predefined_split(why))
-
-
-def _no_predefined_split(why: str) -> tuple[str, str]:
+def no_predefined_split(task: str, why: str, kind: type[ParameterError] = NoParts) -> ParameterError:
+    """Return the error for a task whose own split is asked for and that has no parts at all, or lacks something."""
     allowed = f"is to be used with its own train and validation parts, and {why}"
-    return allowed, "Name one with both; in a file of your own, a column `split` says train, validation or test."
+    fix = "Name one with both; in a file of your own, a column `split` says train, validation or test."
+    return kind("task", task, allowed, fix)
 
 
-def _parts(task: Divisible) -> IntArray:
+def _parts(task: Task) -> IntArray:
     if task.parts is None:
-        raise no_parts(task.name, "it has no parts of its own")
+        raise no_predefined_split(task.name, "it has no parts of its own")
     return task.parts
 
 
@@ -134,7 +129,7 @@ def _check_settings(settings: SplitSettings, counts: IntArray, test: int, part: 
         raise ParameterError("validation_fraction", settings.validation_fraction, allowed, "Use 0.1, for instance.")
 
 
-def _drawn(task: Divisible, positions: IntArray, asked: int | None, purpose: str, *, least: int) -> IntArray:
+def _drawn(task: Task, positions: IntArray, asked: int | None, purpose: str, *, least: int) -> IntArray:
     """Return `asked` of the sorted `positions` in the shares that the classes have there, or all of them."""
     if asked is None or asked == len(positions):
         return positions
@@ -156,7 +151,7 @@ def _allotted(counts: IntArray, total: int, least: int) -> IntArray:
     return floor + sizes
 
 
-def _held_out(task: Divisible, train: IntArray) -> tuple[IntArray, IntArray]:
+def _held_out(task: Task, train: IntArray) -> tuple[IntArray, IntArray]:
     """Return the train examples without and with those that are for validation, of which each class has its share."""
     fraction, strata = task.settings.validation_fraction, task.strata[train]
     # A class keeps one example to be trained on.

@@ -14,9 +14,9 @@ from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import SUFFIXES, load_file
 from mlflow_l3d.tasks.hub import PREFIX, load_folder, load_from_hub
-from mlflow_l3d.tasks.identity import check, content
+from mlflow_l3d.tasks.identity import check, fingerprint
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.predefined_split import evaluated_part, no_parts, predefined_split
+from mlflow_l3d.tasks.predefined_split import evaluated_part, no_predefined_split, predefined_split
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
@@ -75,7 +75,7 @@ def bind_task(task: Task, settings: SplitSettings) -> Task:
     """
     check(task)
     task = _with_used_parts(task, predefined_split=settings.source == "own")
-    bound = replace(task, settings=settings, fingerprint=content(task))
+    bound = replace(task, settings=settings, fingerprint=fingerprint(task))
     return replace(bound, notes=(*task.notes, *(note for note in _size_notes(bound) if note not in task.notes)))
 
 
@@ -117,7 +117,7 @@ def _load(name: str, text_column: str, label_column: str, reading: Reading) -> T
             raise L3DError(f"task={name}: its loader returned {type(task).__name__}, not a Task.")
         check(task)
         task = _with_used_parts(task, predefined_split=reading.predefined_split)
-        return replace(task, fingerprint=content(task))
+        return replace(task, fingerprint=fingerprint(task))
     if name.startswith(PREFIX):
         return load_from_hub(name, text_column, label_column, reading)
     path = Path(name).expanduser()
@@ -135,7 +135,7 @@ def _with_used_parts(task: Task, *, predefined_split: bool) -> Task:
     if not predefined_split:
         return replace(task, parts=None)
     if task.parts is None:
-        raise no_parts(task.name, "it has no parts of its own")
+        raise no_predefined_split(task.name, "it has no parts of its own")
     return task
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.tasks.identity import shorten
-from mlflow_l3d.tasks.predefined_split import no_parts, numbers_of_parts
+from mlflow_l3d.tasks.predefined_split import no_predefined_split, numbers_of_parts
 from mlflow_l3d.tasks.settings import IntArray
 
 SPLIT_COLUMN: Final = "split"
@@ -59,7 +59,7 @@ def with_parts(name: str, table: Table, label_column: str) -> Table:
     parts = table.parts
     if parts is None:
         if SPLIT_COLUMN not in table.names:
-            raise no_parts(name, f"the data has no column {SPLIT_COLUMN}")
+            raise no_predefined_split(name, f"the data has no column {SPLIT_COLUMN}")
         parts = numbers_of_parts(table.column(SPLIT_COLUMN), SPLIT_COLUMN)
     labels = table.column(label_column)
     hidden = (parts == 2) & np.fromiter((missing(value) for value in labels), dtype=bool, count=len(labels))
@@ -75,9 +75,7 @@ def without_empty(table: Table, columns: Sequence[str]) -> Table:
     count = len(table.column(columns[0]))
     empty = np.zeros(count, dtype=bool)
     for name in columns:
-        cells = table.column(name)
-        blank = (missing(cell) or (isinstance(cell, str) and not cell.strip()) for cell in cells)
-        empty |= np.fromiter(blank, dtype=bool, count=count)
+        empty |= np.fromiter(map(blank, table.column(name)), dtype=bool, count=count)
     return select(table, ~empty, "row(s) with an empty text") if empty.any() and not empty.all() else table
 
 
@@ -104,6 +102,11 @@ def check_labels_there(values: Sequence[Any], column: str) -> None:
 def missing(value: object) -> bool:
     """Return whether a cell of a table holds nothing."""
     return value is None or value == "" or value != value
+
+
+def blank(value: object) -> bool:
+    """Return whether a cell of a table holds nothing, or a text without a letter."""
+    return missing(value) or (isinstance(value, str) and not value.strip())
 
 
 def no_column(parameter: str, name: str, names: Sequence[str]) -> ParameterError:

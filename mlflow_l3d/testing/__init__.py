@@ -9,10 +9,9 @@ A check that fails raises AssertionError with one sentence about what is wrong a
 """
 
 from mlflow_l3d.testing.approaches import check_approach
-from mlflow_l3d.testing.cells import changed, design_cells, one_cell
+from mlflow_l3d.testing.cells import changed, design_cells, differences, one_cell
 from mlflow_l3d.testing.designs import check_design
 from mlflow_l3d.testing.executors import bench_job, check_executor
-from mlflow_l3d.testing.outcomes import differences
 from mlflow_l3d.testing.trouble import Trouble
 
 __all__ = [

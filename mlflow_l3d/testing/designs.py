@@ -12,7 +12,7 @@ from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import stream
-from mlflow_l3d.testing.outcomes import require
+from mlflow_l3d.testing.cells import require
 
 FACTORS = ("first", "second", "third", "fourth")
 SHARES = {"first": 0.8, "second": 0.1, "third": 0.05, "fourth": 0.05}

@@ -18,8 +18,7 @@ from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
-from mlflow_l3d.testing.cells import design_cells, one_cell
-from mlflow_l3d.testing.outcomes import require
+from mlflow_l3d.testing.cells import design_cells, one_cell, require
 from mlflow_l3d.testing.trouble import Trouble, calls_of_sessions, worker_processes
 
 STOP_SECONDS: Final = 3.0
@@ -184,27 +183,23 @@ def _check_lost_calls(bench: _Bench) -> None:
     _require_only(lost.keys(), outcomes, cells)
 
 
-def _require_only(lost: Collection[str], outcomes: Mapping[str, Outcome], cells: Sequence[Cell]) -> None:
+def _require_only(
+    lost: Collection[str], outcomes: Mapping[str, Outcome], cells: Sequence[Cell], says: str = ""
+) -> None:
     for cell in cells:
         error = outcomes[cell.key].error
         if cell.key in lost:
-            require(error is not None, f"{cell.name} went wrong in a call of many, and its outcome has no error")
+            wrong = f"{cell.name} went wrong, alone or in a call of many, or ended its worker; its error is {error}"
+            require(error is not None and says in error, wrong)
         else:
-            require(error is None, f"{cell.name} was lost with another cell of its call: {error}")
+            require(error is None, f"{cell.name} was lost with another cell of its call, or its worker: {error}")
 
 
 def _check_lost_workers(bench: _Bench) -> None:
     cells = list(design_cells(FACTORS, 10))
     lost = {cells[3].key: "exit", cells[7].key: "kill"}
     outcomes = _collect(bench.executor(Trouble(lost)).run(iter(cells)), cells)
-    for cell in cells:
-        error = outcomes[cell.key].error
-        if cell.key in lost:
-            require(
-                error is not None and "worker ended" in error, f"{cell.name} ended its worker; its error is {error}"
-            )
-        else:
-            require(error is None, f"{cell.name} was lost with another cell's worker: {error}")
+    _require_only(lost.keys(), outcomes, cells, "worker ended")
 
 
 def _check_interruption(bench: _Bench) -> None:

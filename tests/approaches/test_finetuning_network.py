@@ -3,8 +3,7 @@ import pytest
 import torch
 
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks
-from mlflow_l3d.approaches.finetuning.heads import Head, train_heads
-from mlflow_l3d.approaches.finetuning.network import HeadNetwork, logits_of
+from mlflow_l3d.approaches.finetuning.heads import Head, HeadNetwork, logits_of, train_heads
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
 from mlflow_l3d.approaches.stacked.draws import initial_head

@@ -14,13 +14,12 @@ from icl_tiny_models import CHAT, byte_tokenizer, llama, save
 from run_helpers import sqlite_place
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.classes import chosen_classes
 from mlflow_l3d.approaches.icl import InContextLearning, approach, loading, models
 from mlflow_l3d.approaches.icl.checks import check_answers, check_context
 from mlflow_l3d.approaches.icl.encoding import prompts_ids
 from mlflow_l3d.approaches.icl.recipe import Recipe
-from mlflow_l3d.approaches.icl.wording import prompt_format
-from mlflow_l3d.approaches.shots import check_shots
+from mlflow_l3d.approaches.icl.session import prompt_format
+from mlflow_l3d.approaches.shots import check_shots, chosen_classes
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings

@@ -15,8 +15,7 @@ transformers = pytest.importorskip("transformers")
 
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, reading  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.batches import Batches, is_out_of_memory  # noqa: E402
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row  # noqa: E402
-from mlflow_l3d.approaches.icl.engine.support import honours_mask, layer_window  # noqa: E402
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row, honours_mask, layer_window  # noqa: E402  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix  # noqa: E402
 
 # Float32: what batches, padding and masks may change in a log-probability.

@@ -15,7 +15,7 @@ from finetuning_helpers import content, handmade_task, run
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk, session
 from mlflow_l3d.approaches.meta_learning.recipe import LEARNERS, Recipe
-from mlflow_l3d.approaches.meta_learning.result import diverged_step
+from mlflow_l3d.approaches.meta_learning.session import diverged_step
 from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job

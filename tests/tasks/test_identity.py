@@ -10,7 +10,7 @@ import pytest
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.identity import check, content, fingerprint, make_task
+from mlflow_l3d.tasks.identity import check, fingerprint, make_task
 
 
 def small_task() -> Task:
@@ -23,7 +23,7 @@ def test_different_contents_have_different_fingerprints() -> None:
     for columns in (1, 2):
         for texts in itertools.product(itertools.product(strings, repeat=2), repeat=columns):
             for labels in ((0, 1), (1, 0)):
-                seen.add(fingerprint(texts, np.array(labels), ("x", "y"), np.arange(2)))
+                seen.add(fingerprint(Task("t", texts, np.array(labels), ("x", "y"), np.arange(2))))
     assert len(seen) == 2 * (len(strings) ** 2 + len(strings) ** 4)
 
 
@@ -37,13 +37,13 @@ def test_names_ids_and_their_kind_count() -> None:
         (("xy", ""), np.array([1, 2])),
         (("x", "y", "z"), np.array([1, 2])),
     ]
-    assert len({fingerprint(texts, labels, names, ids) for names, ids in given}) == len(given)
+    assert len({fingerprint(Task("t", texts, labels, names, ids)) for names, ids in given}) == len(given)
 
 
 def test_settings_name_and_memory_layout_do_not_count() -> None:
     task = small_task()
     assert len(task.fingerprint) == 64
-    assert content(replace(task, name="other", labels=np.repeat(task.labels, 2)[::2])) == task.fingerprint
+    assert fingerprint(replace(task, name="other", labels=np.repeat(task.labels, 2)[::2])) == task.fingerprint
 
 
 def test_the_fingerprint_is_that_of_earlier_versions() -> None:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.identity import make_task
-from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.mixed_labels import check_one_sort
+from mlflow_l3d.tasks.kinds import Reading, check_one_sort
 from mlflow_l3d.tasks.resolve import bind_task, inactive_factors, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
 

@@ -95,12 +95,7 @@ def load_classifier(
     where: dict[str, Any] = {"revision": found.commit or "main"}
     with _readable(found), quiet(), seeded(0):
         config = AutoConfig.from_pretrained(found.path_or_id, num_labels=classes, **where)
-        names = dropout_names(config)
-        if dropout > 0 and not names:
-            allowed = "this model's configuration has no dropout, so it would have no effect"
-            raise ParameterError("hyperparameters.dropout", dropout, allowed, "Set it to 0.")
-        for name in names:
-            setattr(config, name, dropout)
+        set_dropout(config, dropout)
         has_choices = choices and config.model_type in MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES
         loader: Any = AutoModelForMultipleChoice if has_choices else AutoModelForSequenceClassification
         model, info = loader.from_pretrained(
@@ -121,15 +116,26 @@ def load_classifier(
     return model, new
 
 
-def dropout_names(config: Any) -> list[str]:
-    """Return the entries of a model's configuration that are probabilities of dropout."""
-    return sorted(
+def set_dropout(config: Any, dropout: float) -> None:
+    """Put `dropout` in place of every probability of dropout in a model's configuration.
+
+    Raises
+    ------
+    ParameterError
+        If it is above 0 and there is none.
+    """
+    names = [
         name
         for name, value in config.to_dict().items()
         if _DROPOUT.fullmatch(name)
         and not isinstance(value, bool)
         and (value is None or isinstance(value, int | float))
-    )
+    ]
+    if dropout > 0 and not names:
+        allowed = "this model's configuration has no dropout, so it would have no effect"
+        raise ParameterError("hyperparameters.dropout", dropout, allowed, "Set it to 0.")
+    for name in names:
+        setattr(config, name, dropout)
 
 
 @contextmanager

@@ -91,7 +91,7 @@ def tokenise(tokenizer: Any, texts: Sequence[Sequence[str]], max_length: int) ->
 
 def check_length(max_length: int, tokenizer: Any, config: Any) -> None:
     """Raise :class:`ParameterError` if the model takes fewer tokens than `max_length`."""
-    limits = [tokenizer.model_max_length, getattr(config, "max_position_embeddings", None)]
+    limits = [tokenizer.model_max_length, getattr(config.get_text_config(), "max_position_embeddings", None)]
     limit = min(int(number) for number in limits if number)
     if max_length > limit:
         raise ParameterError("hyperparameters.max_length", max_length, f"the model takes at most {limit} tokens")

@@ -13,7 +13,7 @@ from mlflow_l3d.approaches.finetuning.adapters import need_peft
 from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds, target
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl.loading import need_bitsandbytes
-from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
+from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import KINDS, Task
 
@@ -157,9 +157,7 @@ class Finetuning(Approach):
             If model, device or a hyperparameter does not fit, or the cache folder cannot take the features.
         """
         recipe = recipes.Recipe.of(hyperparameters)
-        device_class(device)
-        minor_version("torch")
-        minor_version("transformers")
+        torch_numerics(device, self.name)
         if not 1 <= len(task.texts) <= 2 and task.kind != "multiple_choice":
             raise ParameterError("text_column", len(task.texts), "must be one column, or two for sentence pairs")
         if recipe.trainable == "head":

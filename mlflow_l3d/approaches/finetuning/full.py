@@ -6,18 +6,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from mlflow_l3d.approaches.base import CellwiseSession
+from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_seed, initialisation_seed
 from mlflow_l3d.approaches.finetuning.inputs import inputs_of
-from mlflow_l3d.approaches.finetuning.kinds import loss_of, stopping_metric, told, wanted
+from mlflow_l3d.approaches.finetuning.kinds import loss_of, stopping_metric, wanted
 from mlflow_l3d.approaches.finetuning.loading import Loaded
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.session import ModelSession, Trained, pieces
+from mlflow_l3d.approaches.finetuning.session import Trained, outcome_of
 from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates, validate
 from mlflow_l3d.approaches.finetuning.weights import Kept, copy_into, initialise
 from mlflow_l3d.approaches.global_seeds import seeded
+from mlflow_l3d.approaches.threads import one_thread
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.cells import Cell
+from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 EVALUATION_BATCH: Final = 64
 
 
-class FullSession(ModelSession):
+class FullSession(CellwiseSession):
     """Cells that train the whole model, or adapters and a head.
 
     Parameters
@@ -55,9 +58,8 @@ class FullSession(ModelSession):
     reports_epochs = True
 
     def __init__(self, task: Task, loaded: Loaded, recipe: Recipe, device: str) -> None:
-        super().__init__(task)
         _check_validation(task, recipe)
-        self.recipe, self.device = recipe, device
+        self.task, self.recipe, self.device = task, recipe, device
         self.loaded, self.model, self.new = loaded, loaded.model, list(loaded.new)
         fresh = {*loaded.new, *loaded.adapters}
         state = {} if loaded.adapters else self.model.state_dict()
@@ -66,6 +68,12 @@ class FullSession(ModelSession):
             task, loaded.tokenizer, recipe.max_length, truncation=recipe.truncation, decoder=loaded.decoder
         )
         self.width = 1 if task.kind == "regression" else len(task.class_names)
+
+    def run_cell(self, cell: Cell) -> Outcome:
+        """Train and evaluate a cell, with one thread."""
+        with one_thread():
+            split = self.task.split(cell.seeds)
+            return outcome_of(cell.key, self.task, split, self.train(cell, split))
 
     def train(self, cell: Cell, split: Split) -> Trained:
         """Train the model of one cell and return the logits of its test examples."""
@@ -143,8 +151,7 @@ class FullSession(ModelSession):
             better = progress.add(*validate(logits, labels), train_loss)
             if better and keeps and epoch + 1 < recipe.epochs:
                 best.keep()
-            ends = told(self.on_epoch_end, cell.key, epoch, logits, labels, kind=self.task.kind)
-            if ends or progress.stop:
+            if should_stop(self.on_epoch_end, cell.key, epoch, logits, labels) or progress.stop:
                 break
         if progress.chosen + 1 < len(progress.f1):
             best.put_back()
@@ -198,3 +205,8 @@ def _check_validation(task: Task, recipe: Recipe) -> None:
         if value not in (0, HYPERPARAMETERS[name].default):
             fix = "Leave it out (the last epoch counts), or hold examples out with validation_fraction."
             raise ParameterError(f"hyperparameters.{name}", value, "needs a validation part, and there is none", fix)
+
+
+def pieces(order: IntArray, size: int) -> list[IntArray]:
+    """Cut an order into batches; the last one may be smaller."""
+    return [order[start : start + size] for start in range(0, len(order), size)]

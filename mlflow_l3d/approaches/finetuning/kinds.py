@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.base import OnEpochEnd
-from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO
-from mlflow_l3d.metrics.known import of_kind, score
 from mlflow_l3d.metrics.regression import PEARSON
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
@@ -65,19 +62,3 @@ def predictions(task: Task, logits: torch.Tensor) -> tuple[npt.NDArray[Any], npt
     if task.kind == "regression":
         return logits[:, 0].double().numpy(), None
     return logits.argmax(1).numpy().astype(np.int64), torch.softmax(logits.float(), 1).numpy()
-
-
-def told(
-    on_epoch_end: OnEpochEnd | None, key: str, epoch: int, logits: torch.Tensor, labels: npt.NDArray[Any], *, kind: str
-) -> bool:
-    """Call back after an epoch; of a regression all scores of numbers.
-
-    See :func:`mlflow_l3d.approaches.callbacks.should_stop`.
-    """
-    if kind != "regression":
-        return should_stop(on_epoch_end, key, epoch, logits, labels)
-    if on_epoch_end is None or not len(labels):
-        return False
-    predicted = logits[:, 0].double().numpy()
-    found = {f"validation_{metric.name}": score(metric, labels, predicted) for metric in of_kind(kind)}
-    return on_epoch_end(key, epoch, found)

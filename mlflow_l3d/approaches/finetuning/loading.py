@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.approaches import models
-from mlflow_l3d.approaches.encoder.pretrained import dropout_names, load_classifier, load_tokenizer, quiet
+from mlflow_l3d.approaches.encoder.pretrained import load_classifier, load_tokenizer, quiet, set_dropout
+from mlflow_l3d.approaches.encoder.tokens import check_length
 from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.kinds import outputs
 from mlflow_l3d.approaches.finetuning.published_seeds import target
@@ -16,7 +17,7 @@ from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.icl.gguf import converted, gguf_revision
-from mlflow_l3d.approaches.icl.loading import config_and_tokenizer, need_bitsandbytes, readable
+from mlflow_l3d.approaches.icl.loading import config_and_tokenizer, four_bits, need_bitsandbytes, readable
 from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -143,43 +144,20 @@ def compute_dtype(recipe: Recipe, device: str) -> torch.dtype:
     return torch.float32
 
 
-def check_length(max_length: int, tokenizer: Any, config: Any) -> None:
-    """Raise :class:`ParameterError` if the model takes fewer tokens than `max_length`."""
-    text = config.get_text_config()
-    limits = [tokenizer.model_max_length, getattr(text, "max_position_embeddings", None)]
-    limit = min(int(number) for number in limits if number)
-    if max_length > limit:
-        raise ParameterError("hyperparameters.max_length", max_length, f"the model takes at most {limit} tokens")
-
-
 def _decoder(
     found: ModelReference, name: str, config: Any, task: Task, recipe: Recipe, device: str, dtype: torch.dtype
 ) -> Any:
     """Load a decoder without its language-modelling head, and put the head of ours on it."""
     import torch
-    from transformers import AutoModel, BitsAndBytesConfig
+    from transformers import AutoModel
 
     from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
 
-    names = dropout_names(config)
-    if recipe.dropout > 0 and not names:
-        allowed = "this model's configuration has no dropout, so it would have no effect"
-        raise ParameterError("hyperparameters.dropout", recipe.dropout, allowed, "Set it to 0.")
-    for entry in names:
-        setattr(config, entry, recipe.dropout)
+    set_dropout(config, recipe.dropout)
     extra: dict[str, Any] = {}
     if recipe.quantise == "4bit":
         need_bitsandbytes()
-        nf4: Any = BitsAndBytesConfig
-        extra = {
-            "quantization_config": nf4(
-                load_in_4bit=True,
-                bnb_4bit_quant_type="nf4",
-                bnb_4bit_use_double_quant=True,
-                bnb_4bit_compute_dtype=dtype,
-            ),
-            "device_map": {"": device},
-        }
+        extra = four_bits(device, dtype)
     with readable(found, name), quiet(), seeded(0):
         base, info = AutoModel.from_pretrained(
             found.path_or_id,

@@ -1,19 +1,16 @@
-"""What both ways of training share: the outcome of a training; and the loop over cells that are trained alone."""
+"""What both ways of training share: the outcome of a training."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mlflow_l3d.approaches.base import CellwiseSession
 from mlflow_l3d.approaches.finetuning.kinds import predictions
 from mlflow_l3d.approaches.finetuning.training import Progress
-from mlflow_l3d.approaches.threads import one_thread
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.settings import IntArray, Split
+from mlflow_l3d.tasks.settings import Split
 
 if TYPE_CHECKING:
     import torch
@@ -52,25 +49,3 @@ def outcome_of(key: str, task: Task, split: Split, trained: Trained) -> Outcome:
         metrics=trained.progress.metrics,
         curves=trained.progress.curves,
     )
-
-
-class ModelSession(CellwiseSession):
-    """Train and evaluate cell after cell; see :class:`mlflow_l3d.approaches.base.Session` for the contract."""
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-
-    @abstractmethod
-    def train(self, cell: Cell, split: Split) -> Trained:
-        """Train on one cell's examples and return the logits of its test examples."""
-
-    def run_cell(self, cell: Cell) -> Outcome:
-        """Train and evaluate a cell, with one thread."""
-        with one_thread():
-            split = self.task.split(cell.seeds)
-            return outcome_of(cell.key, self.task, split, self.train(cell, split))
-
-
-def pieces(order: IntArray, size: int) -> list[IntArray]:
-    """Cut an order into batches; the last one may be smaller."""
-    return [order[start : start + size] for start in range(0, len(order), size)]

@@ -13,7 +13,7 @@ from mlflow_l3d.approaches.icl.loading import need_bitsandbytes
 from mlflow_l3d.approaches.icl.presets import default_quantisation
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.models import resolve
-from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
+from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
@@ -125,7 +125,5 @@ class InContextLearning(Approach):
         from mlflow_l3d.approaches.icl.session import PromptSession
 
         recipe = recipes.Recipe.of(hyperparameters)
-        device_class(device)
-        for package in ("torch", "transformers"):
-            minor_version(package, "icl")
+        torch_numerics(device, self.name)
         return PromptSession(task, recipe, model, device, cache)

@@ -100,22 +100,13 @@ def weights(
     ParameterError
         If tensors of a language model are missing: they would be drawn at random.
     """
-    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, BitsAndBytesConfig
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     from mlflow_l3d.approaches.encoder.pretrained import quiet
 
     extra: dict[str, Any] = {"trust_remote_code": trust}
-    nf4: Any = BitsAndBytesConfig
     if quantised:
-        extra |= {
-            "quantization_config": nf4(
-                load_in_4bit=True,
-                bnb_4bit_quant_type="nf4",
-                bnb_4bit_use_double_quant=True,
-                bnb_4bit_compute_dtype=dtype,
-            ),
-            "device_map": {"": device},
-        }
+        extra |= four_bits(device, dtype)
     loader: Any = AutoModelForSeq2SeqLM if kind == "seq2seq" else AutoModelForCausalLM
     with quiet(), seeded(0):
         model, info = loader.from_pretrained(
@@ -133,6 +124,16 @@ def weights(
     if not quantised:
         model = model.to(device)
     return model.eval().requires_grad_(False)
+
+
+def four_bits(device: str | torch.device, dtype: torch.dtype) -> dict[str, Any]:
+    """Return what ``from_pretrained`` needs for NF4 weights with double quantisation that compute in `dtype`."""
+    from transformers import BitsAndBytesConfig
+
+    nf4: Any = BitsAndBytesConfig
+    double: dict[str, Any] = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+    settings = nf4(load_in_4bit=True, bnb_4bit_compute_dtype=dtype, **double)
+    return {"quantization_config": settings, "device_map": {"": device}}
 
 
 def check_generative(config: Any, kind: str, name: str) -> None:

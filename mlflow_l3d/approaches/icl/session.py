@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import CellwiseSession
-from mlflow_l3d.approaches.classes import chosen_classes
 from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities, token_draws
 from mlflow_l3d.approaches.icl.checks import check_model, uses_chat
-from mlflow_l3d.approaches.icl.recipe import Recipe
+from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
+from mlflow_l3d.approaches.icl.prompts.custom import custom_format
+from mlflow_l3d.approaches.icl.prompts.formats import format_for
+from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.approaches.icl.selection import nearest_shots, shot_order
-from mlflow_l3d.approaches.icl.wording import prompt_format
-from mlflow_l3d.approaches.shots import check_shots, random_shots
+from mlflow_l3d.approaches.shots import check_shots, chosen_classes, random_shots
 from mlflow_l3d.approaches.threads import one_thread
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
@@ -25,6 +26,26 @@ from mlflow_l3d.tasks.settings import IntArray
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.icl.engine import Sampling
     from mlflow_l3d.approaches.icl.loading import LoadedModel
+
+
+def prompt_format(task: Task, recipe: Recipe, classes: Sequence[int]) -> PromptFormat:
+    """Return the format of the prompts.
+
+    Raises
+    ------
+    ParameterError
+        If template or class words do not fit the task.
+    """
+    class_names = [task.class_names[number] for number in classes]
+    columns = len(task.texts)
+    if recipe.prompt_format == "custom":
+        instruction = "" if recipe.instruction == AUTO else recipe.instruction
+        return custom_format(
+            recipe.template, recipe.verbaliser, columns, class_names=class_names, instruction=instruction
+        )
+    words = "" if recipe.verbaliser == AUTO else recipe.verbaliser
+    return format_for(task.name, recipe.prompt_format, class_names, columns=columns, verbaliser=words)
+
 
 EMPTY_INPUTS: Final = ("N/A", "[MASK]", "")
 """Inputs without content (Zhao et al. 2021, section 5)."""

@@ -8,11 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.classes import chosen_classes
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, SearchRange, Value
 from mlflow_l3d.approaches.meta_learning import recipe as recipes
-from mlflow_l3d.approaches.numerics import device_class, minor_version, torch_numerics
-from mlflow_l3d.approaches.shots import check_shots
+from mlflow_l3d.approaches.numerics import torch_numerics
+from mlflow_l3d.approaches.shots import check_shots, chosen_classes
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
@@ -163,9 +162,7 @@ class MetaLearning(Approach):
             features are not finite, or the cache folder cannot take them.
         """
         recipe = recipes.Recipe.of(hyperparameters)
-        device_class(device)
-        for package in ("torch", "transformers"):
-            minor_version(package, self.name)
+        torch_numerics(device, self.name)
         if not 1 <= len(task.texts) <= 2:
             raise ParameterError("text_column", len(task.texts), "must be one column, or two for sentence pairs")
         classes = chosen_classes(recipe.classes, task.class_names)

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds
-from mlflow_l3d.approaches.icl.engine.reading import read_steps
+from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds, read_steps
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlflow_l3d.approaches.meta_learning.learners.base import Buffers
@@ -11,23 +10,6 @@ from mlflow_l3d.approaches.stacked.optimisers import BETA_1, BETA_2, EPSILON
 
 if TYPE_CHECKING:
     import torch
-
-
-@dataclass(frozen=True)
-class AdamPath:
-    """Where Adam leads.
-
-    Attributes
-    ----------
-    moved_1, moved_2
-        Shaped as the weights: the sum of Adam's steps of size 1. The weights move by -learning rate times it.
-    losses
-        (B,): mean cross-entropy before the first step; 0 where there is no step.
-    """
-
-    moved_1: torch.Tensor
-    moved_2: torch.Tensor
-    losses: torch.Tensor
 
 
 def adam_path(
@@ -39,7 +21,7 @@ def adam_path(
     learning_rate: float,
     steps: int,
     buffers: Buffers,
-) -> AdamPath:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Take steps of Adam, new for these support sets, on their mean cross-entropy.
 
     Parameters
@@ -52,6 +34,12 @@ def adam_path(
         Of Adam.
     buffers
         Hold what is returned, until the next call.
+
+    Returns
+    -------
+    tuple
+        Shaped as `w1` and `w2`, the sum of Adam's steps of size 1: the weights move by -learning rate times it. And
+        (B,), the mean cross-entropy before the first step; 0 where there is no step.
     """
     import torch
 
@@ -77,7 +65,7 @@ def adam_path(
         torch.sum(errors, 1, out=second.gradient[:, -1])
         first.step(step)
         second.step(step)
-    return AdamPath(first.moved, second.moved, value)
+    return first.moved, second.moved, value
 
 
 class _Layer:

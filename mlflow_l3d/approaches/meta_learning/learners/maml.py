@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlflow_l3d.approaches.meta_learning.learners.adaptation import adapted
-from mlflow_l3d.approaches.meta_learning.learners.base import Learner
-from mlflow_l3d.approaches.meta_learning.learners.inner import Path, descend, losses, one_hot, per_task, through
-from mlflow_l3d.approaches.meta_learning.learners.memory import bytes_of_inner, bytes_of_weights
+from mlflow_l3d.approaches.meta_learning.learners.base import Learner, bytes_of_inner, bytes_of_weights
+from mlflow_l3d.approaches.meta_learning.learners.inner import (
+    Path,
+    adapted,
+    descend,
+    losses,
+    one_hot,
+    per_task,
+    through,
+)
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import Stack
 

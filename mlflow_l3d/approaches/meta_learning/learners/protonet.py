@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlflow_l3d.approaches.meta_learning.learners.base import Learner
+from mlflow_l3d.approaches.meta_learning.learners.base import Learner, bytes_of_weights
 from mlflow_l3d.approaches.meta_learning.learners.inner import losses, one_hot, through
-from mlflow_l3d.approaches.meta_learning.learners.memory import bytes_of_weights
 from mlflow_l3d.approaches.stacked.stack import Stack
 
 if TYPE_CHECKING:

@@ -6,10 +6,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.approaches.meta_learning.learners.adam_path import adam_path
-from mlflow_l3d.approaches.meta_learning.learners.adaptation import adapted, predict
-from mlflow_l3d.approaches.meta_learning.learners.base import Buffers, Learner
-from mlflow_l3d.approaches.meta_learning.learners.inner import Path, descend, losses, one_hot, per_task
-from mlflow_l3d.approaches.meta_learning.learners.memory import bytes_of_inner, bytes_of_weights, layers
+from mlflow_l3d.approaches.meta_learning.learners.base import Buffers, Learner, bytes_of_inner, bytes_of_weights, layers
+from mlflow_l3d.approaches.meta_learning.learners.inner import (
+    Path,
+    adapted,
+    descend,
+    losses,
+    one_hot,
+    per_task,
+    predict,
+)
 from mlflow_l3d.approaches.stacked.optimisers import EPSILON
 from mlflow_l3d.approaches.stacked.stack import Stack
 
@@ -108,12 +114,12 @@ class Reptile(Learner):
             w1, w2 = stack.w1[piece], stack.w2[piece]
             for task in range(tasks):
                 mask = None if masks is None else masks[piece, task]
-                path = adam_path(
+                *moved, value = adam_path(
                     w1, w2, x[piece, task], targets[piece, task], mask, rate, self.settings.inner_steps, self.buffers
                 )
-                values[piece] += path.losses
-                for own, moved in ((stack.g1, path.moved_1), (stack.g2, path.moved_2)):
-                    own[piece].add_(moved, alpha=rate / tasks)
+                values[piece] += value
+                for own, layer in zip((stack.g1, stack.g2), moved, strict=True):
+                    own[piece].add_(layer, alpha=rate / tasks)
         return torch.div(values, tasks)
 
     @staticmethod
@@ -132,9 +138,8 @@ class Reptile(Learner):
             return adapted(stack, x_s, labels_s, x, rate, steps)
         with torch.inference_mode():
             targets = one_hot(labels_s, stack.classes, x_s)
-            path = adam_path(stack.w1, stack.w2, x_s, targets, None, rate, steps, Buffers())
-            w1 = torch.sub(stack.w1, path.moved_1, alpha=rate)
-            w2 = torch.sub(stack.w2, path.moved_2, alpha=rate)
+            moved_1, moved_2, _ = adam_path(stack.w1, stack.w2, x_s, targets, None, rate, steps, Buffers())
+            w1, w2 = torch.sub(stack.w1, moved_1, alpha=rate), torch.sub(stack.w2, moved_2, alpha=rate)
             return predict(w1, *per_task(w2, 1, Buffers()), x)
 
     def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
