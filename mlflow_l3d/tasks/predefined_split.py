@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream
-from mlflow_l3d.tasks.settings import PARTS, IntArray, Split, SplitSettings
+from mlflow_l3d.tasks.settings import PARTS, Divisible, IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import check_settings
-
-if TYPE_CHECKING:
-    from mlflow_l3d.tasks.base import Task
 
 SYNONYMS: Final = {
     "train": 0,
@@ -29,7 +26,7 @@ SYNONYMS: Final = {
 """What data sets call their parts -> position in `PARTS`."""
 
 
-def predefined_split(task: Task) -> Split:
+def predefined_split(task: Divisible) -> Split:
     """Return the split of ``source=own``: the same for every seed.
 
     Parameters
@@ -62,7 +59,7 @@ def predefined_split(task: Task) -> Split:
     return Split(train, validation, test)
 
 
-def check_predefined_split(task: Task) -> None:
+def check_predefined_split(task: Divisible) -> None:
     """Raise what :func:`predefined_split` raises about the parts and the numbers that are asked for."""
     settings, parts = task.settings, _parts(task)
     evaluated = evaluated_part(parts)
@@ -111,7 +108,7 @@ def no_predefined_split(task: str, why: str, kind: type[ParameterError] = NoPart
     return kind("task", task, allowed, fix)
 
 
-def _parts(task: Task) -> IntArray:
+def _parts(task: Divisible) -> IntArray:
     if task.parts is None:
         raise no_predefined_split(task.name, "it has no parts of its own")
     return task.parts
@@ -129,7 +126,7 @@ def _check_settings(settings: SplitSettings, counts: IntArray, test: int, part: 
         raise ParameterError("validation_fraction", settings.validation_fraction, allowed, "Use 0.1, for instance.")
 
 
-def _drawn(task: Task, positions: IntArray, asked: int | None, purpose: str, *, least: int) -> IntArray:
+def _drawn(task: Divisible, positions: IntArray, asked: int | None, purpose: str, *, least: int) -> IntArray:
     """Return `asked` of the sorted `positions` in the shares that the classes have there, or all of them."""
     if asked is None or asked == len(positions):
         return positions
@@ -151,7 +148,7 @@ def _allotted(counts: IntArray, total: int, least: int) -> IntArray:
     return floor + sizes
 
 
-def _held_out(task: Task, train: IntArray) -> tuple[IntArray, IntArray]:
+def _held_out(task: Divisible, train: IntArray) -> tuple[IntArray, IntArray]:
     """Return the train examples without and with those that are for validation, of which each class has its share."""
     fraction, strata = task.settings.validation_fraction, task.strata[train]
     # A class keeps one example to be trained on.

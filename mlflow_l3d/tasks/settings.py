@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -78,3 +78,27 @@ class Split:
     train: IntArray
     validation: IntArray
     test: IntArray
+
+
+class Divisible(Protocol):
+    """What a split looks at of a task; see :class:`mlflow_l3d.tasks.base.Task`."""
+
+    @property
+    def name(self) -> str:
+        """Name of the task."""
+
+    @property
+    def settings(self) -> SplitSettings:
+        """How many examples a split draws."""
+
+    @property
+    def parts(self) -> IntArray | None:
+        """Published part of each example, shape (n,)."""
+
+    @property
+    def strata(self) -> IntArray:
+        """What draws are stratified by, shape (n,)."""
+
+    @property
+    def strata_names(self) -> tuple[str, ...]:
+        """Name of each stratum."""
