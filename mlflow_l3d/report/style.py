@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 7.6
 """Width of every figure, in inches."""
+_DPI: Final = 150
 INK: Final = "#1f2430"
 MUTED: Final = "#5b6472"
 GRID: Final = "#d9dee6"
@@ -51,6 +52,8 @@ _SETTINGS: Final[Any] = {
     "axes.unicode_minus": True,
     "axes.formatter.useoffset": False,
     "text.usetex": False,
+    "figure.autolayout": False,
+    "figure.constrained_layout.use": False,
     "hatch.linewidth": 0.7,
     "savefig.bbox": None,
     "svg.fonttype": "none",
@@ -66,10 +69,15 @@ NAME: Final = 24
 
 
 @contextmanager
-def _saving() -> Iterator[None]:
+def _saving(figure: Figure) -> Iterator[None]:
+    """Lay a figure out, once for all its files, and give the context in which it is saved."""
     # A name in a script that the font lacks is no fault of the user's: boxes in a PNG, right in a browser.
     with settings(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
+        engine = figure.get_layout_engine()
+        if engine is not None:
+            engine.execute(figure)
+            figure.set_layout_engine(None)
         yield
 
 
@@ -84,7 +92,7 @@ def new_figure(height: float) -> Figure:
     """Return an empty figure of the common width and `height` inches."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(WIDTH, height), layout="constrained", facecolor="white")
+    return Figure(figsize=(WIDTH, height), dpi=_DPI, layout="constrained", facecolor="white")
 
 
 def dress(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: str = "") -> None:
@@ -144,9 +152,9 @@ def legend(figure: Figure, axes: Axes) -> None:
     )
 
 
-def save_png(figure: Figure, path: str | Path, dpi: int = 150) -> None:
+def save_png(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:
     """Write a figure as PNG: the same bytes for the same figure, and no metadata of machine, user or time."""
-    with _saving():
+    with _saving(figure):
         figure.savefig(path, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
 
 
@@ -157,7 +165,7 @@ def to_svg(figure: Figure, name: str) -> str:
     and its ids start with `name` (letters, digits, ``-``), so that several figures fit on one page.
     """
     buffer = io.StringIO()
-    with _saving():
+    with _saving(figure):
         figure.savefig(
             buffer,
             format="svg",

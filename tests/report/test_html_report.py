@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.importance.results import Check
-from mlflow_l3d.report.investigation.page import render
+from mlflow_l3d.report.investigation.page import drawn, render
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,7 @@ class Page(HTMLParser):
 
 def page(analysis, path, **more) -> tuple[str, Page]:
     paths = {name: path(record) for name, record in analysis.importances.items()}
-    text = render(analysis, paths=paths, **{"settings": {"task": "rotten_tomatoes"}, "title": "t", **more})
+    text = render(analysis, drawn(analysis, paths), **{"settings": {"task": "rotten_tomatoes"}, "title": "t", **more})
     return text, Page(text)
 
 
@@ -150,11 +150,12 @@ def test_nan_everywhere(empty, analysis, path):
 
 
 def test_without_paths_settings_checks_or_factors(importance, analysis):
-    text = render(analysis([importance("a", rows=2, columns=2)]), paths={}, settings={}, title="t")
+    one, none = analysis([importance("a", rows=2, columns=2)]), analysis([])
+    text = render(one, drawn(one, {}), settings={}, title="t")
     assert Page(text).tags.count("svg") == 3
     assert "No check found anything doubtful." in text
     assert "<h2>Settings</h2>" not in text
-    assert "No factor was investigated." in render(analysis([]), paths={}, settings={}, title="t")
+    assert "No factor was investigated." in render(none, drawn(none, {}), settings={}, title="t")
 
 
 def test_checks_stand_warnings_first_with_what_to_do(importance, analysis, path):

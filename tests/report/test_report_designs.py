@@ -17,7 +17,7 @@ from mlflow_l3d.report.investigation.factor_tables import (
     ranking_tables,
 )
 from mlflow_l3d.report.investigation.heatmap import heatmap
-from mlflow_l3d.report.investigation.page import render
+from mlflow_l3d.report.investigation.page import drawn, render
 from mlflow_l3d.report.investigation.prediction_tables import fragile_table
 from mlflow_l3d.report.investigation.terminal import summary
 from mlflow_l3d.report.investigation.verdicts import verdict
@@ -33,9 +33,8 @@ ATTACK = "<script>alert('x')</script>"
 
 
 def page(analysis, **settings: str) -> str:
-    return render(
-        analysis, paths=design_named(analysis.design).paths(analysis.importances), settings=settings, title="t"
-    )
+    figures = drawn(analysis, design_named(analysis.design).paths(analysis.importances))
+    return render(analysis, figures, settings=settings, title="t")
 
 
 def words(text: str) -> str:

@@ -204,7 +204,7 @@ def test_seed_figure_marks_collapses(studies, tmp_path):
 
 
 def test_page_of_one_study(studies):
-    page = Page(study_page(studies[2], settings={"task": "rte"}, notes=["A note."]))
+    page = Page(study_page(studies[2], seed_figure(studies[2]), settings={"task": "rte"}, notes=["A note."]))
     assert "script" not in page.tags
     assert all(link.startswith("#") for link in page.links)
     assert "1 collapsed" in page.text
@@ -224,7 +224,7 @@ def test_page_over_tasks(found):
 
 def test_names_are_escaped_and_kept_on_one_line():
     attacked = study("mrpc", model=ATTACK)
-    page = study_page(attacked, title=ATTACK, notes=[ATTACK], settings={ATTACK: ATTACK})
+    page = study_page(attacked, seed_figure(attacked), title=ATTACK, notes=[ATTACK], settings={ATTACK: ATTACK})
     over = over_tasks_page(over_tasks([attacked, study("cola", model=ATTACK)]), title=ATTACK, settings={ATTACK: ATTACK})
     for text in (page, over):
         assert "<script" not in text

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.report.investigation import factor_tables, figures, prediction_tables
+from mlflow_l3d.report.investigation import factor_tables, prediction_tables
+from mlflow_l3d.report.investigation import figures as draw
 from mlflow_l3d.report.investigation.heatmap import heatmap
 from mlflow_l3d.report.investigation.verdicts import (
     by_importance,
@@ -25,6 +27,9 @@ from mlflow_l3d.report.numbers import percent, points
 from mlflow_l3d.report.page import NO_TEXTS, Picture, Section, chip, page
 from mlflow_l3d.report.table import Table
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _IMPORTANT = {
     "important": "yes",
     "important?": "yes, unsure",
@@ -34,10 +39,32 @@ _IMPORTANT = {
 }
 
 
+def drawn(analysis: Analysis, paths: Mapping[str, pd.DataFrame]) -> dict[str, Figure]:
+    """Return the figures by name, those of a factor as in ``heatmap-data_order``.
+
+    Parameters
+    ----------
+    analysis
+        The records.
+    paths
+        Factor -> how its importance settled, see :func:`mlflow_l3d.report.investigation.figures.convergence`; a factor
+        without a path, or with one of fewer than two rows, has no such figure.
+    """
+    records = by_importance(analysis)
+    scores = draw.golden_distribution({record.factor: record for record in records}, metric=analysis.metric)
+    made = {"importance": draw.importance_bars(analysis), "golden": scores}
+    for record in records:
+        factor = record.factor
+        made[f"heatmap-{factor}"] = heatmap(record, metric=analysis.metric)
+        if factor in paths and len(paths[factor]) > 1:
+            made[f"convergence-{factor}"] = draw.convergence(paths[factor], factor, level=record.level)
+    return made
+
+
 def render(
     analysis: Analysis,
+    figures: Mapping[str, Figure],
     *,
-    paths: Mapping[str, pd.DataFrame],
     settings: Mapping[str, str],
     title: str,
     notes: Sequence[str] = (),
@@ -49,15 +76,14 @@ def render(
     ----------
     analysis
         The records; fractions (0..1) are shown as percentage points.
-    paths
-        Factor -> how its importance settled, see :func:`mlflow_l3d.report.investigation.figures.convergence`; a factor
-        without a path, or with one of fewer than two rows, has no such figure.
+    figures
+        What :func:`drawn` returned.
     title, notes, links, settings
         As in :func:`mlflow_l3d.report.page.page`.
     """
     records = by_importance(analysis)
     golden = golden_record(analysis)
-    pictures = _overview(analysis, records)
+    pictures = _overview(analysis, records, figures)
     interim = factor_tables.interim_table(analysis)
     ranking = factor_tables.ranking_tables(analysis.ranking)
     components = factor_tables.component_table(analysis)
@@ -91,10 +117,7 @@ def render(
         fragile=prediction_tables.fragile_table(analysis),
         bars=pictures[:1],
         pictures=pictures[1:],
-        of_factors=[
-            (record.factor, _factor(analysis, record, paths.get(record.factor), at))
-            for at, record in enumerate(records)
-        ],
+        of_factors=[(record.factor, _factor(record, figures, at)) for at, record in enumerate(records)],
         checks=sorted(analysis.checks, key=lambda check: check.severity != "warning"),
         cells_failed=analysis.cells_failed,
     )
@@ -129,7 +152,7 @@ def _factor_table(analysis: Analysis) -> Table:
     return Table(("factor", "important?", *numbers), tuple(rows), note)
 
 
-def _overview(analysis: Analysis, records: Sequence[Importance]) -> list[Picture]:
+def _overview(analysis: Analysis, records: Sequence[Importance], figures: Mapping[str, Figure]) -> list[Picture]:
     if not records:
         return []
     if design_named(analysis.design).baseline:
@@ -145,10 +168,10 @@ def _overview(analysis: Analysis, records: Sequence[Importance]) -> list[Picture
             f"{percent(level_of(records))} interval. A factor whose whole interval lies to the right of 0 matters more "
             "than all others together."
         )
-    bars = Picture.of(figures.importance_bars(analysis), "bars", label, caption)
+    bars = Picture.of(figures["importance"], "bars", label, caption)
     words = design_named(analysis.design).words
     golden = Picture.of(
-        figures.golden_distribution({record.factor: record for record in records}, metric=analysis.metric),
+        figures["golden"],
         "golden",
         "Scores of single runs",
         f"Each tick is one training. {words.first_row or _RUNS[golden_runs(records[0])]} {words.rows} "
@@ -171,14 +194,13 @@ def _reading(analysis: Analysis) -> list[tuple[str, str]]:
     return [(term.format(**given), text.format(**given)) for term, text in design_named(analysis.design).words.reading]
 
 
-def _factor(analysis: Analysis, record: Importance, path: pd.DataFrame | None, at: int) -> list[Picture]:
+def _factor(record: Importance, figures: Mapping[str, Figure], at: int) -> list[Picture]:
     pictures = []
     if not design_named(record.design).baseline:
         caption = design_named(record.design).words.table.format(factor=record.factor)
-        picture = heatmap(record, metric=analysis.metric)
-        pictures.append(Picture.of(picture, f"table-{at}", f"Scores of {record.factor}", caption))
-    if path is not None and len(path) >= 2:
-        convergence = figures.convergence(path, record.factor, level=record.level)
+        figure = figures[f"heatmap-{record.factor}"]
+        pictures.append(Picture.of(figure, f"table-{at}", f"Scores of {record.factor}", caption))
+    if (convergence := figures.get(f"convergence-{record.factor}")) is not None:
         caption = "A line that still moves at the right edge asks for more mitigation runs."
         pictures.append(Picture.of(convergence, f"path-{at}", f"Importance of {record.factor} over rows", caption))
     return pictures

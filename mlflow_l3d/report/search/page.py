@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.report.numbers import counted, duration, shorten, value_text
 from mlflow_l3d.report.page import NO_TEXTS, Picture, Section, page
-from mlflow_l3d.report.search import figures
+from mlflow_l3d.report.search import figures as draw
 from mlflow_l3d.report.search.tables import setting_table, stage_table, trial_table
 from mlflow_l3d.report.search.words import search_answers
 from mlflow_l3d.report.table import Table
@@ -49,7 +49,7 @@ _PICTURES: Final = {
 
 def render(
     result: SearchResult,
-    curves: figures.Curves = MappingProxyType({}),
+    figures: Mapping[str, Figure],
     *,
     settings: Mapping[str, str] = NO_TEXTS,
     links: Mapping[str, str] = NO_TEXTS,
@@ -60,8 +60,8 @@ def render(
     ----------
     result
         Scores in fractions (0..1), shown in percentage points.
-    curves
-        What the trials reported while they were trained.
+    figures
+        What :func:`drawn` returned.
     settings, links
         As in :func:`mlflow_l3d.report.page.page`.
     """
@@ -78,7 +78,7 @@ def render(
         command = Markup("Use it in an investigation: <code>-P hyperparameters={}</code>")
         found.append(command.format(result.run_id))
     sections = [Section("The found setting", found), Section("The levels", [stage_table(result)])]
-    for kind, figure in drawn(result, curves).items():
+    for kind, figure in figures.items():
         heading, caption = _PICTURES[kind]
         sections.append(Section(heading, [Picture.of(figure, kind, heading, caption)]))
     sections.append(Section("Trials, best first", [trial_table(result, MOST_TRIALS)]))
@@ -97,13 +97,16 @@ def render(
     )
 
 
-def drawn(result: SearchResult, curves: figures.Curves = MappingProxyType({})) -> dict[str, Figure]:
-    """Return the figures that have something to show, by kind, in the order of the page."""
+def drawn(result: SearchResult, curves: draw.Curves = MappingProxyType({})) -> dict[str, Figure]:
+    """Return the figures that have something to show, by kind, in the order of the page.
+
+    `curves` holds what the trials reported while they were trained.
+    """
     made = {
-        "importances": figures.importance_bars(result),
-        "history": figures.history(result),
-        "slice": figures.slices(result),
-        "parallel_coordinate": figures.parallel(result),
-        "intermediate_values": figures.learning_curves(result, curves),
+        "importances": draw.importance_bars(result),
+        "history": draw.history(result),
+        "slice": draw.slices(result),
+        "parallel_coordinate": draw.parallel(result),
+        "intermediate_values": draw.learning_curves(result, curves),
     }
     return {kind: figure for kind, figure in made.items() if figure is not None}

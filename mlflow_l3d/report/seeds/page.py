@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -11,18 +12,29 @@ from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.report.page import NO_TEXTS, Picture, Section, page
 from mlflow_l3d.report.seeds import tables
-from mlflow_l3d.report.seeds.figures import seed_figure, seed_heatmap, size_figure
+from mlflow_l3d.report.seeds.figures import seed_heatmap, size_figure
 from mlflow_l3d.report.seeds.words import better_sentences, over_answers, study_answers
 from mlflow_l3d.report.table import Table
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 def study_page(
-    study: SeedsStudy, *, title: str = "", notes: Sequence[str] = (), settings: Mapping[str, str] = NO_TEXTS
+    study: SeedsStudy,
+    figure: Figure,
+    *,
+    title: str = "",
+    notes: Sequence[str] = (),
+    settings: Mapping[str, str] = NO_TEXTS,
 ) -> str:
-    """Return one study as an HTML page, by default under task and model; see :func:`mlflow_l3d.report.page.page`."""
+    """Return one study and its `figure` as an HTML page, by default under task and model.
+
+    See :func:`mlflow_l3d.report.page.page` for the rest.
+    """
     name = title or ", ".join(part for part in ("Random seeds", study.task, study.model) if part)
     caption = "Each dot is a seed; the band is mean ± VAR. Hollow: the seed gives every example one prediction."
-    picture = Picture.of(seed_figure(study), "seeds", "Score and agreement of each seed", caption)
+    picture = Picture.of(figure, "seeds", "Score and agreement of each seed", caption)
     sections = [
         Section("Scores over seeds", [tables.metric_table(study)]),
         Section("Each seed", [picture, tables.seed_table(study)]),

@@ -49,11 +49,10 @@ def write_artifacts(
     title, notes
         Headline of the report, and remarks.
     """
-    from mlflow_l3d.report.investigation import figures, heatmap, page
+    from mlflow_l3d.report.investigation.page import drawn, render
     from mlflow_l3d.report.style import save_png
 
     analysis = scored.analysis
-    paths = design_named(analysis.design).paths(analysis.importances)
     public = cells.drop(columns=[name for name in ("artifact_uri", "experiment_id") if name in cells])
     if len(scored.agreement):
         public = public.assign(agreement=list(scored.agreement))
@@ -66,15 +65,12 @@ def write_artifacts(
     _write_json(folder / names.IMPORTANCE, importance_document(analysis))
     if document:
         _write_json(folder / names.INVESTIGATION, document)
-    html = page.render(analysis, paths=paths, settings=settings, title=title, notes=notes)
+    figures = drawn(analysis, design_named(analysis.design).paths(analysis.importances))
+    html = render(analysis, figures, settings=settings, title=title, notes=notes)
     (folder / names.REPORT).write_text(html, encoding="utf-8")
-    for factor, record in analysis.importances.items():
-        stem = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in factor)
-        save_png(heatmap.heatmap(record, metric=analysis.metric), folder / f"heatmap-{stem}.png")
-        if factor in paths and len(paths[factor]) > 1:
-            save_png(figures.convergence(paths[factor], factor, level=record.level), folder / f"convergence-{stem}.png")
-    save_png(figures.golden_distribution(analysis.importances, metric=analysis.metric), folder / "golden.png")
-    save_png(figures.importance_bars(analysis), folder / "importance.png")
+    for name, figure in figures.items():
+        stem = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name)
+        save_png(figure, folder / f"{stem}.png")
 
 
 def description(analysis: Analysis) -> str:

@@ -48,16 +48,16 @@ def write_search(
     _write(folder / names.HYPERPARAMETERS, found)
     _write(folder / names.SEARCH_DOCUMENT, {**specification.document(), "result": result_document(result)})
     write_table(folder / names.TRIALS, result.trials)
-    figures = drawn(result)
-    for kind in ("history", "slice", "parallel_coordinate"):
-        if kind in figures:
-            save_png(figures[kind], folder / f"{kind}.png")
     curves = {
         str(stage): {trial.number: trial.intermediate_values for trial in study.get_trials(deepcopy=False)}
         for stage, study in studies.items()
     }
+    figures = drawn(result, curves)
+    for kind in ("history", "slice", "parallel_coordinate"):
+        if kind in figures:
+            save_png(figures[kind], folder / f"{kind}.png")
     settings = {name: value for name, value in shown_settings(specification).items() if value}
-    page = render(result, curves, settings=settings)
+    page = render(result, figures, settings=settings)
     (folder / names.SEARCH_REPORT).write_text(page, encoding="utf-8")
 
 

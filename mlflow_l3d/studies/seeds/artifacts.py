@@ -40,9 +40,6 @@ def write_study(
     predictions
         One row a prediction, of all seeds.
     """
-    from mlflow_l3d.report.seeds.page import study_page
-
-    write_scores(folder, study, cells, predictions)
     _write_json(folder / names.INVESTIGATION, specification.document())
     settings = {
         "task": f"{specification.setup.task.name} ({specification.setup.task.kind.replace('_', ' ')})",
@@ -54,13 +51,22 @@ def write_study(
         "device": specification.setup.device,
     }
     notes = [*specification.setup.task.notes, *specification.setup.origin.notes]
-    page = study_page(study, title=specification.title, notes=notes, settings=settings)
-    (folder / names.REPORT).write_text(page, encoding="utf-8")
+    write_scores(folder, study, cells, predictions, title=specification.title, notes=notes, settings=settings)
 
 
-def write_scores(folder: Path, study: SeedsStudy, cells: pd.DataFrame, predictions: pd.DataFrame | None) -> None:
-    """Write tables and pictures: what can be made of runs alone, ours or a stranger's."""
+def write_scores(
+    folder: Path,
+    study: SeedsStudy,
+    cells: pd.DataFrame,
+    predictions: pd.DataFrame | None,
+    *,
+    title: str,
+    notes: Sequence[str],
+    settings: Mapping[str, str],
+) -> None:
+    """Write tables, picture and report: what can be made of runs alone, ours or a stranger's."""
     from mlflow_l3d.report.seeds.figures import seed_figure
+    from mlflow_l3d.report.seeds.page import study_page
     from mlflow_l3d.report.style import save_png
 
     cells.to_parquet(folder / names.CELLS, index=False)
@@ -80,7 +86,10 @@ def write_scores(folder: Path, study: SeedsStudy, cells: pd.DataFrame, predictio
         "scores": json.loads(study.scores.reset_index().to_json(orient="records")),
     }
     _write_json(folder / names.SEEDS, document)
-    save_png(seed_figure(study), folder / "seeds.png")
+    figure = seed_figure(study)
+    save_png(figure, folder / "seeds.png")
+    page = study_page(study, figure, title=title, notes=notes, settings=settings)
+    (folder / names.REPORT).write_text(page, encoding="utf-8")
 
 
 def write_over_tasks(folder: Path, found: Sequence[ModelOverTasks], *, title: str) -> list[str]:

@@ -186,8 +186,6 @@ def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
 
 def _rescored(client: MlflowClient, run_id: str, metric: str, *, log: bool) -> SeedsStudy:
     """Write metrics, tables and the report of one parent anew; what says how to repeat it stays."""
-    from mlflow_l3d.report.seeds.page import study_page
-
     read = _study(client, run_id, metric)
     if not log:
         return read.study
@@ -196,14 +194,15 @@ def _rescored(client: MlflowClient, run_id: str, metric: str, *, log: bool) -> S
         public = read.cells.drop(
             columns=[column for column in ("artifact_uri", "experiment_id") if column in read.cells]
         )
-        write_scores(folder, read.study, public, read.predictions)
-        page = study_page(
+        write_scores(
+            folder,
             read.study,
+            public,
+            read.predictions,
             title=read.parent.info.run_name or run_id,
             notes=["Evaluated from the runs on the tracking server."],
             settings={key: value for key, value in read.parent.data.params.items() if "." not in key},
         )
-        (folder / names.REPORT).write_text(page, encoding="utf-8")
         log_metrics(client, run_id, {len(read.study.seeds): read.study.metrics()})
         client.log_artifacts(run_id, str(folder))
     if names.INVESTIGATION_KEY not in read.parent.data.tags:

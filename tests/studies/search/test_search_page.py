@@ -1,11 +1,12 @@
 import re
 from html.parser import HTMLParser
+from types import MappingProxyType
 
 import pytest
 from search_examples import DEFAULT, coarse, curves, fine, result, study
 
 from mlflow_l3d.analysis.search import held_out
-from mlflow_l3d.report.search.page import MOST_TRIALS, render
+from mlflow_l3d.report.search.page import MOST_TRIALS, drawn, render
 
 VOID = {"meta", "br", "wbr", "link", "img", "hr", "input"}
 ATTACK = "<script>alert('x')</script>"
@@ -49,6 +50,10 @@ class Page(HTMLParser):
         return re.sub(r"\s+", " ", "".join(self.words))
 
 
+def shown(found, reported=MappingProxyType({}), **more) -> str:
+    return render(found, drawn(found, reported), **more)
+
+
 @pytest.fixture(scope="module")
 def studies():
     return {"coarse": coarse(), "fine": fine()}
@@ -58,7 +63,7 @@ def studies():
 def page(studies):
     held = held_out([0.82, 0.83, 0.81], [0.80, 0.81, 0.80])
     found = result(studies, held_out=held, run_id="a" * 32)
-    text = render(found, curves(studies), settings={"task": "rotten_tomatoes"})
+    text = shown(found, curves(studies), settings={"task": "rotten_tomatoes"})
     assert len(text.encode()) < 200_000
     return Page(text)
 
@@ -104,7 +109,7 @@ def test_nothing_is_fetched(page):
 
 def test_same_input_same_page(studies):
     given = result(studies)
-    assert render(given, curves(studies)) == render(given, curves(studies))
+    assert shown(given, curves(studies)) == shown(given, curves(studies))
 
 
 def test_what_is_passed_in_is_escaped(studies):
@@ -116,7 +121,7 @@ def test_what_is_passed_in_is_escaped(studies):
         run_id=ATTACK,
         metric=ATTACK,
     )
-    text = render(
+    text = shown(
         given, curves(studies), settings={ATTACK: ATTACK}, links={ATTACK: "javascript:alert(1)", "b": "http://x/"}
     )
     assert ATTACK not in text
@@ -127,20 +132,20 @@ def test_what_is_passed_in_is_escaped(studies):
 
 def test_a_search_without_scores_has_a_page_without_figures():
     nothing = {"coarse": study([])}
-    page = Page(render(result(nothing, importances={}, best_score=float("nan"), default_score=float("nan"))))
+    page = Page(shown(result(nothing, importances={}, best_score=float("nan"), default_score=float("nan"))))
     assert "n/a" in page.text
     assert "figure" not in {tag for tag, *_ in page.attributes}
 
 
 def test_many_trials_are_cut():
     many = {"coarse": study([{"learning_rate": 10 ** -(2 + 0.005 * at)} for at in range(350)], reports=False)}
-    page = Page(render(result(many)))
+    page = Page(shown(result(many)))
     assert f"{350 - MOST_TRIALS} more trials are in trials.json." in page.text
 
 
 def test_one_level_only(studies):
     only = {"coarse": studies["coarse"]}
-    page = Page(render(result(only, best=DEFAULT), curves(only)))
+    page = Page(shown(result(only, best=DEFAULT), curves(only)))
     assert "level 2" not in page.text
     assert "no trial beat the default" in page.text
     assert "the default stays" in page.text

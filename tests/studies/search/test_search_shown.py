@@ -95,8 +95,9 @@ def test_counts(searched):
 @pytest.mark.slow
 def test_page_pictures_and_text(searched):
     result, studies = searched
-    page = render(result, curves(studies))
-    assert list(drawn(result, curves(studies))) == [
+    figures = drawn(result, curves(studies))
+    page = render(result, figures)
+    assert list(figures) == [
         "importances",
         "history",
         "slice",
