@@ -80,14 +80,13 @@ def factor_texts(analysis: Analysis) -> list[dict[str, str]]:
 
 def further_numbers(analysis: Analysis) -> Table | None:
     """Return what else is known of each factor; None where nothing is. Columns without a number are left out."""
-    record = golden_record(analysis)
     keys = {
         "told apart\n(letters)": "letters",
         "p, Holm": "p_holm",
         "importance for\npredictions": "predictions",
         "kappa": "kappa",
         "IQR of cells": "iqr",
-        f"IQR of {golden_word(record) if record else 'golden'} runs": "golden_iqr",
+        f"IQR of {golden_word(golden_record(analysis))} runs": "golden_iqr",
         "collapsed %": "collapsed",
     }
     rows = tuple((texts["factor"], *[texts[key] for key in keys.values()]) for texts in factor_texts(analysis))
@@ -155,14 +154,19 @@ def component_table(analysis: Analysis) -> Table | None:
     split = any(record.components and math.isfinite(record.components.main) for record in records)
     # A design whose own runs stand for golden ones takes its total from them: nothing to compare.
     closes = any(not design_named(record.design).own_golden for record in records)
-    golden = f"variance of\n{_golden(records)} runs"
+    golden = f"variance of\n{golden_word(records[0])} runs"
     head = [
         "factor",
         *(["alone\n(main effect)", "with others,\nand noise"] if split else []),
         "contributed",
         "mitigated",
     ]
-    head += ["total", *([golden, "total /\n" + _golden(records)] if closes else []), "share of\nthe total", "method"]
+    head += [
+        "total",
+        *([golden, "total /\n" + golden_word(records[0])] if closes else []),
+        "share of\nthe total",
+        "method",
+    ]
     rows = []
     for record in records:
         parts = record.components
@@ -190,9 +194,9 @@ def _component_note(records: Sequence[Importance], *, split: bool, closes: bool)
         parts.append("This design cannot tell a main effect from interactions.")
     if closes:
         parts.append(
-            f"The {_golden(records)} runs estimate the total too: a ratio far from 1 hints at a seed that leaks "
+            f"The {golden_word(records[0])} runs estimate the total too: a ratio far from 1 hints at a seed that leaks "
             "(check L3D006)."
-            if _golden(records) == "golden"
+            if golden_word(records[0]) == "golden"
             else "Pooled runs are the same cells, so that their variance confirms nothing."
         )
     below = [
@@ -201,10 +205,6 @@ def _component_note(records: Sequence[Importance], *, split: bool, closes: bool)
     if below:
         parts.append(f"Below zero, by chance; the best estimate is 0: {', '.join(below)}.")
     return " ".join(parts)
-
-
-def _golden(records: Sequence[Importance]) -> str:
-    return golden_word(records[0]) if records else "golden"
 
 
 def _variance(record: Importance) -> float:

@@ -81,7 +81,7 @@ def _importances(axes: Axes, at: npt.NDArray[np.int64], records: Sequence[Import
 
 def _shares(axes: Axes, at: npt.NDArray[np.int64], records: Sequence[Importance]) -> FloatArray:
     shares = _finite([golden_share(record) for record in records])
-    word = golden_word(records[0]) if records else "golden"
+    word = golden_word(next(iter(records), None))
     dress(axes, x=f"std of the runs / {word} std", grid="x")
     axes.barh(at, shares, height=0.56, color=LIGHT_BLUE, label="std of the runs, as a share")
     label = f"important by the {records[0].design if records else 'baseline'} strategy from here on"
@@ -151,7 +151,7 @@ def golden_distribution(importances: Mapping[str, Importance], *, metric: str = 
     """
     golden = max((record.golden for record in importances.values()), key=_count, default=np.empty(0))
     first = next(iter(importances.values()), None)
-    groups = [(golden_runs(first) if first else "golden runs", golden, BLUE)]
+    groups = [(golden_runs(first), golden, BLUE)]
     groups += [(name, record.table.ravel(), GREY) for name, record in importances.items()]
     every = np.concatenate([_present(values) for _, values, _ in groups])
     with settings():

@@ -97,8 +97,8 @@ def render(
         reading=_reading(analysis),
         baseline=design_named(analysis.design).baseline,
         level=percent(level_of(records)),
-        golden=golden_word(golden) if golden else "golden",
-        golden_runs=golden_runs(golden) if golden else "golden runs",
+        golden=golden_word(golden),
+        golden_runs=golden_runs(golden),
         factors=_factor_table(analysis),
         verdicts=[(record.factor, verdict(record).sentence) for record in records],
         further=factor_tables.further_numbers(analysis),
@@ -125,7 +125,7 @@ def render(
 
 def _factor_table(analysis: Analysis) -> Table:
     records = by_importance(analysis)
-    golden = golden_word(golden_record(analysis) or records[0]) if records else "golden"
+    golden = golden_word(golden_record(analysis))
     unit = f"Standard deviations and scores are percentage points of {analysis.metric}."
     if design_named(analysis.design).baseline:
         numbers = {"std of runs": "std", f"{golden} std": "golden", f"share of\n{golden} std": "share"}
@@ -189,8 +189,7 @@ _RUNS = {
 def _reading(analysis: Analysis) -> list[tuple[str, str]]:
     """Return the terms of the design, and what they mean."""
     record = golden_record(analysis)
-    golden, runs = (golden_word(record), golden_runs(record)) if record else ("golden", "golden runs")
-    given = {"design": analysis.design, "golden": golden, "runs": runs}
+    given = {"design": analysis.design, "golden": golden_word(record), "runs": golden_runs(record)}
     return [(term.format(**given), text.format(**given)) for term, text in design_named(analysis.design).words.reading]
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.report.investigation.verdicts import by_importance, golden_record, is_graded
+from mlflow_l3d.report.investigation.verdicts import by_importance, golden_record, golden_word, is_graded
 from mlflow_l3d.report.numbers import MISSING, plain, points, signed
 from mlflow_l3d.report.table import Table
 
@@ -27,10 +27,8 @@ def agreement_table(analysis: Analysis) -> Table | None:
     groups += [name for name in found if name not in analysis.importances]
     if not groups:
         return None
-    record = golden_record(analysis)
-    label = design_named(analysis.design).words.examples
-    if record is not None and record.golden_pooled:
-        label = "pooled runs"
+    pooled = golden_word(golden_record(analysis)) == "pooled"
+    label = "pooled runs" if pooled else design_named(analysis.design).words.examples
     whole = Table(
         (
             "what changes",

@@ -12,6 +12,7 @@ from mlflow_l3d.report.investigation.verdicts import (
     by_importance,
     golden_record,
     golden_runs,
+    golden_word,
     is_graded,
     level_of,
     verdict,
@@ -86,18 +87,19 @@ def summary(analysis: Analysis, *, title: str, lines: Sequence[str] = ()) -> str
 
 
 def _legend(analysis: Analysis) -> str:
-    record = golden_record(analysis)
-    runs = golden_runs(record) if record else "golden runs"
     legend = design_named(analysis.design).words.legend
     meaning = _GRADED.format(shorten(str(analysis.agreement), 40)) if is_graded(analysis) else _ALIKE
     return legend.format(
-        metric=shorten(analysis.metric, 40), runs=runs, design=analysis.design, gold=_gold(analysis), meaning=meaning
+        metric=shorten(analysis.metric, 40),
+        runs=golden_runs(golden_record(analysis)),
+        design=analysis.design,
+        gold=_gold(analysis),
+        meaning=meaning,
     )
 
 
 def _gold(analysis: Analysis) -> str:
-    record = golden_record(analysis)
-    return "pool" if record is not None and record.golden_pooled else "gold"
+    return golden_word(golden_record(analysis))[:4]
 
 
 def _table(analysis: Analysis) -> Table:

@@ -12,7 +12,6 @@ import numpy as np
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import baseline_important
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.numbers import MISSING, between, bracketed, percent, plain, points, signed
 
@@ -37,27 +36,21 @@ def by_importance(analysis: Analysis) -> list[Importance]:
     return sorted(analysis.importances.values(), key=place)
 
 
-def golden_runs(record: Importance) -> str:
+def golden_runs(record: Importance | None) -> str:
     """Return what the scores in ``record.golden`` are: golden runs only where they were run."""
-    if record.golden_pooled:
+    if record is not None and record.golden_pooled:
         return "pooled runs"
-    return design_named(record.design).own_golden or "golden runs"
+    return (record and design_named(record.design).own_golden) or "golden runs"
 
 
-def golden_word(record: Importance) -> str:
+def golden_word(record: Importance | None) -> str:
     """Return the word before ``std``: golden, or pooled."""
-    return "pooled" if record.golden_pooled else "golden"
+    return "pooled" if record is not None and record.golden_pooled else "golden"
 
 
 def golden_record(analysis: Analysis) -> Importance | None:
     """Return the record with the fullest set of golden scores; the factors share them."""
     return max(analysis.importances.values(), key=lambda record: int(np.isfinite(record.golden).sum()), default=None)
-
-
-def golden_scores(analysis: Analysis) -> FloatArray:
-    """Return the finite golden scores, shape (at most L,); the factors share them, the fullest set counts."""
-    record = golden_record(analysis)
-    return np.empty(0) if record is None else record.golden[np.isfinite(record.golden)]
 
 
 def golden_share(record: Importance) -> float:
@@ -104,25 +97,22 @@ def verdict(record: Importance) -> Verdict:
     if not math.isfinite(record.importance):
         return Verdict("unknown", f"no verdict, there is no importance score ({_reason(record)}).")
     important = record.importance > 0
+    word: Status = "important" if important else "not important"
+    status: Status = "important?" if important else "not important?"
     own, others = points(record.contributed_std), points(record.mitigated_std)
     because = (
         f"changing it alone moves the score by {own} points (std), changing all other factors by {others}"
         if MISSING not in (own, others)
-        else "the score is above 0"
-        if important
-        else "the score is not above 0"
+        else f"the score is {'' if important else 'not '}above 0"
     )
-    word: Status = "important" if important else "not important"
     low, high = record.importance_ci_low, record.importance_ci_high
     if not (math.isfinite(low) and math.isfinite(high)):
-        status: Status = "important?" if important else "not important?"
         trust = "there is no interval, so this may be luck"
     else:
         shown = f"{percent(record.level)} interval of the corrected score {between(low, high)}"
         if (low > 0 and important) or (high < 0 and not important):
             status, trust = word, shown
         else:
-            status = "important?" if important else "not important?"
             trust = (
                 f"{shown} holds 0: not certain, more runs would tell"
                 if low <= 0 <= high
@@ -134,7 +124,7 @@ def verdict(record: Importance) -> Verdict:
 def _baseline(record: Importance) -> Verdict:
     important = baseline_important(record.score_std, record.golden_std)
     if important is None:
-        return Verdict("unknown", f"no verdict by the {record.design} strategy ({_baseline_reason(record)}).")
+        return Verdict("unknown", f"no verdict by the {record.design} strategy ({_reason(record)}).")
     word = "important" if important else "not important"
     return Verdict(
         "important?" if important else "not important?",
@@ -144,22 +134,18 @@ def _baseline(record: Importance) -> Verdict:
     )
 
 
-def _baseline_reason(record: Importance) -> str:
-    if int(np.isfinite(record.table).sum()) < 2:
-        return "fewer than 2 of its runs have a score"
-    return _no_golden(record) or "the standard deviations are missing"
-
-
 def _reason(record: Importance) -> str:
-    if record.rows_used < 2:
+    """Return why a factor has no verdict."""
+    baseline = design_named(record.design).baseline
+    if baseline and int(np.isfinite(record.table).sum()) < 2:
+        return "fewer than 2 of its runs have a score"
+    if not baseline and record.rows_used < 2:
         return f"{record.rows_used} complete rows, at least 2 are needed"
-    return _no_golden(record) or "the standard deviations are missing"
-
-
-def _no_golden(record: Importance) -> str:
     if int(np.isfinite(record.golden).sum()) < 2:
         return f"fewer than 2 {golden_runs(record)} have a score"
-    return f"all {golden_runs(record)} have the same score" if record.golden_std == 0 else ""
+    if record.golden_std == 0:
+        return f"all {golden_runs(record)} have the same score"
+    return "the standard deviations are missing"
 
 
 def is_graded(analysis: Analysis) -> bool:

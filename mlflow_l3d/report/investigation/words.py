@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.results import Consistency
@@ -14,7 +16,6 @@ from mlflow_l3d.report.investigation.verdicts import (
     by_importance,
     golden_record,
     golden_runs,
-    golden_scores,
     golden_share,
     golden_word,
     is_graded,
@@ -58,8 +59,9 @@ def early_stops(analysis: Analysis) -> tuple[str, ...]:
 
 def _luck(analysis: Analysis) -> Answer:
     question = "How much of the score is luck?"
-    record, scores = golden_record(analysis), golden_scores(analysis)
-    runs = golden_runs(record) if record is not None else "golden runs"
+    record = golden_record(analysis)
+    runs = golden_runs(record)
+    scores = np.empty(0) if record is None else record.golden[np.isfinite(record.golden)]
     if record is None or len(scores) < 2:
         return Answer(question, MISSING, (f"{len(scores)} {runs} have a score; at least 2 are needed.",))
     # A design's own runs are not independent of each other; the record's std allows for it.
@@ -170,8 +172,7 @@ def _stable(analysis: Analysis) -> Answer:
 
 def _compared(analysis: Analysis) -> str:
     """Return which runs are compared where every factor changes."""
-    record = golden_record(analysis)
-    pooled = record is not None and record.golden_pooled
+    pooled = golden_word(golden_record(analysis)) == "pooled"
     return "two pooled runs" if pooled else design_named(analysis.design).words.compared
 
 
@@ -208,36 +209,29 @@ def _stable_numbers(question: str, analysis: Analysis) -> Answer:
 
 
 def _stable_sentences(analysis: Analysis, group: Consistency, where: str) -> tuple[str, ...]:
-    if is_graded(analysis):
-        return _graded_sentences(analysis, group, where)
-    sentences = [
-        f"Mean share of test examples on which {where} give the same prediction (consistency, over {group.runs} runs)."
-    ]
-    if math.isfinite(group.correct_consistency):
-        sentences.append(
-            f"Both are right on {points(group.correct_consistency, 1)} %, and agree on a wrong answer on "
-            f"{points(group.agreement_on_wrong, 1)} %."
-        )
-    changed = 1 - group.consistency
-    sentences.append(
-        f"Another run changes about one prediction in {1 / changed:,.0f}."
-        if 0.001 <= changed <= 0.4
-        else f"Another run changes {points(changed, 1)} % of the predictions."
-    )
-    if group.unparsed_share > 0:
-        what = "name no class" if analysis.agreement is None else "could not be read"
-        sentences.append(f"{points(group.unparsed_share, 1)} % of the predictions {what}.")
-    return tuple(sentences)
-
-
-def _graded_sentences(analysis: Analysis, group: Consistency, where: str) -> tuple[str, ...]:
-    """Return what a scoring function says that also knows answers that agree in part."""
+    graded, correct = is_graded(analysis), points(group.correct_consistency, 1)
     sentences = [
         f"Mean {analysis.agreement} of the predictions of {where} for one test example (consistency, over "
         f"{group.runs} runs); 100 % is full agreement."
+        if graded
+        else f"Mean share of test examples on which {where} give the same prediction (consistency, over {group.runs} "
+        "runs)."
     ]
-    if math.isfinite(group.correct_consistency):
-        sentences.append(f"Against the truth: {points(group.correct_consistency, 1)} % (correct consistency).")
+    if correct != MISSING:
+        sentences.append(
+            f"Against the truth: {correct} % (correct consistency)."
+            if graded
+            else f"Both are right on {correct} %, and agree on a wrong answer on "
+            f"{points(group.agreement_on_wrong, 1)} %."
+        )
+    if not graded:
+        changed = 1 - group.consistency
+        sentences.append(
+            f"Another run changes about one prediction in {1 / changed:,.0f}."
+            if 0.001 <= changed <= 0.4
+            else f"Another run changes {points(changed, 1)} % of the predictions."
+        )
     if group.unparsed_share > 0:
-        sentences.append(f"{points(group.unparsed_share, 1)} % of the predictions could not be read.")
+        what = "name no class" if analysis.agreement is None else "could not be read"
+        sentences.append(f"{points(group.unparsed_share, 1)} % of the predictions {what}.")
     return tuple(sentences)
