@@ -39,8 +39,8 @@ class Metric:
     range
         The lowest and the highest value that it can have.
     chance
-        Number of classes to the score of a guess that does not look at the text; scores that are worse count as
-        collapsed. None where guessing has no such score.
+        Number of classes to the score of a guess that does not look at the text; smaller scores count as
+        collapsed, where greater is better. None where guessing has no such score.
     percent
         Whether people read it in percent and percentage points; else it is shown in its own unit.
     words
@@ -68,5 +68,8 @@ class Metric:
         return 1.0 if self.greater_is_better else -1.0
 
     def chance_level(self, classes: int | None) -> float | None:
-        """Return the score of guessing among so many classes; None where it has none, or they are not known."""
-        return None if self.chance is None or not classes else self.chance(classes)
+        """Return the score of guessing among so many classes, below which runs count as collapsed.
+
+        None where there is none, the classes are not known, or smaller is better.
+        """
+        return self.chance(classes) if self.chance and classes and self.greater_is_better else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -88,6 +89,7 @@ def test_chance_is_known_where_the_classes_are() -> None:
     accuracy, correlation = known.named("accuracy"), known.named("matthews_corrcoef")
     assert [accuracy.chance_level(classes) for classes in (4, 0, None)] == [0.25, None, None]
     assert correlation.chance_level(4) is None
+    assert replace(accuracy, greater_is_better=False).chance_level(4) is None  # low errors are no collapse
 
 
 def test_a_strangers_metric_is_one_of_them(strangers: dict[str, object]) -> None:
