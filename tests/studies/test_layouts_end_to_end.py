@@ -12,6 +12,7 @@ import pytest
 from run_helpers import Place, sqlite_place
 
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
+from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.approaches.synthetic import score, true_importance
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.studies.investigation.evaluate import evaluate
@@ -61,7 +62,7 @@ def test_tables_hold_the_scores_of_their_cells(place: Place, design: str) -> Non
         if cell.phase == "investigation":
             table[cell.row, cell.column] = direct(result, cell)
     golden = [direct(result, cell) for cell in cells if cell.phase == "golden"]
-    expected = importance(table, golden, factor="data_order", design="nested" if design == "nested" else "crossed")
+    expected = importance(table, golden, factor="data_order", model=NESTED if design == "nested" else CROSSED)
     record = result.analysis.importances["data_order"]
     np.testing.assert_array_equal(record.table, table)
     assert record.metrics() == pytest.approx(expected.metrics(), rel=1e-12)
