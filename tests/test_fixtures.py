@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
-
-pytestmark = pytest.mark.slow
 
 SKIPS = """
 import pytest
@@ -59,25 +53,7 @@ def test_what_fluent_calls_leave_behind_is_gone(turn: int, tracking_uri: str) ->
     assert len(mlflow.MlflowClient().search_runs([run.info.experiment_id])) == 1
 
 
-def test_server_answers_and_stops_and_comes_back_with_what_it_held(make_mlflow_server: Callable[[], Any]) -> None:
-    import mlflow
-
-    server = make_mlflow_server()
-    client = mlflow.MlflowClient(server.uri)
-    run = client.create_run("0")
-    client.log_text(run.info.run_id, "text", "a.txt")
-    workers = psutil.Process(server.process.pid).children(recursive=True)
-    assert workers
-    server.stop(signal.SIGKILL)
-    assert not server.healthy()
-    # A signal is sent at once and takes effect a little later.
-    _, alive = psutil.wait_procs(workers, timeout=10)
-    assert not [worker for worker in alive if worker.status() != psutil.STATUS_ZOMBIE]
-    server.start()
-    assert client.get_run(run.info.run_id).info.run_id == run.info.run_id
-    assert [entry.path for entry in client.list_artifacts(run.info.run_id)] == ["a.txt"]
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reason", "variable", "code"),
     [

@@ -20,6 +20,7 @@ from run_helpers import Place, one_line, sqlite_place, wait_until
 from search_cases import Climb, Trace
 
 from mlflow_l3d.studies.search.run import HyperparameterSearch, search
+from mlflow_l3d.tracking import uploader
 
 pytestmark = pytest.mark.slow
 
@@ -271,8 +272,12 @@ class Hooked(Climb):
 
 
 def test_the_server_is_away_for_a_while(
-    make_mlflow_server: Callable[[], Any], undisturbed: tuple[Place, HyperparameterSearch], tmp_path: Path
+    make_mlflow_server: Callable[[], Any],
+    undisturbed: tuple[Place, HyperparameterSearch],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(uploader, "_LONGEST_PAUSE", 1.0)
     server = make_mlflow_server()
     place = Place(server.uri, tmp_path / "cache")
 

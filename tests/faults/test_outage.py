@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from run_helpers import Place, assert_whole, one_line, sqlite_place, wait_until
 
@@ -16,6 +17,7 @@ from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.tracking import uploader
 
 pytestmark = pytest.mark.slow
 
@@ -52,15 +54,19 @@ def finished_metrics(place: Place, parent: str) -> Mapping[str, float]:
 
 
 def test_the_server_dies_in_the_middle_and_hangs_later(
-    make_mlflow_server: Callable[[], Any], migrated_store: Path, tmp_path: Path
+    make_mlflow_server: Callable[[], Any], migrated_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(uploader, "_LONGEST_PAUSE", 1.0)
     server = make_mlflow_server()
     place = Place(server.uri, tmp_path / "cache")
     seen: dict[int, int] = {}
+    killed: list[psutil.Process] = []
 
     def hook(number: int) -> None:
         if number == 8:
+            killed.extend(psutil.Process(server.process.pid).children(recursive=True))
             server.stop(signal.SIGKILL)
+            assert not server.healthy()
         elif number == 18:
             server.start()
         elif number == 20:
@@ -72,6 +78,9 @@ def test_the_server_dies_in_the_middle_and_hangs_later(
 
     result = place.investigate(approach=Hooked(hook), **DESIGN)
 
+    assert killed
+    _, alive = psutil.wait_procs(killed, timeout=10)
+    assert not [worker for worker in alive if worker.status() != psutil.STATUS_ZOMBIE]
     assert result.computed == CELLS
     assert list(seen.values()) == list(range(CELLS))
     assert_whole(place, result.run_id, CELLS)
