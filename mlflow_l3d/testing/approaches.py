@@ -1,4 +1,4 @@
-"""Checks of the contract of :mod:`mlflow_l3d.approaches.base`."""
+"""Checks of the contract of :mod:`mlflow_l3d.approaches.base`, callbacks after epochs included."""
 
 from __future__ import annotations
 

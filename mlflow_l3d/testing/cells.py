@@ -1,4 +1,4 @@
-"""Cells to test with, and what a session makes of them."""
+"""Cells to test with, what a session makes of them, and how two outcomes are compared."""
 
 from __future__ import annotations
 

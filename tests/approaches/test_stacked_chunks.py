@@ -10,11 +10,22 @@ import torch
 from finetuning_helpers import cell
 
 import mlflow_l3d.approaches
-from mlflow_l3d.approaches.stacked.chunks import in_chunks
+from mlflow_l3d.approaches.stacked.chunks import StackedSession
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.plan.cells import Outcome
 
 CELLS = [cell(i) for i in range(7)]
+
+
+class Chunks(StackedSession):
+    def __init__(self, most, draw, together):
+        self.cells_at_once, self.draw, self.together = most, draw, together
+
+    draw = together = None
+
+
+def in_chunks(cells, most, draw, together):
+    return Chunks(most, draw, together).run(cells)
 
 
 def one_each(drawn):

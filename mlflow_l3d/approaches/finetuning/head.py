@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.heads import Head, train_heads
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.session import Trained, outcome_of
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress
-from mlflow_l3d.approaches.stacked.chunks import cells_at_once, in_chunks
+from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
 from mlflow_l3d.approaches.stacked.draws import FloatArray, initial_head
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -33,47 +32,32 @@ MEMORY: Final = 2**29
 """Bytes that the cells of a chunk may hold on a CPU: with many training examples, dropout factors of a whole epoch."""
 
 
-class HeadSession(Session):
-    """Cells on the features of one task; see :class:`mlflow_l3d.approaches.base.Session` for the contract.
-
-    A cell gives the same predictions alone and in any chunk; its scores agree within 1e-5.
+class HeadSession(StackedSession[tuple[Cell, Head]]):
+    """Cells on the features of one task; see :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
 
     Parameters
     ----------
-    task
-        The data.
-    features
-        Shape (n, D), float32, one row an example; may be memory-mapped.
+    task, features, device
+        See :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
     recipe
         Complete hyperparameters.
-    device
-        Where the heads are trained.
-
-    Attributes
-    ----------
-    cells_at_once
-        Cells of a chunk.
     """
 
-    reports_epochs = True
-
     def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
-        self.task, self.features, self.recipe, self.device = task, features, recipe, device
+        super().__init__(task, features, device)
+        self.recipe = recipe
         examples = len(task.split(dict.fromkeys(TASK_FACTORS, 0)).train)
         step, held = bytes_per_cell(features.shape[1], len(task.class_names), examples, recipe)
         self.cells_at_once = cells_at_once(step, held, device, cache=CACHE, memory=MEMORY)
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Train and evaluate the cells in their order, with one thread; a chunk's outcomes come together."""
-        return in_chunks(cells, self.cells_at_once, self._draw, self._together)
-
-    def _draw(self, cell: Cell) -> tuple[Cell, Head]:
+    def draw(self, cell: Cell) -> tuple[Cell, Head]:
+        """Return the cell and its head at its start."""
         inputs, classes = self.features.shape[1], len(self.task.class_names)
         weights = initial_head(cell.seeds["model_initialisation"], inputs, self.recipe.hidden_units, classes)
         split, progress = self.task.split(cell.seeds), Progress(self.recipe)
         return cell, Head(split, weights, cell.seeds, progress, key=cell.key, on_epoch_end=self.on_epoch_end)
 
-    def _together(self, drawn: Sequence[tuple[Cell, Head]]) -> list[tuple[Outcome, float]]:
+    def together(self, drawn: Sequence[tuple[Cell, Head]]) -> list[tuple[Outcome, float]]:
         """Return the outcomes; the work of a cell is the number of epochs that it was trained."""
         found: dict[str, Outcome] = {}
         # Splits of our own tasks are stratified and equally large; those of a stranger's task need not be.

@@ -16,7 +16,7 @@ from mlflow_l3d.approaches.finetuning.published_seeds import target
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
-from mlflow_l3d.approaches.icl.gguf import converted, gguf_revision
+from mlflow_l3d.approaches.icl.gguf import gguf_revision, located
 from mlflow_l3d.approaches.icl.loading import config_and_tokenizer, four_bits, need_bitsandbytes, readable
 from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.errors import ParameterError
@@ -66,15 +66,6 @@ def revision(reference: str) -> str:
     return models.resolve(target(reference)).revision if file is None else gguf_revision(file)
 
 
-def located(reference: str, cache: Path) -> tuple[ModelReference, str]:
-    """Return where a model lies, and its name for messages; a GGUF file is converted into the cache, once."""
-    file = models.find_gguf(target(reference))
-    if file is not None:
-        return ModelReference(str(converted(file, cache)), gguf_revision(file), "folder"), file.name
-    found = models.resolve(target(reference))
-    return found, found.path_or_id if found.kind == "hub" else Path(found.path_or_id).name
-
-
 def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -> Loaded:
     """Load a model with a new head for a task, and with adapters where the recipe has them.
 
@@ -88,7 +79,7 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
     if recipe.trainable == "lora":
         adapters.need_peft()
     dtype = compute_dtype(recipe, device)
-    found, name = located(reference, cache)
+    found, name = located(target(reference), cache)
     with readable(found, name):
         config, tokenizer = config_and_tokenizer(found)
     # What is trained is float32; what is frozen need not be.

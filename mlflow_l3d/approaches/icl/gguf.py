@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from filelock import FileLock
 
-from mlflow_l3d.approaches.models import file_hash
+from mlflow_l3d.approaches.models import ModelReference, file_hash, find_gguf, resolve
 from mlflow_l3d.errors import L3DError, ParameterError
 
 CONVERTER: Final = "1"
@@ -33,6 +34,18 @@ def gguf_revision(file: Path) -> str:
     except PackageNotFoundError:
         raise L3DError("approach=icl needs transformers. Run: pip install 'mlflow-l3d[models]'") from None
     return hashlib.sha256(f"{file_hash(file)}\0{CONVERTER}\0{reader}".encode()).hexdigest()[:40]
+
+
+def located(reference: str, cache: Path, find: Callable[[str], ModelReference] = resolve) -> tuple[ModelReference, str]:
+    """Return where a model lies, and its name for messages; a GGUF file is converted into the cache, once.
+
+    What is no GGUF file is looked up with `find`.
+    """
+    file = find_gguf(reference)
+    if file is not None:
+        return ModelReference(str(converted(file, cache)), gguf_revision(file), "folder"), file.name
+    found = find(reference)
+    return found, found.path_or_id if found.kind == "hub" else Path(found.path_or_id).name
 
 
 def converted(file: Path, cache: Path) -> Path:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from filelock import FileLock
 
-from mlflow_l3d.approaches.icl.gguf import converted, gguf_revision
+from mlflow_l3d.approaches.icl.gguf import gguf_revision, located
 from mlflow_l3d.approaches.icl.loading import (
     LoadedModel,
     check_code,
@@ -95,12 +95,7 @@ def load_model(
     bits = default_quantisation(reference) if quantise == "auto" else quantise
     if bits == "4bit":
         need_bitsandbytes()
-    file = find_gguf(target(reference))
-    if file is None:
-        found = _resolve(reference)
-        name = found.path_or_id if found.kind == "hub" else Path(found.path_or_id).name
-    else:
-        found, name = ModelReference(str(converted(file, cache)), gguf_revision(file), "folder"), file.name
+    found, name = located(target(reference), cache, lambda _: _resolve(reference))
     name = reference if reference in PRESETS or reference.startswith("package:") else name
     where = torch.device(device)
     with readable(found, name), _code_lock(trust, cache):

@@ -1,18 +1,17 @@
-"""Meta-learning of many cells a call."""
+"""Meta-learning of many cells a call, and what is recorded of each, whether its numbers stayed finite or not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.meta_learning.chunk import Draws, train
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.shots import chosen_classes
-from mlflow_l3d.approaches.stacked.chunks import cells_at_once, in_chunks
+from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
 from mlflow_l3d.approaches.stacked.draws import FloatArray
 from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -98,36 +97,22 @@ def _log_softmax(logits: FloatArray) -> npt.NDArray[np.float64]:
     return found
 
 
-class MetaSession(Session):
-    """Train and evaluate cells, a chunk at a time; see :class:`mlflow_l3d.approaches.base.Session` for the contract.
-
-    A cell gives the same predictions alone and in any chunk; its scores agree within 1e-5.
+class MetaSession(StackedSession[Draws]):
+    """Train and evaluate cells, a chunk at a time; see :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
 
     Parameters
     ----------
-    task
-        The data.
-    features
-        Shape (n, D), float32, one row an example; may be memory-mapped.
+    task, features, device
+        See :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
     recipe
         Complete hyperparameters.
-    device
-        Where cells are trained.
-
-    Attributes
-    ----------
-    cells_at_once
-        Cells of a chunk.
-    reports_epochs
-        Cells are adapted after every epoch where someone set `on_epoch_end`.
     """
-
-    reports_epochs = True
 
     def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
         from mlflow_l3d.approaches.meta_learning.learners import learner_of
 
-        self.task, self.features, self.recipe, self.device = task, features, recipe, device
+        super().__init__(task, features, device)
+        self.recipe = recipe
         self.classes = chosen_classes(recipe.classes, task.class_names)
         self.learner = learner_of(recipe)
         inputs, classes, hidden = features.shape[1], len(self.classes), recipe.hidden_units
@@ -136,14 +121,12 @@ class MetaSession(Session):
         evaluated = len(task.split(dict.fromkeys(("data_split", "label_selection"), 0)).test)
         self.cells_at_once = cells_at_once(step, 4.0 * evaluated * (2 * inputs + 2 * hidden), device)
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Train and evaluate the cells in their order, with one thread; a chunk's outcomes come together."""
-        return in_chunks(cells, self.cells_at_once, self._draw, self._together)
-
-    def _draw(self, cell: Cell) -> Draws:
+    def draw(self, cell: Cell) -> Draws:
+        """Return what the factors decide for one cell."""
         return Draws.of(cell, self.task, self.classes, self.recipe, self.features.shape[1])
 
-    def _together(self, drawn: Sequence[Draws]) -> list[tuple[Outcome, float]]:
+    def together(self, drawn: Sequence[Draws]) -> list[tuple[Outcome, float]]:
+        """Return the outcomes; the work of a cell is the number of epochs that it was trained."""
         tell = None if self.on_epoch_end is None else self._told
         trained = train(drawn, self.learner, self.features, self.recipe, self.device, tell)
         rows = zip(drawn, trained.losses, trained.test, trained.validation, strict=True)

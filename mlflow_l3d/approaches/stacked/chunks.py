@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
+from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import failed
+from mlflow_l3d.approaches.stacked.draws import FloatArray
 from mlflow_l3d.approaches.threads import one_thread
 from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.tasks.base import Task
 
 Drawn = TypeVar("Drawn")
 
@@ -55,70 +59,76 @@ def cells_at_once(
     return _clipped(FREE_SHARE * free / max(step_bytes, held_bytes), MOST_ON_GPU)
 
 
-def in_chunks(
-    cells: Iterable[Cell],
-    most: int,
-    draw: Callable[[Cell], Drawn],
-    together: Callable[[Sequence[Drawn]], Sequence[tuple[Outcome, float]]],
-) -> Iterator[Outcome]:
-    """Train and evaluate cells in their order, with one thread; the outcomes of a chunk come together.
+class StackedSession(Session, Generic[Drawn]):
+    """A session on features that trains a chunk of cells together; see :class:`~mlflow_l3d.approaches.base.Session`.
+
+    A cell gives the same predictions alone and in any chunk; its scores agree within 1e-5. A subclass sets
+    `cells_at_once`, the cells of a chunk.
 
     Parameters
     ----------
-    cells
-        Taken a chunk at a time.
-    most
-        Cells of a chunk.
-    draw
-        Returns what the factors decide for one cell. What it raises is the outcome of that cell.
-    together
-        Trains and evaluates what was drawn. For each it returns, in this order, the outcome without its wall clock, and
-        how much work it was, more than 0, in any unit: the wall clock of the chunk is shared out by it. Where it
-        raises, the chunk is halved, down to the one cell whose outcome says why.
+    task
+        The data.
+    features
+        Shape (n, D), float32, one row an example; may be memory-mapped.
+    device
+        Where cells are trained.
     """
-    waiting = iter(cells)
-    while chunk := list(islice(waiting, most)):
-        yield from _chunk(chunk, draw, together)
 
+    reports_epochs = True
 
-def _chunk(
-    cells: Sequence[Cell],
-    draw: Callable[[Cell], Drawn],
-    together: Callable[[Sequence[Drawn]], Sequence[tuple[Outcome, float]]],
-) -> list[Outcome]:
-    """Return the outcomes of one chunk."""
-    started = time.perf_counter()
-    chosen: list[Cell] = []
-    drawn: list[Drawn] = []
-    outcomes: list[Outcome] = []
-    for cell in cells:
-        before = time.perf_counter()
+    def __init__(self, task: Task, features: FloatArray, device: str) -> None:
+        self.task, self.features, self.device = task, features, device
+
+    @abstractmethod
+    def draw(self, cell: Cell) -> Drawn:
+        """Return what the factors decide for one cell. What it raises is the outcome of that cell."""
+
+    @abstractmethod
+    def together(self, drawn: Sequence[Drawn]) -> Sequence[tuple[Outcome, float]]:
+        """Train and evaluate what was drawn.
+
+        For each it returns, in this order, the outcome without its wall clock, and how much work it was, more than 0,
+        in any unit: the wall clock of the chunk is shared out by it. Where it raises, the chunk is halved, down to the
+        one cell whose outcome says why.
+        """
+
+    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        """Train and evaluate the cells in their order, with one thread; a chunk's outcomes come together."""
+        waiting = iter(cells)
+        while chunk := list(islice(waiting, self.cells_at_once)):
+            yield from self._chunk(chunk)
+
+    def _chunk(self, cells: Sequence[Cell]) -> list[Outcome]:
+        """Return the outcomes of one chunk."""
+        started = time.perf_counter()
+        chosen: list[Cell] = []
+        drawn: list[Drawn] = []
+        outcomes: list[Outcome] = []
+        for cell in cells:
+            before = time.perf_counter()
+            try:
+                drawn.append(self.draw(cell))
+                chosen.append(cell)
+            except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
+                outcomes.append(failed(cell.key, error, time.perf_counter() - before))
+        if not drawn:
+            return outcomes
+        found: Sequence[tuple[Outcome, float]] | None = None
         try:
-            drawn.append(draw(cell))
-            chosen.append(cell)
-        except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
-            outcomes.append(failed(cell.key, error, time.perf_counter() - before))
-    if not drawn:
-        return outcomes
-    found: Sequence[tuple[Outcome, float]] | None = None
-    try:
-        with one_thread():
-            found = together(drawn)
-    except Exception as error:  # noqa: BLE001
-        if len(chosen) == 1:
-            return [*outcomes, failed(chosen[0].key, error, time.perf_counter() - started)]
-    if found is None:
-        # Too little memory, or one cell is to blame: halves fit the one, and find the other. Outside of `except`, which
-        # would keep the memory of the first try.
-        middle = len(chosen) // 2
-        del drawn
-        return [
-            *outcomes,
-            *_chunk(chosen[:middle], draw, together),
-            *_chunk(chosen[middle:], draw, together),
-        ]
-    each = (time.perf_counter() - started) / sum(work for _, work in found)
-    return [*outcomes, *(replace(outcome, duration_seconds=work * each) for outcome, work in found)]
+            with one_thread():
+                found = self.together(drawn)
+        except Exception as error:  # noqa: BLE001
+            if len(chosen) == 1:
+                return [*outcomes, failed(chosen[0].key, error, time.perf_counter() - started)]
+        if found is None:
+            # Too little memory, or one cell is to blame: halves fit the one, and find the other. Outside of `except`,
+            # which would keep the memory of the first try.
+            middle = len(chosen) // 2
+            del drawn
+            return [*outcomes, *self._chunk(chosen[:middle]), *self._chunk(chosen[middle:])]
+        each = (time.perf_counter() - started) / sum(work for _, work in found)
+        return [*outcomes, *(replace(outcome, duration_seconds=work * each) for outcome, work in found)]
 
 
 def _clipped(number: float, most: int) -> int:

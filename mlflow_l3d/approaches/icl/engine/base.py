@@ -1,4 +1,4 @@
-"""What both engines share: how work comes in, what is asked of it, and how it is cut into batches."""
+"""What both engines share: how work comes in, what is asked of it, and how it is read."""
 
 from __future__ import annotations
 

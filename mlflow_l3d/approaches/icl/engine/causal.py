@@ -1,4 +1,7 @@
-"""The engine for causal models: the common prefix once, everything else packed behind it."""
+"""The engine for causal models: the common prefix once, everything else packed behind it.
+
+A model that cannot share a cache is run plainly: rows of equal length, nothing padded, right for every architecture.
+"""
 
 from __future__ import annotations
 

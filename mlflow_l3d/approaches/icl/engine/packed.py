@@ -1,4 +1,7 @@
-"""Many texts in a few rows: they see a shared prefix and themselves, not each other, and hardly anything is padded."""
+"""Many texts in a few rows: they see a shared prefix and themselves, not each other, and hardly anything is padded.
+
+Whether a causal model can run them, its configuration says, and a trial.
+"""
 
 from __future__ import annotations
 
