@@ -210,7 +210,7 @@ def test_the_key_of_a_specification_holds_it(model: str, monkeypatch: pytest.Mon
         monkeypatch.setattr(InContextLearning, "dependencies", dependencies(version))
         chosen = {"hyperparameters": f"shots=1,quantise={quantise}", "model": model, "device": "cpu"}
         found = specify({**chosen, "num_labelled": 20, "test_size": 12}, approach=InContextLearning(), task=data)
-        return found.context_key, dict(found.numerics)
+        return found.context_key, dict(found.setup.numerics)
 
     def dependencies(version: str) -> Any:
         return lambda _, given, __: {"bitsandbytes": version} if given["quantise"] == "4bit" else {}
