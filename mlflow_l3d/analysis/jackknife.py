@@ -13,6 +13,8 @@ from mlflow_l3d.errors import ParameterError
 
 LEVEL: Final = 0.95
 """Confidence level of every interval, unless another is asked for."""
+SHARE_ROUNDING: Final = 1e-12
+"""Shares that differ by no more are equal."""
 
 
 def check_level(level: float) -> None:
@@ -48,9 +50,11 @@ def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]
     On the logit scale, where all shares lie between 0 and 1, else on their own, cut at 0 and 1. t quantiles with one
     degree of freedom less than units.
     """
-    if len(left_out) < 3 or not np.isfinite(left_out).all() or np.ptp(left_out) <= 1e-12:
+    if len(left_out) < 3 or not np.isfinite(left_out).all() or np.ptp(left_out) <= SHARE_ROUNDING:
         return math.nan, math.nan
-    if not (left_out.min() > 0 and left_out.max() < 1 and 0 < estimate < 1):
+    # A share of 1 that was summed may fall short of it by a rounding error, whose logit is one of no meaning.
+    every = np.append(left_out, estimate)
+    if every.min() <= SHARE_ROUNDING or every.max() >= 1 - SHARE_ROUNDING:
         half = _half_width([left_out])
         return max(0.0, estimate - half), min(1.0, estimate + half)
     half = _half_width([np.log(left_out) - np.log1p(-left_out)])

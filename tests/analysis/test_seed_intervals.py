@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from analysis_oracle import regression_consistency
 
+from mlflow_l3d.analysis.jackknife import share_interval
 from mlflow_l3d.analysis.seeds.agreement import class_agreement, number_agreement
 from mlflow_l3d.analysis.seeds.study import seeds_study
 
@@ -109,3 +110,9 @@ def test_a_study_has_them_among_its_metrics():
     metrics = study.metrics()
     for name in ("fleiss_kappa", "robust_share", "fragile_share"):
         assert metrics[f"{name}_ci_low"] < metrics[name] < metrics[f"{name}_ci_high"]
+
+
+def test_a_rounding_error_below_one_does_not_move_an_interval():
+    one, nearly = np.array([0.75, 1, 0.75, 0.75]), np.array([0.75, np.nextafter(1, 0), 0.75, 0.75])
+    assert share_interval(0.8, nearly) == pytest.approx(share_interval(0.8, one))
+    assert share_interval(0.8, one)[0] > 0.1
