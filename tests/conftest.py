@@ -121,6 +121,7 @@ def mlflow_state() -> Iterator[None]:
 
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>'
+PNG = b"\x89PNG\r\n\x1a\n"
 PICTURES = ("report", "studies/search/test_search_page.py", "studies/search/test_search_plots.py", "test_docs.py")
 """Tests that look at pictures. In all others a figure is made and not drawn: drawing takes most of a small study."""
 
@@ -137,9 +138,9 @@ def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         if isinstance(place, io.TextIOBase):
             place.write(SVG)
         elif isinstance(place, io.BytesIO):
-            place.write(b"")
+            place.write(PNG)
         else:
-            Path(place).touch()
+            Path(place).write_bytes(PNG)
 
     monkeypatch.setattr(Figure, "savefig", savefig)
 

@@ -77,7 +77,7 @@ class Table:
             shown = [indent + _line(row, block, self.texts) for row in grid]
             rule = indent + "-" * block[-1].end
             lines += [*[""][: min(number, 1)], *shown[:deep], rule, *shown[deep:]]
-        return [*lines, *(wrap(self.note) if self.note else [])]
+        return [*lines, *(["", *wrap(self.note)] if self.note else [])]
 
 
 def _blocks(widths: Sequence[int], room: int) -> Iterator[list[_Column]]:
@@ -94,12 +94,14 @@ def _blocks(widths: Sequence[int], room: int) -> Iterator[list[_Column]]:
 
 
 def _line(row: Sequence[str], block: Sequence[_Column], texts: Collection[int]) -> str:
-    line = ""
-    for at, start, end in block:
-        if row[at]:
-            place = start if at == 0 or at in texts else end - len(row[at])
-            line = (f"{line} " if line else "").ljust(place) + row[at]
-    return line
+    line = [" "] * block[-1].end
+    free = len(line)
+    for at, start, end in reversed(block):  # a head that is wider than its column reaches over those before it
+        if cell := row[at]:
+            place = max(0, min(start if at == 0 or at in texts else end - len(cell), free - len(cell)))
+            line[place : place + len(cell)] = cell
+            free = place - 1
+    return "".join(line).rstrip()
 
 
 def _one_line(cell: str, width: int) -> str:

@@ -30,8 +30,9 @@ def heading(text: str, line: str = "=") -> list[str]:
 
 def wrap(text: str, indent: str = "", *, split_words: bool = True) -> list[str]:
     """Return one paragraph as lines, all but the first with an indent; paths and addresses may stay whole."""
+    line = shorten(text).replace("±", "+-")
     return textwrap.wrap(
-        shorten(text), WIDTH, subsequent_indent=indent, break_long_words=split_words, break_on_hyphens=False
+        line, WIDTH, subsequent_indent=indent, break_long_words=split_words, break_on_hyphens=False
     ) or [""]
 
 

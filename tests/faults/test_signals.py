@@ -79,9 +79,9 @@ def test_mlflow_run(place: Place) -> None:
 
 
 def test_a_second_process_at_the_same_investigation(place: Place) -> None:
-    first = place.start(executor="inline", **SLOW)
+    first = place.start(executor="inline", **SLOW | {"hyperparameters": "duration=0.5"})
     wait_until(lambda: len(place.spooled()) >= 2, "the first to be at work")
-    second = place.start(executor="inline", **SLOW)
+    second = place.start(executor="inline", **SLOW | {"hyperparameters": "duration=0.5"})
     stdout, stderr = second.communicate(timeout=60)
     assert second.returncode == 1
     assert stdout == ""
