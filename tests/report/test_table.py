@@ -20,6 +20,7 @@ def test_heads_have_lines_numbers_stand_right_and_words_left():
         "  ----------------------------------------",
         "  data_order  +0.1 [-1, +2]  words       1",
         "    inner               n/a  more words",
+        "",
         "A note.",
     ]
 
