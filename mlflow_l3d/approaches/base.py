@@ -10,16 +10,41 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Value
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray
 
 OnEpochEnd: TypeAlias = Callable[[str, int, Mapping[str, float]], bool]
 """``on_epoch_end(key, epoch, scores)``, called after every epoch of a cell: its key, the epoch counted from 0, and
 scores on the validation part, each named ``validation_...``. True asks for the end of its training."""
+
+
+def answered(
+    key: str,
+    task: Task,
+    positions: IntArray,
+    predictions: npt.NDArray[Any],
+    scores: npt.NDArray[np.float32] | None = None,
+    **more: Any,
+) -> Outcome:
+    """Return the outcome of the cell with this key, without its wall clock.
+
+    Parameters
+    ----------
+    key, task
+        The cell, and the data.
+    positions
+        Shape (n,): the evaluated examples.
+    predictions, scores, **more
+        See :class:`~mlflow_l3d.plan.cells.Outcome`; `more` is metrics and curves.
+    """
+    ids, labels = task.example_ids[positions], task.labels[positions]
+    return Outcome(key, ids, labels, predictions, scores, **more)
 
 
 class Session(ABC):

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session
+from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -104,67 +104,50 @@ class CallableSession(CellwiseSession):
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Call the function for a cell."""
-        split = self.task.split(cell.seeds)
+        task, name = self.task, self.approach.name
+        split = task.split(cell.seeds)
         seeds = {factor: cell.seeds[factor] for factor in self.approach.factors}
-        returned = self.approach.function(self.task, split, seeds, dict(self.hyperparameters))
-        examples = len(split.test)
-        predictions: npt.NDArray[Any]
-        scores: npt.NDArray[np.float32] | None = None
-        if self.task.kind == "regression":
-            predictions = _numbers(returned, self.approach.name, examples)
-        else:
-            predictions, scores = _interpret(returned, self.approach.name, examples, len(self.task.class_names))
-        return Outcome(
-            key=cell.key,
-            example_ids=self.task.example_ids[split.test],
-            labels=self.task.labels[split.test],
-            predictions=predictions,
-            scores=scores,
-        )
-
-
-def _numbers(returned: Any, name: str, examples: int) -> npt.NDArray[np.float64]:
-    """Return the predictions of a regression; raise an L3DError where they are none."""
-    try:
-        array = np.asarray(returned)
-    except ValueError:
-        array = np.zeros(())
-    if array.shape != (examples,) or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-        what = f"shape {array.shape} and type {array.dtype}"
-        msg = f"the function of approach {name} returned {what}; a regression needs finite numbers ({examples},)."
-        raise L3DError(msg)
-    return array.astype(np.float64)
+        returned = self.approach.function(task, split, seeds, dict(self.hyperparameters))
+        classes = None if task.kind == "regression" else len(task.class_names)
+        try:
+            predictions, scores = _interpret(returned, len(split.test), classes)
+        except ValueError as error:
+            raise L3DError(f"the function of approach {name} returned {error}") from None
+        return answered(cell.key, task, split.test, predictions, scores)
 
 
 def _interpret(
-    returned: Any, name: str, examples: int, classes: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None]:
-    """Return predictions and, where there are any, class scores.
+    returned: Any, examples: int, classes: int | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
+    """Return predictions and, where there are any, class scores; a regression has no classes.
 
     Raises
     ------
-    L3DError
-        If shape, type or values are not those of :data:`Function`.
+    ValueError
+        If shape, type or values are not those of :data:`Function`; it says which were returned.
     """
-    wanted = f"it must return class numbers of shape ({examples},) or class scores of shape ({examples}, {classes})"
+    wanted = f"a regression needs finite numbers ({examples},)."
+    if classes is not None:
+        wanted = f"it must return class numbers of shape ({examples},) or class scores of shape ({examples}, {classes})"
+        wanted += ", one a test example."
     try:
         array = np.asarray(returned)
     except ValueError:
-        msg = f"the function of approach {name} returned rows of unequal length; {wanted}, one a test example."
-        raise L3DError(msg) from None
+        raise ValueError(f"rows of unequal length; {wanted}") from None
+    numbers = array.dtype.kind in "fiu"
+    if classes is None:
+        if array.shape != (examples,) or not numbers or not np.isfinite(array).all():
+            raise ValueError(f"shape {array.shape} and type {array.dtype}; {wanted}")
+        return array.astype(np.float64), None
     if array.shape not in {(examples,), (examples, classes)}:
-        raise L3DError(f"the function of approach {name} returned shape {array.shape}; {wanted}, one a test example.")
+        raise ValueError(f"shape {array.shape}; {wanted}")
     if array.ndim == 2:
-        if array.dtype.kind not in "fiu" or np.isnan(array).any():
-            msg = f"the function of approach {name} returned class scores that are not numbers ({array.dtype})."
-            raise L3DError(msg)
+        if not numbers or np.isnan(array).any():
+            raise ValueError(f"class scores that are not numbers ({array.dtype}).")
         return array.argmax(axis=1).astype(np.int64), array.astype(np.float32)
     if array.dtype.kind not in "iu":
-        msg = f"the function of approach {name} returned predictions of type {array.dtype}; class numbers are integers."
-        raise L3DError(msg)
+        raise ValueError(f"predictions of type {array.dtype}; class numbers are integers.")
     if examples and (array.min() < -1 or array.max() >= classes):
-        raise L3DError(
-            f"the function of approach {name} returned predictions from {array.min()} to {array.max()}; "
-            f"class numbers go from 0 to {classes - 1}, and -1 is none."
-        )
+        known = f"class numbers go from 0 to {classes - 1}, and -1 is none."
+        raise ValueError(f"predictions from {array.min()} to {array.max()}; {known}")
     return array.astype(np.int64), None

@@ -44,9 +44,14 @@ class ModelReference:
     kind: Kind
 
     @property
-    def commit(self) -> str | None:
-        """The `revision` argument of ``from_pretrained``; None for a folder."""
-        return self.revision if self.kind == "hub" else None
+    def commit(self) -> str:
+        """The `revision` argument of ``from_pretrained``, which a folder does not look at."""
+        return self.revision if self.kind == "hub" else "main"
+
+    @property
+    def name(self) -> str:
+        """Its name for messages, without the folders above it, which may be private."""
+        return self.path_or_id if self.kind == "hub" else Path(self.path_or_id).name
 
 
 def resolve(reference: str) -> ModelReference:
@@ -83,24 +88,29 @@ def resolve(reference: str) -> ModelReference:
 
 def package_folder(reference: str) -> Path:
     """Return the model's folder among the files of the distribution that ``package:NAME`` names."""
-    name = reference.removeprefix("package:")
-    install = f"Run: pip install {name}" if re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) else "Write package:NAME."
-    try:
-        found = distribution(name)
-    except (PackageNotFoundError, ValueError):
-        raise ParameterError("model", reference, "the package is not installed", install) from None
-    configs = sorted(
-        (file for file in found.files or () if file.name == "config.json"), key=lambda f: (len(f.parts), f)
-    )
-    folders = [Path(str(found.locate_file(file))).parent for file in configs]
-    for folder in folders:
-        if any(folder.glob("*.safetensors")):
-            return folder.resolve()
+    files = _package_files(reference)
+    if files is None:
+        name = reference.removeprefix("package:")
+        install = f"Run: pip install {name}" if re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) else "Write package:NAME."
+        raise ParameterError("model", reference, "the package is not installed", install)
+    configs = sorted((file for file in files if file.name == "config.json"), key=lambda file: (len(file.parts), file))
+    for config in configs:
+        if any(config.parent.glob("*.safetensors")):
+            return config.parent.resolve()
     if find_gguf(reference) is not None:
         raise ParameterError("model", reference, *_GGUF_ONLY)
-    if folders:
-        check_folder(folders[0], reference)
+    if configs:
+        check_folder(configs[0].parent, reference)
     raise ParameterError("model", reference, "the package carries no model (no config.json among its files)")
+
+
+def _package_files(reference: str) -> list[Path] | None:
+    """Return the files of the distribution that ``package:NAME`` names; None where it is not installed."""
+    try:
+        found = distribution(reference.removeprefix("package:"))
+    except (PackageNotFoundError, ValueError):
+        return None
+    return [Path(str(found.locate_file(file))) for file in found.files or ()]
 
 
 def find_gguf(reference: str) -> Path | None:
@@ -116,17 +126,13 @@ def find_gguf(reference: str) -> Path | None:
     ParameterError
         If there are several, and nothing says which.
     """
+    path = Path(reference).expanduser()
     if reference.startswith("package:"):
-        try:
-            found = distribution(reference.removeprefix("package:"))
-        except (PackageNotFoundError, ValueError):
-            return None
-        files = [Path(str(found.locate_file(file))) for file in found.files or ()]
+        files = _package_files(reference) or []
+    elif path.is_file() and path.suffix == ".gguf":
+        return path.absolute()
     else:
-        path = Path(reference).expanduser()
-        if path.is_file() and path.suffix == ".gguf":
-            return path.absolute()
-        files = sorted(path.absolute().iterdir()) if path.is_dir() else []
+        files = list(path.absolute().iterdir()) if path.is_dir() else []
     if any(file.suffix == ".safetensors" for file in files):
         return None
     weights = sorted(file for file in files if file.suffix == ".gguf")
@@ -142,14 +148,11 @@ def check_folder(folder: Path, reference: str) -> None:
         raise ParameterError("model", reference, "the folder is no model: config.json is missing")
     if any(folder.glob("*.safetensors")):
         return
+    allowed, fix = "the folder is no model: there is no *.safetensors file beside config.json", ""
     if any(folder.glob("*.bin")):
+        allowed = "the weights are pickle files (.bin); only safetensors are loaded"
         fix = "Convert it with model.save_pretrained(FOLDER), which writes safetensors, and name that folder."
-        raise ParameterError(
-            "model", reference, "the weights are pickle files (.bin); only safetensors are loaded", fix
-        )
-    raise ParameterError(
-        "model", reference, "the folder is no model: there is no *.safetensors file beside config.json"
-    )
+    raise ParameterError("model", reference, allowed, fix)
 
 
 def folder_revision(folder: Path) -> str:
@@ -189,12 +192,7 @@ def hub_commit(reference: str, name: str, revision: str | None) -> str:
     except ImportError:
         fix = "Run: pip install 'mlflow-l3d[models]'"
         raise ParameterError("model", reference, "a hub id needs the package huggingface_hub", fix) from None
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
     # The base of all errors of the HTTP library, whichever the installed hub client uses.
     transport: Any = HfHubHTTPError.__bases__

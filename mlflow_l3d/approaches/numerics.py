@@ -1,7 +1,10 @@
-"""What decides the numbers beside the content: the device, and the versions of libraries."""
+"""What decides the numbers beside the content: the device, how many threads compute, and the versions of libraries."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
@@ -51,3 +54,23 @@ def device_class(device: str) -> str:
     if int(number or 0) >= count:
         raise ParameterError("device", device, f"torch finds {count} CUDA devices here", "Use cpu, or auto.")
     return f"cuda {torch.cuda.get_device_name(torch.device(device))}"
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread inside the block: the number of threads may change the last bits of a sum."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1

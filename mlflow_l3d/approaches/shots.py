@@ -15,13 +15,7 @@ from mlflow_l3d.tasks.splits import quotas
 
 
 def random_shots(
-    seed: int,
-    candidates: IntArray,
-    labels: IntArray,
-    classes: Sequence[int],
-    shots: int,
-    *,
-    hyperparameter: str = "shots",
+    seed: int, candidates: IntArray, labels: IntArray, classes: Sequence[int], shots: int, hyperparameter: str = "shots"
 ) -> IntArray:
     """Draw examples class by class.
 
@@ -110,12 +104,10 @@ def check_shots(
         return
     name = task.class_names[smallest]
     taken = f"them and {queries} queries" if queries else "them"
-    allowed = (
-        f"class {name!r} has {available} labelled examples to take {taken} from; those for validation do not count"
-    )
+    has = f"class {name!r} has {available} labelled examples to take {taken} from; those for validation do not count"
     other = "leave the class out with hyperparameter classes" if most_labelled[smallest] else "raise num_labelled"
     fewer = "Use fewer of both" if queries and most < 1 else f"Use at most {most}"
-    raise ParameterError(f"hyperparameters.{hyperparameter}", shots, allowed, f"{fewer}, or {other}.")
+    raise ParameterError(f"hyperparameters.{hyperparameter}", shots, has, f"{fewer}, or {other}.")
 
 
 def _sizes(task: Task) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:

@@ -13,11 +13,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session
+from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, SearchRange, Value
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS, stream
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray
 
 FACTORS: Final = (
     "label_selection",
@@ -31,28 +32,19 @@ NO_EFFECT: Final = 1e6
 """A factor whose sensitivity is at least this is left out of the score."""
 MARGIN: Final = 0.05
 """Scores lie in ``[MARGIN, 1 - MARGIN]``."""
-_DEFAULTS: Final = dict(zip(FACTORS, (1.0, 4.5, 0.0, 9.0, 2.0, 99.0), strict=True))
-
-
-def _hyperparameters() -> dict[str, Hyperparameter]:
-    declared = {
-        f"a_{factor}": Hyperparameter(
-            default,
-            f"sensitivity of the score to {factor}: 0 is strongest, {NO_EFFECT:g} and above is none",
-            low=0.0,
-            high=1e9,
-        )
-        for factor, default in _DEFAULTS.items()
-    }
-    declared["noise"] = Hyperparameter(
+_HYPERPARAMETERS: Final[Mapping[str, Hyperparameter]] = {
+    f"a_{factor}": Hyperparameter(
+        default, f"sensitivity of the score to {factor}: 0 is strongest, {NO_EFFECT:g} and above is none", 0.0, 1e9
+    )
+    for factor, default in zip(FACTORS, (1.0, 4.5, 0.0, 9.0, 2.0, 99.0), strict=True)
+} | {
+    "noise": Hyperparameter(
         0.0, "relative half-width of noise that a change of any active factor draws anew", low=0.0, high=1.0
-    )
-    declared["duration"] = Hyperparameter(0.0, "seconds that a cell sleeps", low=0.0)
-    declared["spin"] = Hyperparameter(0.0, "milliseconds that a cell keeps its core busy", low=0.0)
-    declared["fail_every"] = Hyperparameter(
-        0, "one cell in so many fails, chosen by the hash of its key; 0 is none", low=0
-    )
-    return declared
+    ),
+    "duration": Hyperparameter(0.0, "seconds that a cell sleeps", low=0.0),
+    "spin": Hyperparameter(0.0, "milliseconds that a cell keeps its core busy", low=0.0),
+    "fail_every": Hyperparameter(0, "one cell in so many fails, chosen by the hash of its key; 0 is none", low=0),
+}
 
 
 def sensitivities(hyperparameters: Mapping[str, Value]) -> dict[str, float]:
@@ -141,7 +133,7 @@ class Synthetic(Approach):
     name: str = "synthetic"
     version: str = "1"
     factors: tuple[str, ...] = FACTORS
-    hyperparameters: Mapping[str, Hyperparameter] = _hyperparameters()
+    hyperparameters: Mapping[str, Hyperparameter] = _HYPERPARAMETERS
     metrics: tuple[str, ...] = ("synthetic_score",)
     default_task: str = "synthetic"
 
@@ -191,28 +183,19 @@ class SyntheticSession(CellwiseSession):
         # An inactive factor of the task must not draw another split either.
         active = sensitivities(settings)
         positions = self.task.split({name: cell.seeds[name] if name in active else 0 for name in TASK_FACTORS}).test
-        labels = self.task.labels[positions]
-        scores = _class_scores(value, labels, positions, self.task)
-        return Outcome(
-            key=cell.key,
-            example_ids=self.task.example_ids[positions],
-            labels=labels,
-            predictions=scores.argmax(axis=1).astype(np.int64),
-            scores=scores,
-            metrics={"synthetic_score": value},
-        )
+        scores = _class_scores(value, positions, self.task)
+        predicted = scores.argmax(axis=1).astype(np.int64)
+        return answered(cell.key, self.task, positions, predicted, scores, metrics={"synthetic_score": value})
 
 
-def _class_scores(
-    value: float, labels: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], task: Task
-) -> npt.NDArray[np.float32]:
+def _class_scores(value: float, positions: IntArray, task: Task) -> npt.NDArray[np.float32]:
     """Return (n, classes) scores of which the true class has the highest where the example's own uniform is low.
 
     An example keeps its uniform in every cell, so the share of right predictions is close to `value`, and a higher
     score never makes a right prediction wrong.
     """
     uniform = stream(0, "synthetic examples").random(len(task))[positions]
-    rows = np.arange(len(labels))
+    labels, rows = task.labels[positions], np.arange(len(positions))
     scores = np.zeros((len(labels), len(task.class_names)), dtype=np.float32)
     right = 0.5 + (value - uniform) / 2.0
     scores[rows, labels] = right

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from mlflow_l3d.approaches.threads import cores
+from mlflow_l3d.approaches.numerics import cores
 
 WORKER_ENVIRONMENT: Final = {
     # One thread a worker: several of them side by side beat one that uses all cores, and sums keep their order.

@@ -6,8 +6,7 @@ from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks
 from mlflow_l3d.approaches.finetuning.heads import Head, HeadNetwork, logits_of, train_heads
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
-from mlflow_l3d.approaches.stacked.draws import initial_head
-from mlflow_l3d.approaches.stacked.stack import Stack
+from mlflow_l3d.approaches.stacked.stack import Stack, initial_head
 from mlflow_l3d.tasks.settings import Split
 
 CELLS, INPUTS, HIDDEN, CLASSES = 3, 7, 5, 3

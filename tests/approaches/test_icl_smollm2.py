@@ -14,7 +14,7 @@ from run_helpers import Place, sqlite_place
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.encoding import answers_ids, decode, prompts_ids, stop_ids
-from mlflow_l3d.approaches.icl.loading import LoadedModel
+from mlflow_l3d.approaches.icl.models import LoadedModel
 from mlflow_l3d.approaches.icl.session import PromptSession
 from mlflow_l3d.approaches.models import find_gguf
 from mlflow_l3d.paths import cache_folder

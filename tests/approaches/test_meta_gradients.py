@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from meta_learning_cases import Case, Given, case
 
 from mlflow_l3d.approaches.meta_learning.learners import learner_of
-from mlflow_l3d.approaches.threads import one_thread
+from mlflow_l3d.approaches.numerics import one_thread
 
 LEARNERS = ("protonet", "maml", "fomaml", "reptile", "reptile adam")
 

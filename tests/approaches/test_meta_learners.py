@@ -13,8 +13,8 @@ import torch
 from meta_learning_cases import Case, Given, case
 
 from mlflow_l3d.approaches.meta_learning.learners import LEARNERS, Stack, learner_of
-from mlflow_l3d.approaches.stacked.optimisers import Moments, adam, sgd
-from mlflow_l3d.approaches.threads import one_thread
+from mlflow_l3d.approaches.numerics import one_thread
+from mlflow_l3d.approaches.stacked.stack import Moments, adam, sgd
 from mlflow_l3d.errors import ParameterError
 
 SETTINGS = {

@@ -25,7 +25,7 @@ def test_a_package_that_carries_a_model():
     found = models.resolve(PACKAGE)
     assert found.kind == "package"
     assert json.loads((Path(found.path_or_id) / "config.json").read_text())["model_type"] == "bert"
-    assert found.commit is None
+    assert found.commit == "main"
     assert found == models.resolve(PACKAGE)
 
 

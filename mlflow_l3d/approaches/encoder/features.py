@@ -20,8 +20,7 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.encoder.pretrained import load_encoder, load_tokenizer
 from mlflow_l3d.approaches.encoder.tokens import Tokens, check_length, tokenise
 from mlflow_l3d.approaches.models import ModelReference
-from mlflow_l3d.approaches.numerics import minor_version
-from mlflow_l3d.approaches.threads import cores
+from mlflow_l3d.approaches.numerics import cores, minor_version
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
 

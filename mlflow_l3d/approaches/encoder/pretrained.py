@@ -1,16 +1,21 @@
-"""Tokenizer and weights of a model that was found: safetensors only, no code that comes with the model."""
+"""Configuration, tokenizer and weights of a model that was found: safetensors only, by `transformers`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.errors import L3DError, ParameterError
 
+if TYPE_CHECKING:
+    import torch
+
+TRUST: Final = "trust_remote_code"
 _DROPOUT: Final = re.compile(r"(?!.*layer).*(dropout|dropout_prob|_pdrop)")
 
 
@@ -32,14 +37,71 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+@contextmanager
+def readable(found: ModelReference, name: str = "", role: str = "") -> Iterator[None]:
+    """Turn the errors of `transformers` about files into one line, which may say the role of the model."""
+    shown = name or found.name
+    try:
+        yield
+    except L3DError:
+        raise
+    except Exception as error:  # the tokenizers library raises nothing narrower
+        if not role and TRUST in str(error):  # `transformers` names its argument
+            allowed = f"{shown} works only with the code that comes with it, which is not run"
+            fix = "Read that code; the value true runs it on this machine."
+            raise ParameterError(f"hyperparameters.{TRUST}", "false", allowed, fix) from None
+        reason = str(error).strip().replace(found.path_or_id, shown).split("\n", 1)[0]
+        raise ParameterError("model", shown, f"transformers cannot load it{role} ({reason})") from error
+
+
+def config_and_tokenizer(found: ModelReference, *, trust: bool = False) -> tuple[Any, Any]:
+    """Load configuration and tokenizer; code that comes with the model is run where `trust` says so."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    where: dict[str, Any] = {"revision": found.commit, TRUST: trust}
+    with quiet():
+        config: Any = AutoConfig.from_pretrained(found.path_or_id, **where)
+        return config, AutoTokenizer.from_pretrained(found.path_or_id, **where)
+
+
+def load_weights(loader: Any, found: ModelReference, **settings: Any) -> tuple[Any, dict[str, Any]]:
+    """Load the weights with a class of `transformers`; return the model, and what was missing or did not fit.
+
+    What the checkpoint lacks (a pooler that is not used here) is drawn; it must not vary, nor disturb.
+    """
+    with quiet(), seeded(0):
+        model, info = loader.from_pretrained(
+            found.path_or_id, revision=found.commit, use_safetensors=True, output_loading_info=True, **settings
+        )
+    return model, info
+
+
+def four_bits(device: str | torch.device, dtype: torch.dtype) -> dict[str, Any]:
+    """Return what ``from_pretrained`` needs for NF4 weights with double quantisation that compute in `dtype`."""
+    from transformers import BitsAndBytesConfig
+
+    nf4: Any = BitsAndBytesConfig
+    double: dict[str, Any] = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+    settings = nf4(load_in_4bit=True, bnb_4bit_compute_dtype=dtype, **double)
+    return {"quantization_config": settings, "device_map": {"": device}}
+
+
+def need_bitsandbytes() -> None:
+    """Raise :class:`ParameterError`, with the pip command, unless 4-bit weights can be loaded."""
+    missing = [package for package in ("bitsandbytes", "accelerate") if find_spec(package) is None]
+    if missing:
+        needs = f"a 4-bit model needs the package{'s' * (len(missing) > 1)} {' and '.join(missing)}"
+        raise ParameterError("hyperparameters.quantise", "4bit", needs, f"Run: pip install {' '.join(missing)}")
+
+
 def load_tokenizer(found: ModelReference) -> Any:
-    """Load the tokenizer; it must know how to pad, which generators often do not."""
+    """Load the tokenizer of an encoder; it must know how to pad, which generators often do not."""
     from transformers import AutoTokenizer
 
-    with _readable(found), quiet():
-        tokenizer = AutoTokenizer.from_pretrained(found.path_or_id, revision=found.commit or "main")
+    with readable(found, role=" as an encoder"), quiet():
+        tokenizer = AutoTokenizer.from_pretrained(found.path_or_id, revision=found.commit)
     if tokenizer.pad_token_id is None:
-        raise ParameterError("model", _shown(found), "its tokenizer has no padding token", "Use an encoder.")
+        raise ParameterError("model", found.name, "its tokenizer has no padding token", "Use an encoder.")
     return tokenizer
 
 
@@ -47,15 +109,10 @@ def load_encoder(found: ModelReference) -> Any:
     """Load the bare encoder in evaluation mode, float32."""
     from transformers import AutoModel
 
-    # Weights that the checkpoint lacks (a pooler that is not used here) are drawn; they must not vary, nor disturb.
-    with _readable(found), quiet(), seeded(0):
-        model = AutoModel.from_pretrained(
-            found.path_or_id, revision=found.commit or "main", use_safetensors=True, dtype="float32"
-        )
+    with readable(found, role=" as an encoder"):
+        model, _ = load_weights(AutoModel, found, dtype="float32")
     if getattr(model.config, "is_encoder_decoder", False):
-        raise ParameterError(
-            "model", _shown(found), "is an encoder-decoder", "Use an encoder, such as BERT or RoBERTa."
-        )
+        raise ParameterError("model", found.name, "is an encoder-decoder", "Use an encoder, such as BERT or RoBERTa.")
     return model.eval()
 
 
@@ -92,27 +149,17 @@ def load_classifier(
     from transformers import AutoConfig, AutoModelForMultipleChoice, AutoModelForSequenceClassification
     from transformers.models.auto.modeling_auto import MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES
 
-    where: dict[str, Any] = {"revision": found.commit or "main"}
-    with _readable(found), quiet(), seeded(0):
-        config = AutoConfig.from_pretrained(found.path_or_id, num_labels=classes, **where)
+    with readable(found, role=" as an encoder"), quiet():
+        config = AutoConfig.from_pretrained(found.path_or_id, num_labels=classes, revision=found.commit)
         set_dropout(config, dropout)
         has_choices = choices and config.model_type in MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES
         loader: Any = AutoModelForMultipleChoice if has_choices else AutoModelForSequenceClassification
-        model, info = loader.from_pretrained(
-            found.path_or_id,
-            config=config,
-            use_safetensors=True,
-            dtype=dtype,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-            **where,
-        )
+        model, info = load_weights(loader, found, config=config, dtype=dtype, ignore_mismatched_sizes=True)
     mismatched = {key if isinstance(key, str) else key[0] for key in info["mismatched_keys"]}
     new = sorted(set(info["missing_keys"]) | mismatched)
     if not new:
-        fix = "Use the model that it was fine-tuned from."
-        what = f"{classes} classes" if classes > 1 else "one score"
-        raise ParameterError("model", _shown(found), f"has a trained head for {what} already", fix)
+        what = f"has a trained head for {f'{classes} classes' if classes > 1 else 'one score'} already"
+        raise ParameterError("model", found.name, what, "Use the model that it was fine-tuned from.")
     return model, new
 
 
@@ -136,20 +183,3 @@ def set_dropout(config: Any, dropout: float) -> None:
         raise ParameterError("hyperparameters.dropout", dropout, allowed, "Set it to 0.")
     for name in names:
         setattr(config, name, dropout)
-
-
-@contextmanager
-def _readable(found: ModelReference) -> Iterator[None]:
-    """Turn the errors of `transformers` about files into one line."""
-    try:
-        yield
-    except L3DError:
-        raise
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().replace(found.path_or_id, _shown(found)).split("\n", 1)[0]
-        raise ParameterError("model", _shown(found), f"transformers cannot load it as an encoder ({reason})") from error
-
-
-def _shown(found: ModelReference) -> str:
-    """Return the model's name without the folders above it, which may be private."""
-    return found.path_or_id if found.kind == "hub" else found.path_or_id.rstrip("/").rsplit("/", 1)[-1]

@@ -1,7 +1,7 @@
 """Everything that fine-tuning draws itself, as pure functions of the seed of one factor each.
 
 Batch order belongs to ``data_order``, dropout to ``model_randomness``, new weights to ``model_initialisation`` (of
-the head: :mod:`mlflow_l3d.approaches.stacked.draws`). Each epoch has a stream of its own, so that no draw depends
+the head: :mod:`mlflow_l3d.approaches.stacked.stack`). Each epoch has a stream of its own, so that no draw depends
 on how many came before it.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.stacked.draws import FloatArray
+from mlflow_l3d.approaches.stacked.stack import FloatArray
 from mlflow_l3d.plan.factors import stream, stream_seed
 
 

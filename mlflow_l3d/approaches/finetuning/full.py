@@ -18,7 +18,7 @@ from mlflow_l3d.approaches.finetuning.session import Trained, outcome_of
 from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates, validate
 from mlflow_l3d.approaches.finetuning.weights import Kept, copy_into, initialise
 from mlflow_l3d.approaches.global_seeds import seeded
-from mlflow_l3d.approaches.threads import one_thread
+from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS

@@ -11,7 +11,7 @@ from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.session import Trained, outcome_of
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress
 from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
-from mlflow_l3d.approaches.stacked.draws import FloatArray, initial_head
+from mlflow_l3d.approaches.stacked.stack import FloatArray, initial_head
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS

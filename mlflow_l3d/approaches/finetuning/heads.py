@@ -14,9 +14,8 @@ from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
-from mlflow_l3d.approaches.stacked.draws import FloatArray
 from mlflow_l3d.approaches.stacked.rows import Rows
-from mlflow_l3d.approaches.stacked.stack import Stack
+from mlflow_l3d.approaches.stacked.stack import FloatArray, Stack
 from mlflow_l3d.tasks.settings import IntArray, Split
 
 if TYPE_CHECKING:

@@ -8,16 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.approaches import models
-from mlflow_l3d.approaches.encoder.pretrained import load_classifier, load_tokenizer, quiet, set_dropout
+from mlflow_l3d.approaches.encoder.pretrained import (
+    config_and_tokenizer,
+    four_bits,
+    load_classifier,
+    load_tokenizer,
+    load_weights,
+    need_bitsandbytes,
+    quiet,
+    readable,
+    set_dropout,
+)
 from mlflow_l3d.approaches.encoder.tokens import check_length
 from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.kinds import outputs
 from mlflow_l3d.approaches.finetuning.published_seeds import target
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.icl.gguf import gguf_revision, located
-from mlflow_l3d.approaches.icl.loading import config_and_tokenizer, four_bits, need_bitsandbytes, readable
 from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -149,19 +157,10 @@ def _decoder(
     if recipe.quantise == "4bit":
         need_bitsandbytes()
         extra = four_bits(device, dtype)
-    with readable(found, name), quiet(), seeded(0):
-        base, info = AutoModel.from_pretrained(
-            found.path_or_id,
-            config=config,
-            revision=found.commit or "main",
-            use_safetensors=True,
-            dtype=dtype,
-            output_loading_info=True,
-            **extra,
-        )
-    if info["missing_keys"]:
-        first = sorted(info["missing_keys"])[0]
-        raise ParameterError("model", name, f"lacks {len(info['missing_keys'])} of its weights ({first} ...)")
+    with readable(found, name):
+        base, info = load_weights(AutoModel, found, config=config, dtype=dtype, **extra)
+    if missing := sorted(info["missing_keys"]):
+        raise ParameterError("model", name, f"lacks {len(missing)} of its weights ({missing[0]} ...)")
     if torch.device(device).type == "cpu":
         # bitsandbytes would repack the weights at the first evaluation, after which training rounds in another way: a
         # cell would not be the same alone and after others.

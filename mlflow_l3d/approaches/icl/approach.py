@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.base import Approach, Session
+from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
-from mlflow_l3d.approaches.icl.loading import need_bitsandbytes
 from mlflow_l3d.approaches.icl.presets import default_quantisation
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.models import resolve

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from mlflow_l3d.approaches.icl.encoding import answers_ids, prompt_ids
+from mlflow_l3d.approaches.icl.encoding import answers_ids, prompts_ids
 from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import ParameterError
@@ -16,7 +16,7 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
-    from mlflow_l3d.approaches.icl.loading import LoadedModel
+    from mlflow_l3d.approaches.icl.models import LoadedModel
 
 MOST_CHARACTERS: Final = 10_000_000
 """More text than this is not cut into tokens only to say early what the first cell says anyway."""
@@ -115,7 +115,7 @@ def check_context(
     """
     nothing = ("",) * len(task.texts)
     around = [(nothing, place) for place in range(len(classes)) for _ in range(shots)]
-    frame = len(prompt_ids(loaded, prompt_format.render(around, nothing), chat))
+    frame = len(prompts_ids(loaded, [prompt_format.render(around, nothing)], chat)[0])
     members = [np.flatnonzero(task.labels == number) for number in classes]
     characters = np.zeros(len(task), dtype=np.int64)
     for column in task.texts:
@@ -129,11 +129,8 @@ def check_context(
             tokens += [len(row) for row in rows]
     least = frame + _shortest(tokens, members, shots) - _MERGED * len(task.texts) * (len(around) + 1)
     if least > loaded.context:
-        source = f" ({loaded.context_source})" if loaded.context_source else ""
-        allowed = (
-            f"even the shortest texts make a prompt of about {least} tokens, {least - loaded.context} more than the "
-            f"{loaded.context} of the context of {loaded.name or 'the model'}{source}"
-        )
+        over = f"{least - loaded.context} more than the {loaded.reads}"
+        allowed = f"even the shortest texts make a prompt of about {least} tokens, {over}"
         fix = "Use fewer shots or classes, or a model that reads more."
         raise ParameterError("hyperparameters.shots", shots, allowed, fix)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mlflow_l3d.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mlflow_l3d.approaches.icl.loading import LoadedModel
+    from mlflow_l3d.approaches.icl.models import LoadedModel
     from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 
 # Stands for an answer where a chat template is asked what it puts around one; no template holds it.
@@ -36,7 +36,7 @@ def prompts_ids(loaded: LoadedModel, texts: Sequence[str], chat: bool) -> list[l
     Raises
     ------
     ParameterError
-        If `chat` is asked of a tokenizer without a chat template, or a prompt has no tokens.
+        If the chat template cannot be used, or a prompt has no tokens.
     """
     rendered = [_chat_text(loaded, text) for text in texts] if chat else list(texts)
     if not rendered:
@@ -45,11 +45,6 @@ def prompts_ids(loaded: LoadedModel, texts: Sequence[str], chat: bool) -> list[l
     if not all(ids):
         raise ParameterError("prompt", "(empty)", "has no tokens", "Put an instruction or an example into it.")
     return [[int(token) for token in row] for row in ids]
-
-
-def prompt_ids(loaded: LoadedModel, text: str, chat: bool) -> list[int]:
-    """Return the tokens of one prompt; see :func:`prompts_ids`."""
-    return prompts_ids(loaded, [text], chat)[0]
 
 
 def answer_ids(loaded: LoadedModel, answer: str, chat: bool, *, before: str = ":") -> list[int]:
@@ -73,7 +68,7 @@ def answer_ids(loaded: LoadedModel, answer: str, chat: bool, *, before: str = ":
     Raises
     ------
     ParameterError
-        If there is no chat template, or the answer has no tokens.
+        If the chat template cannot be used, or the answer has no tokens.
     """
     word = answer.strip()
     if loaded.kind == "seq2seq" and not chat:
@@ -108,11 +103,7 @@ def stop_ids(loaded: LoadedModel) -> frozenset[int]:
 
 
 def check_length(
-    prompts: Sequence[Sequence[int]],
-    answers: Sequence[Sequence[int]],
-    loaded: LoadedModel,
-    *,
-    new_tokens: int = 0,
+    prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], loaded: LoadedModel, new_tokens: int = 0
 ) -> None:
     """Raise, before anything runs, if a prompt and its answer do not fit into the model's context.
 
@@ -135,19 +126,14 @@ def check_length(
     ParameterError
         It says by how many tokens the longest prompt exceeds the context.
     """
-    longest = max((len(prompt) for prompt in prompts), default=0)
-    answer = max([new_tokens, *(len(ids) for ids in answers)])
-    behind = max(answer - 1, 0)
-    over = (longest if loaded.kind == "seq2seq" else longest + behind) - loaded.context
-    if loaded.kind == "seq2seq" and over <= 0 and answer > loaded.context:
-        longest, over = answer, answer - loaded.context
+    longest, answer = max(map(len, prompts), default=0), max([new_tokens, *map(len, answers)])
+    behind = max(answer - 1, 0) if loaded.kind == "causal" else 0
+    if loaded.kind == "seq2seq" and longest <= loaded.context:
+        longest = answer
+    over = longest + behind - loaded.context
     if over > 0:
-        needed = f" and {behind} of the answer" if behind and loaded.kind == "causal" else ""
-        source = f" ({loaded.context_source})" if loaded.context_source else ""
-        allowed = (
-            f"the longest prompt has {longest} tokens{needed}, {over} more than the {loaded.context} of the context of "
-            f"{loaded.name or 'the model'}{source}"
-        )
+        needed = f" and {behind} of the answer" if behind else ""
+        allowed = f"the longest prompt has {longest} tokens{needed}, {over} more than the {loaded.reads}"
         raise ParameterError("prompt", "(too long)", allowed, "Use fewer shots or classes, or a model that reads more.")
 
 
@@ -163,9 +149,6 @@ def _ids_behind(loaded: LoadedModel, before: str, text: str) -> list[int]:
 
 def _chat_text(loaded: LoadedModel, text: str, answer: str | None = None) -> str:
     """Return the user's turn and the beginning of the model's, or the whole of it where there is an answer."""
-    if not loaded.chat:
-        fix = "Use plain prompts, or a model that was tuned on chats."
-        raise ParameterError("hyperparameters.chat", "true", f"{loaded.name or 'the tokenizer'} has no template", fix)
     from jinja2 import TemplateError
 
     turns = [{"role": "user", "content": text}]
@@ -175,7 +158,7 @@ def _chat_text(loaded: LoadedModel, text: str, answer: str | None = None) -> str
         return str(loaded.tokenizer.apply_chat_template(turns, add_generation_prompt=answer is None, tokenize=False))
     except (TemplateError, ValueError) as error:
         reason = str(error).strip().split("\n", 1)[0]
-        allowed = f"the chat template of {loaded.name or 'the tokenizer'} cannot be used ({reason})"
+        allowed = f"the chat template of {loaded.name} cannot be used ({reason})"
         raise ParameterError("hyperparameters.chat", "true", allowed, "Use plain prompts.") from error
 
 

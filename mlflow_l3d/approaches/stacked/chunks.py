@@ -12,8 +12,8 @@ from typing import Final, Generic, TypeVar
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import failed
-from mlflow_l3d.approaches.stacked.draws import FloatArray
-from mlflow_l3d.approaches.threads import one_thread
+from mlflow_l3d.approaches.numerics import one_thread
+from mlflow_l3d.approaches.stacked.stack import FloatArray
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
@@ -51,12 +51,13 @@ def cells_at_once(
     memory
         Bytes that its cells may hold there.
     """
-    if not device.startswith("cuda"):
-        return _clipped(min(cache / step_bytes, memory / held_bytes), MOST_ON_CPU)
-    import torch
+    fitting, most = min(cache / step_bytes, memory / held_bytes), MOST_ON_CPU
+    if device.startswith("cuda"):
+        import torch
 
-    free, _ = torch.cuda.mem_get_info(torch.device(device))
-    return _clipped(FREE_SHARE * free / max(step_bytes, held_bytes), MOST_ON_GPU)
+        free, _ = torch.cuda.mem_get_info(torch.device(device))
+        fitting, most = FREE_SHARE * free / max(step_bytes, held_bytes), MOST_ON_GPU
+    return max(1, min(int(fitting), most))
 
 
 class StackedSession(Session, Generic[Drawn]):
@@ -102,34 +103,27 @@ class StackedSession(Session, Generic[Drawn]):
     def _chunk(self, cells: Sequence[Cell]) -> list[Outcome]:
         """Return the outcomes of one chunk."""
         started = time.perf_counter()
-        chosen: list[Cell] = []
-        drawn: list[Drawn] = []
+        drawn: list[tuple[Cell, Drawn]] = []
         outcomes: list[Outcome] = []
         for cell in cells:
             before = time.perf_counter()
             try:
-                drawn.append(self.draw(cell))
-                chosen.append(cell)
+                drawn.append((cell, self.draw(cell)))
             except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
                 outcomes.append(failed(cell.key, error, time.perf_counter() - before))
         if not drawn:
             return outcomes
-        found: Sequence[tuple[Outcome, float]] | None = None
         try:
             with one_thread():
-                found = self.together(drawn)
+                found = self.together([own for _, own in drawn])
         except Exception as error:  # noqa: BLE001
-            if len(chosen) == 1:
-                return [*outcomes, failed(chosen[0].key, error, time.perf_counter() - started)]
-        if found is None:
-            # Too little memory, or one cell is to blame: halves fit the one, and find the other. Outside of `except`,
-            # which would keep the memory of the first try.
-            middle = len(chosen) // 2
-            del drawn
-            return [*outcomes, *self._chunk(chosen[:middle]), *self._chunk(chosen[middle:])]
-        each = (time.perf_counter() - started) / sum(work for _, work in found)
-        return [*outcomes, *(replace(outcome, duration_seconds=work * each) for outcome, work in found)]
-
-
-def _clipped(number: float, most: int) -> int:
-    return max(1, min(int(number), most))
+            if len(drawn) == 1:
+                return [*outcomes, failed(drawn[0][0].key, error, time.perf_counter() - started)]
+        else:
+            each = (time.perf_counter() - started) / sum(work for _, work in found)
+            return [*outcomes, *(replace(outcome, duration_seconds=work * each) for outcome, work in found)]
+        # Too little memory, or one cell is to blame: halves fit the one, and find the other. Outside of `except`,
+        # which would keep the memory of the first try.
+        chosen, middle = [cell for cell, _ in drawn], len(drawn) // 2
+        del drawn
+        return [*outcomes, *self._chunk(chosen[:middle]), *self._chunk(chosen[middle:])]

@@ -1,20 +1,105 @@
-"""The weights of many cells, and what their training remembers between two steps."""
+"""The weights of many cells: how they begin, and SGD, Adam and AdamW: one call updates a layer of every cell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.stacked.optimisers import Moments, adam, sgd
+from mlflow_l3d.plan.factors import stream
 
 if TYPE_CHECKING:
     import torch
 
+FloatArray: TypeAlias = npt.NDArray[np.float32]
 VECTOR: Final = 64
 """Numbers that a loop over a tensor takes at once, at most."""
+BETA_1: Final = 0.9
+BETA_2: Final = 0.999
+EPSILON: Final = 1e-8
+
+
+def initial_head(seed: int, inputs: int, hidden: int, classes: int) -> tuple[FloatArray, FloatArray]:
+    """Return new weights of the two layers of the head, the bias as the last row of each.
+
+    Parameters
+    ----------
+    seed
+        That of ``model_initialisation``.
+    inputs, hidden, classes
+        Sizes D, H, C.
+
+    Returns
+    -------
+    tuple
+        Shapes (D + 1, H) and (H + 1, C): uniform in +-1/sqrt(fan-in), weights and biases alike, as ``torch.nn.Linear``.
+    """
+    return _uniform(seed, "hidden", inputs, hidden), _uniform(seed, "output", hidden, classes)
+
+
+def _uniform(seed: int, layer: str, fan_in: int, fan_out: int) -> FloatArray:
+    draws = stream(seed, "head", layer).random((fan_in + 1, fan_out), dtype=np.float32)
+    return (2 * draws - 1) / np.float32(np.sqrt(fan_in))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What Adam remembers of the gradients of some tensors.
+
+    Attributes
+    ----------
+    means, squares
+        Running means of the gradients and of their squares, shaped as the tensors.
+    steps
+        Steps taken: a scalar for each tensor, the same for all cells.
+    """
+
+    means: list[torch.Tensor]
+    squares: list[torch.Tensor]
+    steps: list[torch.Tensor]
+
+    @classmethod
+    def of(cls, weights: Sequence[torch.Tensor]) -> Moments:
+        """Return the state before the first step."""
+        import torch
+
+        means, squares = ([torch.zeros_like(tensor) for tensor in weights] for _ in range(2))
+        return cls(means, squares, [torch.zeros((), device=tensor.device) for tensor in weights])
+
+    def select(self, cells: torch.Tensor) -> Moments:
+        """Return a copy with some cells of the leading dimension."""
+        means, squares = ([tensor.index_select(0, cells) for tensor in part] for part in (self.means, self.squares))
+        return Moments(means, squares, [step.clone() for step in self.steps])
+
+
+def adam(
+    weights: Sequence[torch.Tensor],
+    gradients: Sequence[torch.Tensor],
+    moments: Moments,
+    learning_rate: float,
+    weight_decay: float | None = None,
+) -> None:
+    """Take one step of Adam in place (Kingma and Ba 2015, algorithm 1; betas 0.9 and 0.999, epsilon 1e-8).
+
+    With a weight decay it is one of AdamW (Loshchilov and Hutter 2019, algorithm 2).
+    """
+    from torch.optim.adam import adam as plain
+    from torch.optim.adamw import adamw as decoupled
+
+    step: Callable[..., None] = plain if weight_decay is None else decoupled
+    settings = {"lr": learning_rate, "weight_decay": weight_decay or 0.0, "eps": EPSILON}
+    flags = {"fused": True, "amsgrad": False, "maximize": False}
+    tensors = list(weights), list(gradients), moments.means, moments.squares
+    step(*tensors, [], moments.steps, beta1=BETA_1, beta2=BETA_2, **settings, **flags)
+
+
+def sgd(weights: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], learning_rate: float) -> None:
+    """Take one step of gradient descent in place, without momentum."""
+    for tensor, gradient in zip(weights, gradients, strict=True):
+        tensor.add_(gradient, alpha=-learning_rate)
 
 
 class Stack:
@@ -51,7 +136,7 @@ class Stack:
     @classmethod
     def of(
         cls,
-        weights: Sequence[tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]],
+        weights: Sequence[Sequence[npt.NDArray[np.floating]]],
         device: str = "cpu",
         dtype: torch.dtype | None = None,
     ) -> Stack:
@@ -66,11 +151,8 @@ class Stack:
         """
         import torch
 
-        kind = dtype or torch.float32
-        w1, w2 = (
-            torch.stack([torch.from_numpy(np.ascontiguousarray(pair[layer])) for pair in weights]).to(device, kind)
-            for layer in range(2)
-        )
+        layers = (np.stack(own) for own in zip(*weights, strict=True))
+        w1, w2 = (torch.from_numpy(own).to(device, dtype or torch.float32) for own in layers)
         return cls(w1, w2)
 
     def __len__(self) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mlflow_l3d.approaches.meta_learning.learners.base import Buffers
 from mlflow_l3d.approaches.meta_learning.learners.inner import losses, through
-from mlflow_l3d.approaches.stacked.optimisers import BETA_1, BETA_2, EPSILON
+from mlflow_l3d.approaches.stacked.stack import BETA_1, BETA_2, EPSILON
 
 if TYPE_CHECKING:
     import torch

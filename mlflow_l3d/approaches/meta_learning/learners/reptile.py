@@ -16,8 +16,7 @@ from mlflow_l3d.approaches.meta_learning.learners.inner import (
     per_task,
     predict,
 )
-from mlflow_l3d.approaches.stacked.optimisers import EPSILON
-from mlflow_l3d.approaches.stacked.stack import Stack
+from mlflow_l3d.approaches.stacked.stack import EPSILON, Stack
 
 if TYPE_CHECKING:
     import torch
