@@ -45,7 +45,7 @@ def _ours(settings: Mapping[str, Any]) -> dict[str, float]:
         session.train(chosen, split)
         _wait(settings["device"])
         seconds.append(time.perf_counter() - started)
-    tokens = session.inputs.tokens
+    tokens = session.inputs
     lengths = np.diff(tokens.starts)
     order = split.train[batch_order(chosen.seeds["data_order"], 0, len(split.train))]
     batches = [lengths[order[at : at + settings["batch"]]] for at in range(0, len(order), settings["batch"])]

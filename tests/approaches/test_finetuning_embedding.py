@@ -83,14 +83,6 @@ def test_the_whole_table_is_back_after_an_error() -> None:
     assert model.words is before
 
 
-def test_a_lost_gradient_is_noticed() -> None:
-    model = Small()
-    with own_vocabulary(model, np.arange(50)) as words:
-        words.weight.grad = None
-        with pytest.raises(RuntimeError, match="use clear"):
-            model(torch.tensor([[1, 2]])).sum().backward()
-
-
 @pytest.mark.parametrize("make", [tiny_bert, tiny_llama])
 def test_a_cell_is_the_same_with_the_whole_vocabulary(make, tmp_path, monkeypatch) -> None:
     folder = make(tmp_path / "model")

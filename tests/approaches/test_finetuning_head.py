@@ -184,7 +184,7 @@ def test_a_chunk_that_fails_is_halved(session, monkeypatch):
 
     def narrow(some, *given):
         sizes.append(len(some))
-        if len(some) > 3 or any(own.seeds == cell(4).seeds for own in some):
+        if len(some) > 3 or any(own.cell.seeds == cell(4).seeds for own in some):
             raise MemoryError
         return train(some, *given)
 

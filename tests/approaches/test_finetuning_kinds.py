@@ -13,6 +13,7 @@ from finetuning_models import choice_task, own_parts, regression_task, session_o
 from scipy.stats import pearsonr
 from transformers import AutoModelForSequenceClassification
 
+from mlflow_l3d.approaches.encoder.tokens import Tokens
 from mlflow_l3d.approaches.finetuning.inputs import columns_of
 from mlflow_l3d.approaches.finetuning.kinds import loss_of
 from mlflow_l3d.approaches.finetuning.training import validate
@@ -100,7 +101,8 @@ def test_choices_are_scored_one_by_one(folders, tmp_path) -> None:
         session = session_of(TASKS["three choices"], model, tmp_path)
         positions = np.arange(7)
         together = session.logits(positions)
-        rows = session.inputs.tokens
+        whole = session.inputs
+        rows = Tokens(whole.columns, whole.starts, whole.padding)
         session.model.eval()
         for position in positions:
             for choice in range(3):
@@ -197,7 +199,7 @@ def test_a_model_takes_so_many_tokens(folders, tmp_path) -> None:
 
 def test_the_texts_of_a_pair_do_not_run_together(folders, tmp_path) -> None:
     session = session_of(TASKS["pairs"], folders["decoder"], tmp_path, max_length=256)
-    tokens = session.inputs.tokens
+    tokens = session.inputs
     ids = tokens.columns["input_ids"][tokens.starts[0] : tokens.starts[1]]
     text = session.loaded.tokenizer.decode(ids, skip_special_tokens=True)
     assert text == "\n".join(column[0] for column in TASKS["pairs"].texts)

@@ -1,7 +1,11 @@
+from dataclasses import replace
+
+import finetuning_helpers
 import numpy as np
 import pytest
 import torch
 
+from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks
 from mlflow_l3d.approaches.finetuning.heads import Head, HeadNetwork, logits_of, train_heads
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
@@ -14,7 +18,7 @@ CELLS, INPUTS, HIDDEN, CLASSES = 3, 7, 5, 3
 
 def double_network(cells=CELLS):
     weights = [initial_head(3 + number, INPUTS, HIDDEN, CLASSES) for number in range(cells)]
-    return HeadNetwork(Stack.of(weights, dtype=torch.float64), weight_decay=0.01)
+    return HeadNetwork(Stack.of(weights, dtype=torch.float64))
 
 
 def data(rows):
@@ -70,7 +74,7 @@ def test_update_is_that_of_torch_adamw():
             parameter.grad = gradient.clone()
         optimizer.param_groups[0]["lr"] = rate
         optimizer.step()
-        network.update(rate)
+        stack.descend("adamw", rate, 0.01)
         for weight, parameter in zip((stack.w1, stack.w2), parameters, strict=True):
             torch.testing.assert_close(weight, parameter.detach(), rtol=1e-10, atol=1e-12)
 
@@ -83,7 +87,7 @@ def test_a_cell_that_is_not_finite_leaves_the_others_as_they_are():
     for network, given in ((healthy, x), (sick, broken)):
         for _ in range(3):
             network.differentiate(given, onehot, masks)
-            network.update(0.1)
+            network.stack.descend("adamw", 0.1, 0.01)
     assert sick.stack.w1[1].isnan().any()
     for cell in (0, 2):
         assert torch.equal(healthy.stack.w1[cell], sick.stack.w1[cell])
@@ -106,17 +110,17 @@ LABELS = RNG.integers(CLASSES, size=40)
 def recipe(**given):
     values = {name: declared.default for name, declared in HYPERPARAMETERS.items()}
     sizes = {"hidden_units": HIDDEN, "batch_size": 4, "epochs": 6, "learning_rate": 0.05}
-    return Recipe.of(values | sizes | {"early_stopping_metric": "loss"} | given)
+    return Recipe(**Finetuning().complete(values | sizes | {"early_stopping_metric": "loss"} | given))
 
 
-def split_of(number, n=10):
+def split_of(number):
     order = np.random.default_rng(100 + number).permutation(40)
-    return Split(*(np.sort(part) for part in np.split(order, [n, n + 9, n + 9 + 12])[:3]))
+    return Split(*(np.sort(part) for part in np.split(order, [10, 19, 31])[:3]))
 
 
-def head(number, chosen, n=10):
-    seeds = {"data_order": number, "model_randomness": 50 + number}
-    return Head(split_of(number, n), initial_head(number, INPUTS, HIDDEN, CLASSES), seeds, Progress(chosen))
+def head(number, chosen):
+    own = replace(finetuning_helpers.cell(number), seeds={"data_order": number, "model_randomness": 50 + number})
+    return Head(own, split_of(number), initial_head(number, INPUTS, HIDDEN, CLASSES), Progress(chosen))
 
 
 def plain(number, chosen):
@@ -193,12 +197,6 @@ def test_all_heads_diverge():
     chosen = recipe()
     found = train_heads([head(0, chosen), head(1, chosen)], np.full_like(FEATURES, np.inf), LABELS, chosen, "cpu")
     assert [type(own) for own in found] == [DivergedError] * 2
-
-
-def test_heads_with_unequal_numbers_of_examples_are_refused():
-    chosen = recipe()
-    with pytest.raises(ValueError, match=r"equally many training examples, not \[8, 10\]"):
-        train_heads([head(0, chosen), head(1, chosen, n=8)], FEATURES, LABELS, chosen, "cpu")
 
 
 def test_validation_is_that_of_the_definitions():

@@ -22,7 +22,7 @@ APPROACH = Finetuning()
 
 
 def recipe(**given):
-    return Recipe.of(resolve_hyperparameters(APPROACH, given))
+    return Recipe(**APPROACH.complete(resolve_hyperparameters(APPROACH, given)))
 
 
 def test_is_an_approach_that_pickles():

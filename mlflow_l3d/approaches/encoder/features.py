@@ -36,9 +36,9 @@ BATCH: Final = 32
 def load_or_encode(
     texts: Sequence[Sequence[str]],
     found: ModelReference,
-    *,
     pooling: str = "mean",
     max_length: int = 128,
+    *,
     device: str,
     cache: Path,
 ) -> FloatArray:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
     import torch
@@ -22,46 +23,58 @@ class Tokens:
     Parameters
     ----------
     columns
-        Name of a model input (``input_ids``, ``token_type_ids``) -> the numbers of all examples one after another.
+        Name of a model input (``input_ids``, ``token_type_ids``) -> the numbers of all rows one after another.
     starts
-        Shape (n + 1,): where each example begins in them.
+        Where each row begins in them, and where the last one ends; the rows of an example follow each other.
     padding
         Name -> number that fills a row up.
+    rows
+        How many an example has: 1, or the number of its choices.
+
+    Attributes
+    ----------
+    lengths
+        Shape (n,): tokens of the longest row of each example.
     """
 
     def __init__(
-        self,
-        columns: dict[str, npt.NDArray[np.int32]],
-        starts: npt.NDArray[np.int64],
-        padding: dict[str, int],
+        self, columns: dict[str, npt.NDArray[np.int32]], starts: IntArray, padding: dict[str, int], rows: int = 1
     ) -> None:
-        self.columns = columns
-        self.starts = starts
-        self.padding = padding
+        self.columns, self.starts, self.padding, self.rows = columns, starts, padding, rows
+        self.lengths: IntArray = np.diff(starts).reshape(-1, rows).max(1)
 
-    @property
-    def lengths(self) -> npt.NDArray[np.int64]:
-        """Tokens of each example, shape (n,)."""
-        return np.diff(self.starts)
-
-    def batch(self, positions: npt.NDArray[np.int64], device: str) -> dict[str, torch.Tensor]:
-        """Return the model's inputs for some examples, each of shape (b, longest of them), padded on the right."""
+    def batch(self, positions: IntArray, device: str) -> dict[str, torch.Tensor]:
+        """Return the model's inputs, padded on the right: shape (b, longest), or (b, rows, longest) if several."""
         import torch
 
-        lengths = self.lengths[positions]
+        spans = self._spans(positions)
+        lengths = np.array([len(span) for span in spans])
         inside = np.arange(int(lengths.max())) < lengths[:, None]
-        found = {"attention_mask": torch.from_numpy(inside.astype(np.int64))}
-        taken = np.concatenate([np.arange(self.starts[i], self.starts[i + 1]) for i in positions])
+        shape = inside.shape if self.rows == 1 else (len(positions), self.rows, -1)
+        found, taken = {"attention_mask": inside.astype(np.int64)}, np.concatenate(spans)
         for name, numbers in self.columns.items():
-            padded = np.full(inside.shape, self.padding[name], dtype=np.int64)
-            padded[inside] = numbers[taken]
-            found[name] = torch.from_numpy(padded)
-        return {name: tensor.to(device) for name, tensor in found.items()}
+            found[name] = np.full(inside.shape, self.padding[name], dtype=np.int64)
+            found[name][inside] = numbers[taken]
+        return {name: torch.from_numpy(own).view(shape).to(device) for name, own in found.items()}
 
-    def by_length(self, positions: npt.NDArray[np.int64], size: int) -> list[npt.NDArray[np.int64]]:
+    def by_length(self, positions: IntArray, size: int) -> list[IntArray]:
         """Cut examples into batches of like length, the longest first; return indices *into* `positions`."""
-        order = np.argsort(-self.lengths[positions], kind="stable")
-        return [order[start : start + size] for start in range(0, len(order), size)]
+        return batches(np.argsort(-self.lengths[positions], kind="stable"), size)
+
+    def vocabulary(self, positions: IntArray) -> IntArray:
+        """Return the sorted numbers of all tokens that some examples have, and of padding."""
+        ids = self.columns["input_ids"][np.concatenate(self._spans(positions))]
+        return np.unique(np.append(ids, self.padding["input_ids"])).astype(np.int64)
+
+    def _spans(self, positions: IntArray) -> list[IntArray]:
+        """Return where the tokens of each row of some examples stand."""
+        rows = (positions[:, None] * self.rows + np.arange(self.rows)).ravel()
+        return [np.arange(self.starts[row], self.starts[row + 1]) for row in rows]
+
+
+def batches(order: IntArray, size: int) -> list[IntArray]:
+    """Cut an order into batches; the last one may be smaller."""
+    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def tokenise(tokenizer: Any, texts: Sequence[Sequence[str]], max_length: int) -> Tokens:

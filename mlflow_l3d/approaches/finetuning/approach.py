@@ -12,7 +12,7 @@ from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.finetuning import recipe as recipes
 from mlflow_l3d.approaches.finetuning.adapters import need_peft
 from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds, target
-from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import KINDS, Task
@@ -75,8 +75,14 @@ class Finetuning(Approach):
         return ("classification",) if hyperparameters["trainable"] == "head" else self.task_kinds
 
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the hyperparameters with the recipe's own values in place of `auto`; see :func:`recipe.complete`."""
-        return recipes.complete(hyperparameters)
+        """Return the hyperparameters with the recipe's own values in place of `auto`; the rest as it is.
+
+        Raises
+        ------
+        ParameterError
+            If one differs from its default that has no effect with this `trainable`.
+        """
+        return completed(hyperparameters, self.hyperparameters, "trainable", recipes.RECIPES, recipes.WITHOUT_EFFECT)
 
     def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
         """Return what Pecher et al. (2024: their code, and appendix D) used for BERT and RoBERTa on a task.
@@ -111,14 +117,16 @@ class Finetuning(Approach):
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return `model_randomness` where dropout is 0: nothing else is random inside the model."""
-        if recipes.draws_nothing(hyperparameters):
-            name = "lora_dropout" if hyperparameters["trainable"] == "lora" else "dropout"
+        whole = self.complete(hyperparameters)
+        name = "lora_dropout" if whole["trainable"] == "lora" else "dropout"
+        if whole["dropout"] == whole[name] == 0:
             return {"model_randomness": f"dropout is 0, so nothing is drawn; set hyperparameter {name}, e.g. to 0.1"}
         return {}
 
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the hyperparameters that belong into a cell's key; see :func:`recipe.identity`."""
-        return recipes.identity(hyperparameters)
+        """Return the hyperparameters that belong into a cell's key; see :data:`recipe.LATER`."""
+        known, late = self.hyperparameters, recipes.LATER
+        return {name: own for name, own in hyperparameters.items() if name not in late or own != known[name].default}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: ARG002
         """Return what else decides the numbers: the dtype where it is not float32, the versions of peft and others."""
@@ -138,9 +146,9 @@ class Finetuning(Approach):
 
     def model_revision(self, model: str) -> str:
         """Return the commit, or the hash of the model's files; see :func:`mlflow_l3d.approaches.models.resolve`."""
-        from mlflow_l3d.approaches.finetuning.loading import revision
+        from mlflow_l3d.approaches.icl.gguf import revision
 
-        return revision(model)
+        return revision(target(model))
 
     def numerics(self, device: str) -> Mapping[str, str]:
         """Return the device class, the dtype, the versions (major.minor) of torch and transformers, and the threads."""
@@ -156,36 +164,24 @@ class Finetuning(Approach):
         ParameterError
             If model, device or a hyperparameter does not fit, or the cache folder cannot take the features.
         """
-        recipe = recipes.Recipe.of(hyperparameters)
+        recipe = recipes.Recipe(**hyperparameters)  # type: ignore[arg-type]
         torch_numerics(device, self.name)
         if not 1 <= len(task.texts) <= 2 and task.kind != "multiple_choice":
             raise ParameterError("text_column", len(task.texts), "must be one column, or two for sentence pairs")
-        if recipe.trainable == "head":
-            return _on_features(task, recipe, model, device, cache)
-        from mlflow_l3d.approaches.finetuning.full import FullSession
-        from mlflow_l3d.approaches.finetuning.loading import load
+        if recipe.trainable != "head":
+            from mlflow_l3d.approaches.finetuning.full import FullSession
+            from mlflow_l3d.approaches.finetuning.loading import load
 
-        return FullSession(task, load(model, task, recipe, device, cache), recipe, device)
+            return FullSession(task, load(model, task, recipe, device, cache), recipe, device)
+        if task.kind != "classification":
+            allowed = f"a head on frozen features classifies, and {task.name} is a {task.kind.replace('_', ' ')}"
+            raise ParameterError("hyperparameters.trainable", "head", allowed, "Use trainable=full or trainable=lora.")
+        if models.find_gguf(model) is not None:
+            allowed = "holds GGUF weights, which trainable=head does not read"
+            raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")
+        from mlflow_l3d.approaches.encoder.features import load_or_encode
+        from mlflow_l3d.approaches.finetuning.head import HeadSession
 
-
-def _on_features(task: Task, recipe: recipes.Recipe, model: str, device: str, cache: Path) -> Session:
-    """Return the session of heads on frozen features."""
-    from mlflow_l3d.approaches.encoder.features import load_or_encode
-    from mlflow_l3d.approaches.finetuning.head import HeadSession
-
-    if task.kind != "classification":
-        what = task.kind.replace("_", " ")
-        allowed = f"a head on frozen features classifies, and {task.name} is a {what}"
-        raise ParameterError("hyperparameters.trainable", "head", allowed, "Use trainable=full or trainable=lora.")
-    if models.find_gguf(model) is not None:
-        allowed = "holds GGUF weights, which trainable=head does not read"
-        raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")
-    features = load_or_encode(
-        task.texts,
-        models.resolve(target(model)),
-        pooling=recipe.pooling,
-        max_length=recipe.max_length,
-        device=device,
-        cache=cache,
-    )
-    return HeadSession(task, features, recipe, device)
+        found = models.resolve(target(model))
+        features = load_or_encode(task.texts, found, recipe.pooling, recipe.max_length, device=device, cache=cache)
+        return HeadSession(task, features, recipe, device)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.stacked.stack import FloatArray
+from mlflow_l3d.approaches.stacked.stack import FloatArray, dropout_factors
 from mlflow_l3d.plan.factors import stream, stream_seed
 
 
@@ -28,8 +28,7 @@ def dropout_masks(seed: int, epoch: int, n: int, units: int, probability: float)
     `seed` is that of ``model_randomness``. Row i belongs to the i-th example that the epoch visits, whichever that is:
     another order leaves the stream as it is.
     """
-    draws = stream(seed, "head_dropout", str(epoch)).random((n, units), dtype=np.float32)
-    return (draws >= np.float32(probability)) * np.float32(1.0 / (1.0 - probability))
+    return dropout_factors(stream(seed, "head_dropout", str(epoch)), (n, units), probability)
 
 
 def initialisation_seed(seed: int) -> int:

@@ -42,11 +42,10 @@ class OwnVocabulary(torch.nn.Module):
         self.weight = torch.nn.Parameter(whole.weight.detach()[self.tokens].clone())
         self.places = torch.full((whole.num_embeddings,), -1, dtype=torch.int64, device=whole.weight.device)
         self.places[self.tokens] = torch.arange(len(tokens), device=whole.weight.device)
-        pad = whole.padding_idx
-        self.padding_idx = pad
-        self._padding = None if pad is None else int(self.places[pad])
+        pad = self.padding_idx = whole.padding_idx
+        self._padding = -1 if pad is None else int(self.places[pad])
         self._touched: list[torch.Tensor] = []
-        self.weight.grad = torch.zeros_like(self.weight)
+        self._total = self.weight.grad = torch.zeros_like(self.weight)
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Return the vectors of token numbers of the whole vocabulary."""
@@ -60,12 +59,8 @@ class OwnVocabulary(torch.nn.Module):
 
     def clear(self) -> None:
         """Set the gradient to zero, where there is any."""
-        gradient = self.weight.grad
-        if gradient is None:
-            self.weight.grad = torch.zeros_like(self.weight)
-        else:
-            for places in self._touched:
-                gradient.index_fill_(0, places, 0.0)
+        for places in self._touched:
+            self._total.index_fill_(0, places, 0.0)
         self._touched = []
 
     def put_back(self, whole: torch.nn.Embedding) -> None:
@@ -74,11 +69,9 @@ class OwnVocabulary(torch.nn.Module):
             whole.weight[self.tokens] = self.weight
 
     def _add(self, places: torch.Tensor, gradient: torch.Tensor) -> None:
-        flat, total = places.reshape(-1), self.weight.grad
-        if total is None:
-            raise RuntimeError("the gradient of the word vectors is gone: use clear() in the place of zero_grad()")
+        flat, total = places.reshape(-1), self._total
         total.index_add_(0, flat, gradient.reshape(len(flat), -1).to(total.dtype))
-        if self._padding is not None and self._padding >= 0:
+        if self._padding >= 0:
             total[self._padding] = 0.0
         self._touched.append(flat)
 

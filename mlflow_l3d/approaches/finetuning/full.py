@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from mlflow_l3d.approaches.base import CellwiseSession
 from mlflow_l3d.approaches.callbacks import should_stop
+from mlflow_l3d.approaches.encoder.tokens import batches
 from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_seed, initialisation_seed
 from mlflow_l3d.approaches.finetuning.inputs import inputs_of
-from mlflow_l3d.approaches.finetuning.kinds import loss_of, stopping_metric, wanted
+from mlflow_l3d.approaches.finetuning.kinds import loss_of, outcome_of, stopping_metric, wanted
 from mlflow_l3d.approaches.finetuning.loading import Loaded
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.session import Trained, outcome_of
 from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates, validate
 from mlflow_l3d.approaches.finetuning.weights import Kept, copy_into, initialise
 from mlflow_l3d.approaches.global_seeds import seeded
@@ -73,14 +74,16 @@ class FullSession(CellwiseSession):
         """Train and evaluate a cell, with one thread."""
         with one_thread():
             split = self.task.split(cell.seeds)
-            return outcome_of(cell.key, self.task, split, self.train(cell, split))
+            return outcome_of(cell.key, self.task, split.test, *self.train(cell, split))
 
-    def train(self, cell: Cell, split: Split) -> Trained:
-        """Train the model of one cell and return the logits of its test examples."""
+    def train(self, cell: Cell, split: Split) -> tuple[Progress, torch.Tensor]:
+        """Train the model of one cell; return its course and the logits of its test examples."""
+        from mlflow_l3d.approaches.finetuning.embedding import own_vocabulary
+
         self._start(cell.seeds["model_initialisation"])
-        with self._vocabulary(split) as words:
-            progress = self._fit(cell, split, words)
-            return Trained(progress, self.logits(split.test))
+        used = np.concatenate([split.train, split.validation, split.test])
+        with own_vocabulary(self.model, self.inputs.vocabulary(used)) as words:
+            return self._fit(cell, split, words), self.logits(split.test)
 
     def logits(self, positions: IntArray) -> torch.Tensor:
         """Return the logits of some examples, shape (n, C), on the CPU, without dropout."""
@@ -118,19 +121,6 @@ class FullSession(CellwiseSession):
             initialise(self.model, self.original, self.new, seed)
         adapters.draw(self.model, self.loaded.adapters, seed)
 
-    @contextmanager
-    def _vocabulary(self, split: Split) -> Iterator[OwnVocabulary | None]:
-        if self.loaded.adapters:
-            yield None
-            return
-        import numpy as np
-
-        from mlflow_l3d.approaches.finetuning.embedding import own_vocabulary
-
-        used = np.concatenate([split.train, split.validation, split.test])
-        with own_vocabulary(self.model, self.inputs.vocabulary(used)) as words:
-            yield words
-
     def _fit(self, cell: Cell, split: Split, words: OwnVocabulary | None) -> Progress:
         """Train; the model holds the weights that are to be evaluated afterwards."""
         import torch
@@ -167,10 +157,10 @@ class FullSession(CellwiseSession):
         recipe = self.recipe
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         total = torch.zeros((), device=self.device)
-        groups = pieces(order, recipe.batch_size * recipe.gradient_accumulation)
+        groups = batches(order, recipe.batch_size * recipe.gradient_accumulation)
         for group, rate in zip(groups, rates, strict=True):
             _clear(weights, words)
-            for batch in pieces(group, recipe.batch_size):
+            for batch in batches(group, recipe.batch_size):
                 labels = wanted(self.task, batch, self.device)
                 with self.loaded.autocast(self.device):
                     loss = loss_of(self._forward(self.inputs.batch(batch, self.device)), labels)
@@ -188,9 +178,8 @@ class FullSession(CellwiseSession):
 
 def _clear(weights: Sequence[torch.Tensor], words: OwnVocabulary | None) -> None:
     """Forget the gradients of the step before."""
-    own = None if words is None else words.weight
     for weight in weights:
-        if weight is not own:
+        if words is None or weight is not words.weight:
             weight.grad = None
     if words is not None:
         words.clear()
@@ -205,8 +194,3 @@ def _check_validation(task: Task, recipe: Recipe) -> None:
         if value not in (0, HYPERPARAMETERS[name].default):
             fix = "Leave it out (the last epoch counts), or hold examples out with validation_fraction."
             raise ParameterError(f"hyperparameters.{name}", value, "needs a validation part, and there is none", fix)
-
-
-def pieces(order: IntArray, size: int) -> list[IntArray]:
-    """Cut an order into batches; the last one may be smaller."""
-    return [order[start : start + size] for start in range(0, len(order), size)]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.heads import Head, train_heads
+from mlflow_l3d.approaches.finetuning.kinds import outcome_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.finetuning.session import Trained, outcome_of
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress
 from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
 from mlflow_l3d.approaches.stacked.stack import FloatArray, initial_head
@@ -32,7 +32,7 @@ MEMORY: Final = 2**29
 """Bytes that the cells of a chunk may hold on a CPU: with many training examples, dropout factors of a whole epoch."""
 
 
-class HeadSession(StackedSession[tuple[Cell, Head]]):
+class HeadSession(StackedSession[Head]):
     """Cells on the features of one task; see :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
 
     Parameters
@@ -50,32 +50,30 @@ class HeadSession(StackedSession[tuple[Cell, Head]]):
         step, held = bytes_per_cell(features.shape[1], len(task.class_names), examples, recipe)
         self.cells_at_once = cells_at_once(step, held, device, cache=CACHE, memory=MEMORY)
 
-    def draw(self, cell: Cell) -> tuple[Cell, Head]:
-        """Return the cell and its head at its start."""
+    def draw(self, cell: Cell) -> Head:
+        """Return the head of a cell at its start."""
         inputs, classes = self.features.shape[1], len(self.task.class_names)
         weights = initial_head(cell.seeds["model_initialisation"], inputs, self.recipe.hidden_units, classes)
-        split, progress = self.task.split(cell.seeds), Progress(self.recipe)
-        return cell, Head(split, weights, cell.seeds, progress, key=cell.key, on_epoch_end=self.on_epoch_end)
+        return Head(cell, self.task.split(cell.seeds), weights, Progress(self.recipe))
 
-    def together(self, drawn: Sequence[tuple[Cell, Head]]) -> list[tuple[Outcome, float]]:
+    def together(self, drawn: Sequence[Head]) -> list[tuple[Outcome, float]]:
         """Return the outcomes; the work of a cell is the number of epochs that it was trained."""
         found: dict[str, Outcome] = {}
+        shared = self.features, self.task.labels, self.recipe, self.device, self.on_epoch_end
         # Splits of our own tasks are stratified and equally large; those of a stranger's task need not be.
-        for size in sorted({len(head.split.train) for _, head in drawn}):
-            same = [(cell, head) for cell, head in drawn if len(head.split.train) == size]
-            heads = [head for _, head in same]
-            logits = train_heads(heads, self.features, self.task.labels, self.recipe, self.device)
-            for (cell, head), own in zip(same, logits, strict=True):
-                found[cell.key] = self._outcome(cell, head, own)
-        return [(found[cell.key], len(head.progress.f1) + (head.diverged is not None)) for cell, head in drawn]
+        for size in sorted({len(own.split.train) for own in drawn}):
+            same = [own for own in drawn if len(own.split.train) == size]
+            for own, logits in zip(same, train_heads(same, *shared), strict=True):
+                found[own.cell.key] = self._outcome(own, logits)
+        return [(found[own.cell.key], len(own.progress.f1) + (own.diverged is not None)) for own in drawn]
 
-    def _outcome(self, cell: Cell, head: Head, logits: torch.Tensor | DivergedError) -> Outcome:
+    def _outcome(self, own: Head, logits: torch.Tensor | DivergedError) -> Outcome:
         if isinstance(logits, DivergedError):
-            return failed(cell.key, logits)
+            return failed(own.cell.key, logits)
         try:
-            return outcome_of(cell.key, self.task, head.split, Trained(head.progress, logits))
+            return outcome_of(own.cell.key, self.task, own.split.test, own.progress, logits)
         except L3DError as error:
-            return failed(cell.key, error)
+            return failed(own.cell.key, error)
 
 
 def bytes_per_cell(inputs: int, classes: int, examples: int, recipe: Recipe) -> tuple[float, float]:

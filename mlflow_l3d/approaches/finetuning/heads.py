@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.approaches.stacked.stack import FloatArray, Stack
+from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.tasks.settings import IntArray, Split
 
 if TYPE_CHECKING:
@@ -23,21 +24,18 @@ if TYPE_CHECKING:
 
 
 class HeadNetwork:
-    """Dense layer, ReLU, dropout, classification layer; cross-entropy; AdamW.
+    """Dense layer, ReLU, dropout, classification layer; cross-entropy.
 
     Cells never meet in an operation: one that diverges leaves the numbers of the others as they are.
 
     Parameters
     ----------
     stack
-        Weights of the B cells, which the network trains.
-    weight_decay
-        Decoupled, on every weight.
+        Weights of the B cells.
     """
 
-    def __init__(self, stack: Stack, weight_decay: float) -> None:
+    def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.weight_decay = weight_decay
         self._inner = stack.w2[:, :-1].transpose(1, 2)
         self._buffers: dict[int, tuple[torch.Tensor, ...]] = {}
 
@@ -75,10 +73,6 @@ class HeadNetwork:
         torch.bmm(x.transpose(1, 2), back, out=stack.g1)
         return logits
 
-    def update(self, learning_rate: float) -> None:
-        """Take one step of AdamW with the gradient of the latest batch."""
-        self.stack.descend("adamw", learning_rate, self.weight_decay)
-
     def _empty(self, examples: int) -> tuple[torch.Tensor, ...]:
         """Return memory for batches of a size: hidden rows with a constant 1, parts of them, activations, errors."""
         w1, units = self.stack.w1, self.stack.w1.shape[2]
@@ -105,34 +99,35 @@ class Head:
 
     Attributes
     ----------
+    cell
+        Its seeds of ``data_order`` and ``model_randomness`` are used.
     split
         Positions of its examples.
     weights
         Initial weights of the two layers, shapes (D + 1, H) and (H + 1, C).
-    seeds
-        Those of ``data_order`` and ``model_randomness`` are used.
     progress
         Its course so far.
     best
         Weights of the two layers after its best epoch so far.
     diverged
         Why it has no result.
-    key, on_epoch_end
-        Key of the cell, and who is told of its epochs.
     """
 
+    cell: Cell
     split: Split
     weights: tuple[FloatArray, FloatArray]
-    seeds: Mapping[str, int]
     progress: Progress
     best: tuple[torch.Tensor, ...] = ()
     diverged: DivergedError | None = None
-    key: str = ""
-    on_epoch_end: OnEpochEnd | None = None
 
 
 def train_heads(
-    heads: Sequence[Head], features: npt.NDArray[np.floating], labels: IntArray, recipe: Recipe, device: str
+    heads: Sequence[Head],
+    features: npt.NDArray[np.floating],
+    labels: IntArray,
+    recipe: Recipe,
+    device: str,
+    on_epoch_end: OnEpochEnd | None = None,
 ) -> list[torch.Tensor | DivergedError]:
     """Train heads side by side and evaluate the best epoch of each.
 
@@ -148,102 +143,83 @@ def train_heads(
         Shape (N,).
     recipe, device
         How and where they are trained.
+    on_epoch_end
+        Who is told of their epochs.
 
     Returns
     -------
     list
         For each the logits of its test examples, shape (n, C), on the CPU, or how it diverged.
-
-    Raises
-    ------
-    ValueError
-        If the numbers of training examples differ.
     """
     import torch
 
-    sizes = {len(own.split.train) for own in heads}
-    if len(sizes) > 1:
-        msg = f"heads that are trained together must have equally many training examples, not {sorted(sizes)}"
-        raise ValueError(msg)
-    batches = -(-sizes.pop() // recipe.batch_size)
+    batches = -(-len(heads[0].split.train) // recipe.batch_size)
     rates = learning_rates(recipe, recipe.epochs * batches)
     with torch.inference_mode():
         parts = (part for own in heads for part in (own.split.train, own.split.validation, own.split.test))
-        rows = Rows(features, list(parts), device)
-        network = HeadNetwork(Stack.of([own.weights for own in heads], device, rows.dtype), recipe.weight_decay)
-        running = list(heads)
+        training = _Training(Rows(features, list(parts), device), labels, recipe, on_epoch_end)
+        stack, running = Stack.of([own.weights for own in heads], device, training.rows.dtype), list(heads)
+        network = HeadNetwork(stack)
         for epoch in range(recipe.epochs):
-            losses = _epoch(network, epoch, running, rows, labels, recipe, rates[epoch * batches :])
-            going = [
-                place
-                for place, (own, loss) in enumerate(zip(running, losses, strict=True))
-                if _goes_on(own, network.stack, place, loss, rows, labels)
-            ]
-            if not going:
+            losses = training.epoch(network, epoch, running, rates[epoch * batches :])
+            weights = zip(network.stack.w1, network.stack.w2, strict=True)
+            going = [training.goes_on(*each) for each in zip(running, weights, losses, strict=True)]
+            places = np.flatnonzero(going)
+            if not len(places):
                 break
-            if len(going) < len(running):
-                network = HeadNetwork(network.stack.select(going), recipe.weight_decay)
-                running = [running[place] for place in going]
-        return [own.diverged or _logits(rows, own.split.test, own.best) for own in heads]
+            if len(places) < len(running):
+                network = HeadNetwork(network.stack.select(places))
+                running = [running[place] for place in places]
+        return [own.diverged or training.logits(own.split.test, own.best) for own in heads]
 
 
-def _epoch(
-    network: HeadNetwork,
-    epoch: int,
-    heads: Sequence[Head],
-    rows: Rows,
-    labels: IntArray,
-    recipe: Recipe,
-    rates: Sequence[float],
-) -> list[float]:
-    """Visit every training example of every cell once; return the mean loss of each cell."""
-    import torch
+@dataclass(frozen=True)
+class _Training:
+    """What the cells of a chunk share."""
 
-    n, size = len(heads[0].split.train), recipe.batch_size
-    order = np.stack([own.split.train[batch_order(own.seeds["data_order"], epoch, n)] for own in heads])
-    places, targets = rows.places(order), torch.from_numpy(labels[order])
-    onehot = torch.nn.functional.one_hot(targets, network.stack.classes).to(network.stack.w1)
-    masks = _masks(heads, epoch, n, network.stack, recipe.dropout)
-    memory, logits = rows.empty(len(heads) * min(n, size)), []
-    for start, rate in zip(range(0, n, size), rates, strict=False):
-        part = slice(start, start + size)
-        chosen = places[:, part]
-        x = rows.at(chosen, memory[: chosen.numel()])
-        logits.append(network.differentiate(x, onehot[:, part], None if masks is None else masks[:, part]))
-        network.update(rate)
-    whole = torch.cat(logits, 1).cpu()
-    return [float(torch.nn.functional.cross_entropy(own, wanted)) for own, wanted in zip(whole, targets, strict=True)]
+    rows: Rows
+    labels: IntArray
+    recipe: Recipe
+    on_epoch_end: OnEpochEnd | None
 
+    def epoch(self, network: HeadNetwork, epoch: int, heads: Sequence[Head], rates: Sequence[float]) -> list[float]:
+        """Visit every training example of every cell once; return the mean loss of each cell."""
+        import torch
 
-def _goes_on(own: Head, stack: Stack, place: int, loss: float, rows: Rows, labels: IntArray) -> bool:
-    """Note an epoch of the cell at `place` of the stack; return whether it has another one."""
-    weights = stack.w1[place], stack.w2[place]
-    held = own.split.validation
-    logits = _logits(rows, held, weights)
-    try:
-        better = own.progress.add(*validate(logits, labels[held]), loss)
-    except DivergedError as error:
-        own.diverged = error
-        return False
-    if better:
-        own.best = weights[0].clone(), weights[1].clone()
-    told = should_stop(own.on_epoch_end, own.key, len(own.progress.f1) - 1, logits, labels[held])
-    return not told and not own.progress.stop
+        n, recipe, stack = len(heads[0].split.train), self.recipe, network.stack
+        order = np.stack([own.split.train[batch_order(own.cell.seeds["data_order"], epoch, n)] for own in heads])
+        places, targets = self.rows.places(order), torch.from_numpy(self.labels[order])
+        onehot = torch.nn.functional.one_hot(targets, stack.classes).to(stack.w1)
+        masks = None
+        if recipe.dropout:
+            units = stack.w1.shape[2]
+            masks = stack.w1.new_empty(len(heads), n, units)
+            for own, out in zip(heads, masks, strict=True):
+                seed = own.cell.seeds["model_randomness"]
+                out.copy_(torch.from_numpy(dropout_masks(seed, epoch, n, units, recipe.dropout)))
+        memory, logits = self.rows.empty(len(heads) * min(n, recipe.batch_size)), []
+        for start, rate in zip(range(0, n, recipe.batch_size), rates, strict=False):
+            part = slice(start, start + recipe.batch_size)
+            chosen = places[:, part]
+            x = self.rows.at(chosen, memory[: chosen.numel()])
+            logits.append(network.differentiate(x, onehot[:, part], None if masks is None else masks[:, part]))
+            stack.descend("adamw", rate, recipe.weight_decay)
+        loss, whole = torch.nn.functional.cross_entropy, torch.cat(logits, 1).cpu()
+        return [float(loss(own, wanted)) for own, wanted in zip(whole, targets, strict=True)]
 
+    def goes_on(self, own: Head, weights: Sequence[torch.Tensor], loss: float) -> bool:
+        """Note an epoch of a cell with its weights and mean loss; return whether it has another one."""
+        labels, logits = self.labels[own.split.validation], self.logits(own.split.validation, weights)
+        try:
+            better = own.progress.add(*validate(logits, labels), loss)
+        except DivergedError as error:
+            own.diverged = error
+            return False
+        if better:
+            own.best = tuple(layer.clone() for layer in weights)
+        told = should_stop(self.on_epoch_end, own.cell.key, len(own.progress.f1) - 1, logits, labels)
+        return not told and not own.progress.stop
 
-def _logits(rows: Rows, positions: IntArray, weights: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return the logits of one cell's examples on the CPU."""
-    return logits_of(rows.at(rows.places(positions)), *weights).cpu()
-
-
-def _masks(heads: Sequence[Head], epoch: int, n: int, stack: Stack, probability: float) -> torch.Tensor | None:
-    """Return the epoch's dropout factors where the network computes: shape (B, n, H); None without dropout."""
-    import torch
-
-    if probability == 0:
-        return None
-    units = stack.w1.shape[2]
-    masks = stack.w1.new_empty(len(heads), n, units)
-    for own, out in zip(heads, masks, strict=True):
-        out.copy_(torch.from_numpy(dropout_masks(own.seeds["model_randomness"], epoch, n, units, probability)))
-    return masks
+    def logits(self, positions: IntArray, weights: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the logits of one cell's examples on the CPU."""
+        return logits_of(self.rows.at(self.rows.places(positions)), *weights).cpu()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.encoder.pretrained import (
     config_and_tokenizer,
     four_bits,
@@ -25,7 +24,7 @@ from mlflow_l3d.approaches.finetuning.kinds import outputs
 from mlflow_l3d.approaches.finetuning.published_seeds import target
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.hyperparameters import AUTO
-from mlflow_l3d.approaches.icl.gguf import gguf_revision, located
+from mlflow_l3d.approaches.icl.gguf import located
 from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -66,12 +65,6 @@ class Loaded:
         if self.dtype is torch.float32:
             return nullcontext()
         return torch.autocast(torch.device(device).type, dtype=self.dtype)
-
-
-def revision(reference: str) -> str:
-    """Return what identifies the weights behind a reference: a commit, or a hash of the files; GGUF files included."""
-    file = models.find_gguf(target(reference))
-    return models.resolve(target(reference)).revision if file is None else gguf_revision(file)
 
 
 def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -> Loaded:

@@ -33,7 +33,7 @@ class Settings:
     max_length: int = 512
 
 
-_BOTH: Final[Mapping[str, tuple[Settings, Settings | None]]] = {
+SETTINGS: Final[Mapping[str, tuple[Settings, Settings | None]]] = {
     "mrpc": (Settings(8, 2e-5), Settings(20, 3e-5)),
     "qnli": (Settings(6, 2e-5), Settings(6, 3e-5)),
     "qqp": (Settings(8, 1e-5), Settings(2, 2e-5, batch_size=32)),
@@ -48,15 +48,7 @@ _BOTH: Final[Mapping[str, tuple[Settings, Settings | None]]] = {
     "wic": (Settings(8, 1e-5), Settings(10, 1e-5)),
     "copa": (Settings(9, 3e-5, max_length=256), Settings(10, 3e-5, max_length=256)),
 }
-"""Task -> settings of RoBERTa-large, and of Llama-3.2-3B."""
-SETTINGS: Final[Mapping[str, Mapping[str, Settings]]] = {
-    "roberta-large": {task: roberta for task, (roberta, _) in _BOTH.items()},
-    "llama-3.2-3b": {task: llama for task, (_, llama) in _BOTH.items() if llama},
-}
-"""Preset -> task -> settings, as published. RTE stands in both benchmarks, with settings of its own in each."""
-
-_SAME_AS: Final[Mapping[str, str]] = {"roberta-base": "roberta-large", "bert-base": "roberta-large"}
-"""Smaller encoders have none of their own; they are given those of RoBERTa-large."""
+"""Task -> settings of RoBERTa-large, and of Llama-3.2-3B, as published. RTE stands in both benchmarks."""
 _DEFAULTS: Final[Mapping[str, Value]] = {
     "warmup_share": 0.0,
     "weight_decay": 0.0,
@@ -80,19 +72,13 @@ def target(reference: str) -> str:
     return PRESETS.get(reference, reference)
 
 
-def preset_of(model: str) -> str | None:
-    """Return the preset that a model is, by its short name or its hub id without a revision; None for another."""
-    name = model.partition("@")[0]
-    return next((preset for preset, reference in PRESETS.items() if name in (preset, reference)), None)
-
-
 def published_seeds(model: str, task: str) -> dict[str, Value] | None:
     """Return the hyperparameters of the study for a model and a task, for :class:`Finetuning`.
 
     Parameters
     ----------
     model
-        A preset, its hub id, or any other reference: an unknown model is given those of RoBERTa-large.
+        A preset, its hub id, or any other reference: all but Llama-3.2-3B are given those of RoBERTa-large.
     task
         Name of the task.
 
@@ -101,13 +87,9 @@ def published_seeds(model: str, task: str) -> dict[str, Value] | None:
     dict or None
         None for a task without settings.
     """
-    preset = preset_of(model) or "roberta-large"
-    found = SETTINGS[_SAME_AS.get(preset, preset)].get(task)
+    lora = model.partition("@")[0] in ("llama-3.2-3b", PRESETS["llama-3.2-3b"])
+    found = SETTINGS.get(task, (None, None))[lora]
     if found is None:
         return None
-    lora = preset == "llama-3.2-3b"
-    own: dict[str, Value] = {
-        "trainable": "lora" if lora else "full",
-        **asdict(found),
-    }
+    own: dict[str, Value] = {"trainable": "lora" if lora else "full", **asdict(found)}
     return {**own, **_DEFAULTS, **(_LORA if lora else {"dropout": 0.1})}

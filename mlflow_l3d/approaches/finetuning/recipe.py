@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from mlflow_l3d.approaches.hyperparameters import AUTO, Value, completed, declared, hyperparameter
+from mlflow_l3d.approaches.hyperparameters import AUTO, Value, declared, hyperparameter
 
-_RECIPES: Final[Mapping[str, Mapping[str, Value]]] = {
+RECIPES: Final[Mapping[str, Mapping[str, Value]]] = {
     "head": {"learning_rate": 3e-4, "epochs": 10, "dropout": 0.1},
     "full": {"learning_rate": 1e-5, "epochs": 5, "dropout": 0.1},
     # The adapters have a dropout of their own.
@@ -23,9 +23,11 @@ _MODEL: Final = (
     "dtype",
 )
 _LORA: Final = ("quantise", "lora_r", "lora_alpha", "lora_dropout", "lora_targets")
+LATER: Final = (*_MODEL, *_LORA)
+"""Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 _HEAD: Final = ("pooling", "hidden_units")
-_WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
-    "head": (*_MODEL, *_LORA),
+WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
+    "head": LATER,
     "full": (*_HEAD, *_LORA),
     "lora": _HEAD,
 }
@@ -108,12 +110,6 @@ class Recipe:
         AUTO, "lora: names of the layers with adapters, joined by +; auto: the attention's query and value"
     )
 
-    @classmethod
-    def of(cls, hyperparameters: Mapping[str, Value]) -> Recipe:
-        """Build the recipe, completing what is still `auto`."""
-        values: dict[str, Any] = complete(hyperparameters)
-        return cls(**values)
-
     @property
     def targets(self) -> tuple[str, ...]:
         """Names of the layers that get adapters; empty for `auto`."""
@@ -122,33 +118,3 @@ class Recipe:
 
 HYPERPARAMETERS: Final = declared(Recipe)
 """Name -> declaration."""
-
-
-def complete(hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the hyperparameters with the recipe's own values in place of `auto`; the rest as it is.
-
-    Raises
-    ------
-    ParameterError
-        If one differs from its default that has no effect with this `trainable`.
-    """
-    return completed(hyperparameters, HYPERPARAMETERS, "trainable", _RECIPES, _WITHOUT_EFFECT)
-
-
-def identity(hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-    """Return what belongs into a cell's key: keys from before `truncation` and those after it existed stay as they are.
-
-    These are left out where they have their default.
-    """
-    later = (*_MODEL, *_LORA)
-    return {
-        name: value
-        for name, value in hyperparameters.items()
-        if name not in later or value != HYPERPARAMETERS[name].default
-    }
-
-
-def draws_nothing(hyperparameters: Mapping[str, Value]) -> bool:
-    """Return whether no dropout is left, so that nothing is random inside the model."""
-    whole = complete(hyperparameters)
-    return whole["dropout"] == 0 and (whole["trainable"] != "lora" or whole["lora_dropout"] == 0)

@@ -34,6 +34,12 @@ def gguf_revision(file: Path) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:40]
 
 
+def revision(reference: str, find: Callable[[str], ModelReference] = resolve) -> str:
+    """Return what identifies the weights behind a reference: a commit, or a hash of the files; GGUF files included."""
+    file = find_gguf(reference)
+    return find(reference).revision if file is None else gguf_revision(file)
+
+
 def located(reference: str, cache: Path, find: Callable[[str], ModelReference] = resolve) -> tuple[ModelReference, str]:
     """Return where a model lies, and its name for messages; a GGUF file is converted into the cache, once.
 

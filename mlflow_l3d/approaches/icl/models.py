@@ -22,9 +22,9 @@ from mlflow_l3d.approaches.encoder.pretrained import (
     need_bitsandbytes,
     readable,
 )
-from mlflow_l3d.approaches.icl.gguf import gguf_revision, located
+from mlflow_l3d.approaches.icl import gguf
 from mlflow_l3d.approaches.icl.presets import PRESETS, default_quantisation, target
-from mlflow_l3d.approaches.models import ModelReference, find_gguf, resolve
+from mlflow_l3d.approaches.models import ModelReference, resolve
 from mlflow_l3d.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def revision(reference: str) -> str:
     ParameterError
         If the reference leads to no model.
     """
-    file = find_gguf(target(reference))
-    found = _resolve(reference).revision if file is None else gguf_revision(file)
+    found = gguf.revision(target(reference), lambda _: _resolve(reference))
     quantised = default_quantisation(reference)
     return found if quantised == "none" else f"{found}+{quantised}"
 
@@ -129,7 +128,7 @@ def load_model(
     bits = default_quantisation(reference) if quantise == "auto" else quantise
     if bits == "4bit":
         need_bitsandbytes()
-    found, name = located(target(reference), cache, lambda _: _resolve(reference))
+    found, name = gguf.located(target(reference), cache, lambda _: _resolve(reference))
     name = reference if reference in PRESETS or reference.startswith("package:") else name
     where = torch.device(device)
     with readable(found, name), _code_lock(trust, cache):

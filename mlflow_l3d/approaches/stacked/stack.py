@@ -45,6 +45,12 @@ def _uniform(seed: int, layer: str, fan_in: int, fan_out: int) -> FloatArray:
     return (2 * draws - 1) / np.float32(np.sqrt(fan_in))
 
 
+def dropout_factors(generator: np.random.Generator, shape: tuple[int, ...], probability: float) -> FloatArray:
+    """Return the next factors of dropout: of `shape`, 0 or 1/(1 - probability)."""
+    draws = generator.random(shape, dtype=np.float32)
+    return (draws >= np.float32(probability)) * np.float32(1.0 / (1.0 - probability))
+
+
 @dataclass(frozen=True)
 class Moments:
     """What Adam remembers of the gradients of some tensors.
