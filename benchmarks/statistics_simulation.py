@@ -17,10 +17,14 @@ import numpy as np
 import numpy.typing as npt
 from _common import machine, table
 
-from mlflow_l3d.analysis.importance.components import crossed_components, effects, mean_squares_without_one_row
+from mlflow_l3d.analysis.importance.crossed import (
+    crossed_components,
+    crossed_estimate,
+    effects,
+    mean_squares_without_one_row,
+)
 from mlflow_l3d.analysis.importance.estimate import Estimate, importance_of_logit
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.intervals import crossed_estimate
 from mlflow_l3d.analysis.importance.nested import nested_estimate
 from mlflow_l3d.analysis.importance.radial import radial_estimate
 from mlflow_l3d.analysis.planning.stopping import IntervalRule

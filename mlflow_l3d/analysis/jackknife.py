@@ -23,6 +23,13 @@ def check_level(level: float) -> None:
         raise ParameterError("level", level, "must be above 0 and below 1, such as 0.95")
 
 
+def t_quantile(degrees: int, level: float = LEVEL) -> float:
+    """Return the quantile of Student's t that a two-sided interval at `level` takes."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, 1 - (1 - level) / 2))
+
+
 def jackknife_variance(left_out: FloatArray) -> float:
     """Return the jackknife variance of an estimate from its values without one unit at a time."""
     count = len(left_out)
@@ -89,10 +96,8 @@ def ratio_interval(estimate: float, *left_out: FloatArray) -> tuple[float, float
 
 
 def _half_width(left_out: Sequence[FloatArray]) -> float:
-    from scipy.special import stdtrit
-
-    quantile = float(stdtrit(min(len(values) for values in left_out) - 1, 1 - (1 - LEVEL) / 2))
-    return quantile * math.sqrt(sum(jackknife_variance(values) for values in left_out))
+    degrees = min(len(values) for values in left_out) - 1
+    return t_quantile(degrees) * math.sqrt(sum(jackknife_variance(values) for values in left_out))
 
 
 def _share(logit: float) -> float:

@@ -9,21 +9,25 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks import golden_checks, pooled_check, product_check
-from mlflow_l3d.analysis.importance.multiplicity import Ranking, important_factors, rank_factors
+from mlflow_l3d.analysis.importance.multiplicity import Ranking, holm, rank_factors
+from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.score_tables import Missing, Tables
 from mlflow_l3d.analysis.importance.searched import searched_split_checks
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import Design, design_named, design_of
+from mlflow_l3d.designs.base import Sizes
 from mlflow_l3d.metrics.known import named
 
 
 @dataclass(frozen=True)
-class Planned:
+class Planned(Sizes):
     """What is known of the plan behind some cells; None where only the cells tell.
+
+    Attributes beside those of :class:`mlflow_l3d.designs.base.Sizes`:
 
     Attributes
     ----------
@@ -31,10 +35,6 @@ class Planned:
         Class of the design; None means what the phases of the cells tell.
     factors
         The investigated factors in the order to report; None means all that are found.
-    rows, columns, golden_runs
-        M, N and L of the plan; None means as many as are found, for every factor.
-    pooled
-        Whether the cells of all tables take the place of golden runs.
     missing
         What to do with rows of a crossed table that lack cells: ``drop`` or ``reml``.
     mitigated
@@ -49,10 +49,6 @@ class Planned:
 
     design: type[Design] | None = None
     factors: Sequence[str] | None = None
-    rows: int | None = None
-    columns: int | None = None
-    golden_runs: int | None = None
-    pooled: bool = False
     missing: Missing = "drop"
     mitigated: bool = False
     product: bool = False
@@ -80,15 +76,8 @@ class Planned:
     def tables(self, cells: pd.DataFrame, metric: str) -> Tables:
         """Return the tables of scores; errors as :func:`analyse`."""
         design = self.design_of(cells)
-        return design.tables(
-            cells,
-            metric,
-            design.factors_in(cells) if self.factors is None else self.factors,
-            rows=self.rows,
-            columns=self.columns,
-            golden_runs=self.golden_runs,
-            pooled=self.pooled,
-        )
+        factors = design.factors_in(cells) if self.factors is None else self.factors
+        return design.tables(cells, metric, factors, self)
 
 
 def analyse(
@@ -123,15 +112,16 @@ def analyse(
     Raises
     ------
     ParameterError
-        If the frame lacks a column, or a place in the plan is wrong or taken twice.
+        If the frame lacks a column, a place in the plan is wrong or taken twice, or `level` is not allowed.
     """
+    check_level(level)
     plan = planned or Planned()
     design = plan.design_of(cells)
     plan = replace(plan, design=design)
     chance = named(metric).chance_level(plan.classes)
     scores = plan.tables(cells, metric)
     importances = design.importances(scores, chance=chance, missing=plan.missing, level=level)
-    adjusted = important_factors(importances)
+    p_holm = holm([record.importance_p for record in importances.values()])
     return Analysis(
         metric=metric,
         importances=importances,
@@ -145,7 +135,7 @@ def analyse(
         ),
         cells_failed=scores.missing,
         design=design.name,
-        p_holm=dict(zip(adjusted["factor"], adjusted["p_holm"].astype("float64"), strict=True)),
+        p_holm=dict(zip(importances, p_holm.tolist(), strict=True)),
         ranking=_ranking(design, importances, level),
         strategies=design.strategies(importances),
     )

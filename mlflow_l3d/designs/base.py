@@ -11,13 +11,14 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.differences import Compared
+from mlflow_l3d.analysis.importance.checks import factor_checks
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.frames import factors_in
-from mlflow_l3d.analysis.importance.models import TableModel
+from mlflow_l3d.analysis.importance.models import NESTED, TableModel
+from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.score_tables import Missing, Tables
 from mlflow_l3d.analysis.importance.strategies import StrategyResult
+from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.precision import MAIN_SHARE, expected_half_width, relative_error
@@ -27,6 +28,24 @@ from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs.runs import PlannedRuns
 from mlflow_l3d.designs.words import CROSSED, Words
 from mlflow_l3d.plan.cells import Cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Numbers of runs in the plan behind some cells; None means as many as are found, for every factor.
+
+    Attributes
+    ----------
+    rows, columns, golden_runs
+        M, N and L.
+    pooled
+        Whether the cells of all tables take the place of golden runs.
+    """
+
+    rows: int | None = None
+    columns: int | None = None
+    golden_runs: int | None = None
+    pooled: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +78,10 @@ class Design(PlannedRuns):
     """Whether the study `ablation` may look at fewer of its runs."""
     stops: ClassVar[tuple[str, ...]] = ()
     """Stopping rules that it allows."""
+    votes_by: ClassVar[tuple[str, ...]] = ("golden", "factor", "row", "column", "index")
+    """By what cells are sorted before votes are counted: golden runs come last."""
+    model: ClassVar[TableModel] = NESTED
+    """How the columns of the table of a factor belong together."""
     planning: ClassVar[TableModel | None] = None
     """By what its precision is reckoned before a run; None where that is not known."""
     table_columns: ClassVar[int | None] = None
@@ -98,22 +121,17 @@ class Design(PlannedRuns):
 
     @classmethod
     def order(cls, cells: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
-        """Return a frame of cells in the order in which votes are counted: by factor, row, column; then golden runs."""
-        return sorted_cells(cells, ("golden", "factor", "row", "column", "index"), factors)
+        """Return a frame of cells in the order in which votes are counted; base runs come before the first factor."""
+        rank = cells["factor"].map({factor: place for place, factor in enumerate(factors)}).astype("float64")
+        keys = {name: cells[name] for name in ("row", "column", "index")}
+        keys["golden"] = cells["phase"].eq("golden")
+        keys["factor"] = rank.mask(cells["phase"].eq("base"), -1).fillna(len(factors))
+        ordered = pd.DataFrame(keys).sort_values(list(cls.votes_by), kind="stable")
+        return cells.loc[ordered.index].reset_index(drop=True)
 
     @classmethod
     @abstractmethod
-    def tables(
-        cls,
-        cells: pd.DataFrame,
-        metric: str,
-        factors: Sequence[str],
-        *,
-        rows: int | None = None,
-        columns: int | None = None,
-        golden_runs: int | None = None,
-        pooled: bool = False,
-    ) -> Tables:
+    def tables(cls, cells: pd.DataFrame, metric: str, factors: Sequence[str], sizes: Sizes) -> Tables:
         """Return the tables of scores of a frame of cells, one row a run.
 
         Parameters
@@ -124,10 +142,8 @@ class Design(PlannedRuns):
             Column whose spread is investigated.
         factors
             The investigated factors in the order to report.
-        rows, columns, golden_runs
-            M, N and L of the plan; None means as many as are found, for every factor.
-        pooled
-            Whether the cells of all tables take the place of golden runs.
+        sizes
+            Of the plan.
 
         Raises
         ------
@@ -171,14 +187,13 @@ class Design(PlannedRuns):
         """
 
     @classmethod
-    def estimate(cls, scores: Tables, factor: str) -> Estimate | None:  # noqa: ARG003
+    def estimate(cls, scores: Tables, factor: str) -> Estimate | None:
         """Return the corrected importance of a factor from its complete rows; None where there is none."""
         return None
 
     @classmethod
-    @abstractmethod
-    def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Compared:
-        """Return what the comparison of a factor with others needs.
+    def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Estimate | None:
+        """Return the corrected importance of a factor, to be compared with others.
 
         Parameters
         ----------
@@ -186,25 +201,21 @@ class Design(PlannedRuns):
             Factor -> table of its record: the same rows for all, without missing cells.
         factor
             One of them.
-
-        Raises
-        ------
-        ParameterError
-            If factors cannot be ranked by importance.
         """
+        return cls.estimate(Tables(tables), factor)
 
     @classmethod
-    @abstractmethod
     def checks(cls, record: Importance, *, closure: bool = True, reml: bool = False) -> Iterable[Check]:
         """Return the checks of one factor; see :func:`mlflow_l3d.analysis.importance.checks.factor_checks`."""
+        return factor_checks(record, model=cls.model, pairs=bool(cls.own_golden), closure=closure, reml=reml)
 
     @classmethod
-    def strategies(cls, importances: Mapping[str, Importance]) -> dict[str, StrategyResult]:  # noqa: ARG003
+    def strategies(cls, importances: Mapping[str, Importance]) -> dict[str, StrategyResult]:
         """Return what a baseline strategy says about every factor; nothing for a design with importance scores."""
         return {}
 
     @classmethod
-    def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:  # noqa: ARG003
+    def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:
         """Return how scores settled while rows were added (``importance_path``), for factors of which it is known."""
         return {}
 
@@ -243,22 +254,3 @@ class Design(PlannedRuns):
     def comparable(cls, factors: Sequence[str]) -> Comparable:
         """Return which runs are compared with each other for consistency."""
         return Comparable(factors)
-
-
-def sorted_cells(cells: pd.DataFrame, by: Sequence[str], factors: Sequence[str]) -> pd.DataFrame:
-    """Return a frame of cells sorted by some of golden (last), factor, row, column and index.
-
-    Parameters
-    ----------
-    cells
-        One row a cell.
-    by
-        What to sort by.
-    factors
-        The order of factors; base runs come before the first, golden runs after the last.
-    """
-    rank = cells["factor"].map({factor: place for place, factor in enumerate(factors)}).astype("float64")
-    keys = {name: cells[name] for name in ("row", "column", "index")}
-    keys["golden"] = cells["phase"].eq("golden")
-    keys["factor"] = rank.mask(cells["phase"].eq("base"), -1).fillna(len(factors))
-    return cells.loc[pd.DataFrame(keys).sort_values(list(by), kind="stable").index].reset_index(drop=True)

@@ -6,22 +6,21 @@ runs are cut into steps. Both share the golden runs of the other designs: they e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks import baseline_checks
-from mlflow_l3d.analysis.importance.differences import Compared
-from mlflow_l3d.analysis.importance.frames import golden_scores, score_table
 from mlflow_l3d.analysis.importance.models import CROSSED
+from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.score_tables import Missing, Tables, without_importance
 from mlflow_l3d.analysis.importance.strategies import StrategyResult, baseline_strategy
+from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.stability.comparable import Comparable, WholeTables
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.designs.base import Sizes
 from mlflow_l3d.designs.runs import check_number
 from mlflow_l3d.designs.table import TableDesign
 from mlflow_l3d.designs.words import baseline
@@ -57,46 +56,29 @@ class _Baseline(TableDesign):
         """Return row and column of run `number` of a step."""
         return 0, step * self.investigation_runs + number
 
-    def step_at(self, row: int, column: int) -> int:  # noqa: ARG002
+    def step_at(self, row: int, column: int) -> int:
         """Return the step of the cells at a place."""
         return column // self.investigation_runs
 
     @classmethod
-    def tables(
-        cls,
-        cells: pd.DataFrame,
-        metric: str,
-        factors: Sequence[str],
-        *,
-        rows: int | None = None,
-        columns: int | None = None,
-        golden_runs: int | None = None,
-        pooled: bool = False,
-    ) -> Tables:
+    def tables(cls, cells: pd.DataFrame, metric: str, factors: Sequence[str], sizes: Sizes) -> Tables:
         """Return the tables of scores of a frame of cells: shape (1, N M) for every factor."""
-        wide = None if rows is None or columns is None else rows * columns
-        tables = {name: score_table(cells, name, metric, rows=1, columns=wide) for name in factors}
-        return Tables(tables, np.empty(0) if pooled else golden_scores(cells, metric, runs=golden_runs), pooled=pooled)
+        columns = None if sizes.rows is None or sizes.columns is None else sizes.rows * sizes.columns
+        return super().tables(cells, metric, factors, replace(sizes, rows=1, columns=columns))
 
     @classmethod
     def first(cls, scores: Tables, steps: int, of: int) -> Tables:
         """Return the scores of the first `steps` of `of` steps."""
-        golden = scores.golden[: -(-len(scores.golden) * steps // of)]
         tables = {name: table[:, : table.shape[1] * steps // of] for name, table in scores.tables.items()}
-        return replace(scores, tables=tables, golden=golden)
+        return replace(super().first(scores, steps, of), tables=tables)
 
     @classmethod
-    def final(cls, record: Importance, missing: Missing) -> Importance:  # noqa: ARG003
-        """Return the record without importance: of its numbers only `golden_std` and those of the scores are known."""
-        return without_importance(record, cls.name)
+    def final(cls, record: Importance, missing: Missing) -> Importance:
+        """Return the record without any number of its one row: only `golden_std` and those of the scores are known."""
+        return replace(record, contributed_std=math.nan)
 
     @classmethod
-    def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Compared:  # noqa: ARG003
-        """Raise ParameterError: there is no importance to rank by."""
-        raise ParameterError("importances", cls.name, "is a baseline strategy, which has no importance to rank by")
-
-    @classmethod
-    def checks(cls, record: Importance, *, closure: bool = True, reml: bool = False) -> Iterable[Check]:  # noqa: ARG003
+    def checks(cls, record: Importance, *, closure: bool = True, reml: bool = False) -> Iterable[Check]:
         """Return the checks of one factor."""
         return baseline_checks(record)
 
@@ -109,7 +91,7 @@ class _Baseline(TableDesign):
         }
 
     @classmethod
-    def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:  # noqa: ARG003
+    def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:
         """Return nothing: there is no score that could settle."""
         return {}
 
@@ -136,7 +118,7 @@ class RandomDesign(_Baseline):
         caution=", though every factor changes in each of them, so that it cannot single one out.",
     )
 
-    def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:  # noqa: ARG002
+    def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
         """Return column `column` of the members; a draw of its own of all others."""
         own = dict.fromkeys(members, INVESTIGATION_BASE + column)
         return own | self.mitigated(members, column, RANDOM_BASE)
@@ -159,7 +141,7 @@ class FixedDesign(_Baseline):
         caution=", with all other factors at one configuration, so that another one may give another answer.",
     )
 
-    def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:  # noqa: ARG002
+    def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
         """Return column `column` of the members; row 0 of all others."""
         own = dict.fromkeys(members, INVESTIGATION_BASE + column)
         return own | self.mitigated(members, 0, MITIGATION_BASE)

@@ -13,27 +13,25 @@ aliased with it. Confirm what it finds by a crossed, nested or radial design.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks import factor_checks
-from mlflow_l3d.analysis.importance.differences import Compared
-from mlflow_l3d.analysis.importance.estimate import Estimate, LogitJackknife, log_ratio
+from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, importance_of_variances, logit_jackknife
 from mlflow_l3d.analysis.importance.frames import placed_scores
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.models import NESTED, importances_of_variances
-from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.score_tables import Missing, Tables
-from mlflow_l3d.analysis.importance.tables import usable
-from mlflow_l3d.analysis.importance.variances import variance_components
+from mlflow_l3d.analysis.importance.models import NESTED
+from mlflow_l3d.analysis.importance.reml import Missing
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.tables import Tables, usable
+from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.stability.comparable import GOLDEN, Comparable, Group
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.designs.base import Design
+from mlflow_l3d.designs.base import Design, Sizes
 from mlflow_l3d.designs.joint import JOINT, factor_members
 from mlflow_l3d.designs.runs import check_number
 from mlflow_l3d.designs.words import Words
@@ -105,7 +103,7 @@ class FactorialDesign(Design):
         check_number("mitigation_runs", self.mitigation_runs, 1, MOST_BLOCKS)
 
     @classmethod
-    def count(cls, factors: int, rows: int, columns: int, golden_runs: int) -> int:  # noqa: ARG003
+    def count(cls, factors: int, rows: int, columns: int, golden_runs: int) -> int:
         """Return the number of cells."""
         return rows * len(signs(factors))
 
@@ -119,15 +117,11 @@ class FactorialDesign(Design):
                         numbers[member] += int(level)
                 yield self.cell("block", numbers, row=row, column=column)
 
-    def step_of(self, cell: Cell) -> int:
-        """Return the 0-based block of a cell."""
-        return int(cell.row or 0)
-
-    def step_size(self, step: int) -> int:  # noqa: ARG002
+    def step_size(self, step: int) -> int:
         """Return how many runs a block has."""
         return len(signs(len(self.factors)))
 
-    def empty(self, *, pooled: bool = False) -> Tables:  # noqa: ARG002
+    def empty(self, *, pooled: bool = False) -> Tables:
         """Return the scores before the first cell is done: base (R, N); in the tables 0 or 1, the level of a factor."""
         levels, rows = signs(len(self.factors)), self.mitigation_runs
         tables = {name: np.tile(levels[:, at], (rows, 1)) for at, name in enumerate(self.factors)}
@@ -149,20 +143,10 @@ class FactorialDesign(Design):
         return [JOINT.join(names) for names in alike.values()]
 
     @classmethod
-    def tables(
-        cls,
-        cells: pd.DataFrame,
-        metric: str,
-        factors: Sequence[str],
-        *,
-        rows: int | None = None,
-        columns: int | None = None,  # noqa: ARG003
-        golden_runs: int | None = None,  # noqa: ARG003
-        pooled: bool = False,  # noqa: ARG003
-    ) -> Tables:
+    def tables(cls, cells: pd.DataFrame, metric: str, factors: Sequence[str], sizes: Sizes) -> Tables:
         """Return the scores, and the levels of every factor by the ``factor.*`` columns of the cells."""
         runs = len(signs(len(factors)))
-        base = placed_scores(cells, metric, "block", {"row": rows, "column": runs}, where="the blocks")
+        base = placed_scores(cells, metric, "block", {"row": sizes.rows, "column": runs}, where="the blocks")
         own = cells[cells["phase"].eq("block")]
         first = own.drop_duplicates("column").set_index(own.drop_duplicates("column")["column"].astype(int))
         tables = {}
@@ -178,25 +162,19 @@ class FactorialDesign(Design):
 
     @classmethod
     def importances(
-        cls,
-        scores: Tables,
-        *,
-        chance: float | None = None,
-        missing: Missing = "drop",  # noqa: ARG003
-        level: float = LEVEL,
+        cls, scores: Tables, *, chance: float | None = None, missing: Missing = "drop", level: float = LEVEL
     ) -> dict[str, Importance]:
         """Return the record of every factor; in its table the runs at its first configuration come first."""
         found = {}
         for name in scores.tables:
-            table = _halves(scores, name)
-            record = importance(table, cls.golden_scores(scores), factor=name, chance=chance, model=NESTED, level=level)
-            estimate = cls.estimate(scores, name)
-            own = others = total = corrected = low = high = p = math.nan
-            if estimate is not None and estimate.components.total > 0:
-                known = estimate.components
-                own, others = math.sqrt(known.contributed), math.sqrt(max(0.0, known.mitigated))
-                total, corrected, p = math.sqrt(known.total), estimate.importance, estimate.p_value()
-                low, high = estimate.interval(level)
+            table, golden, estimate = _halves(scores, name), cls.golden_scores(scores), cls.estimate(scores, name)
+            record = importance(table, golden, factor=name, chance=chance, model=NESTED, level=level)
+            own = others = total = math.nan
+            if estimate is not None:
+                record, known = record.estimated(estimate), estimate.components
+                if known.total > 0:
+                    own, others = math.sqrt(known.contributed), math.sqrt(max(0.0, known.mitigated))
+                    total = math.sqrt(known.total)
             found[name] = replace(
                 record,
                 design=cls.name,
@@ -204,11 +182,6 @@ class FactorialDesign(Design):
                 contributed_std=own,
                 mitigated_std=others,
                 golden_std=total,
-                importance_corrected=corrected,
-                importance_ci_low=low,
-                importance_ci_high=high,
-                importance_p=p,
-                components=None if estimate is None else estimate.components,
             )
         return found
 
@@ -225,40 +198,29 @@ class FactorialDesign(Design):
         if rows < 2:
             return None
         tau2, sigma2 = float(_half_squares(table).mean()), float(table.var(axis=0, ddof=1).mean())
-        found = variance_components(
-            cls.name, "contrast", rows=rows, columns=2, contributed=tau2, mitigated=sigma2 - tau2, total=sigma2
-        )
+        found = VarianceComponents(cls.name, "contrast", rows, 2, tau2, sigma2 - tau2, total=sigma2)
         if rows < 3 or not sigma2 > 0:
             return Estimate(found)
         jackknife = None
         if 0 < tau2 < sigma2:
-            logits = log_ratio(*_without_each(table))
-            if np.isfinite(logits).all():
-                error = math.sqrt((rows - 1) / rows * float(np.square(logits - logits.mean()).sum()))
-                jackknife = LogitJackknife(math.log(tau2) - math.log(sigma2 - tau2), error, rows - 1)
+            jackknife = logit_jackknife(tau2, sigma2 - tau2, _without_each(table), degrees=rows - 1)
 
         def limits(level: float) -> tuple[float, float]:
             from scipy.special import chdtri
 
             tails = (1 - level) / 2, (1 + level) / 2
             ends = [min(1.0, tau2 * rows / float(chdtri(rows, tail)) / sigma2) for tail in tails]
-            low, high = (math.sqrt(end) - math.sqrt(1 - end) for end in ends)
+            low, high = (importance_of_variances(end, 1 - end) for end in ends)
             return low, high
 
         return Estimate(found, jackknife, limits)
 
     @classmethod
-    def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Compared:
-        """Return what the comparison of a factor with others needs."""
+    def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Estimate | None:
+        """Return the corrected importance of a factor, to be compared with others."""
         table = tables[factor]
         levels = np.tile(np.repeat((0.0, 1.0), table.shape[1] // 2), (len(table), 1))
-        estimate = cls.estimate(Tables({factor: levels}, base=table), factor)
-        return Compared(factor, len(table), estimate, lambda: importances_of_variances(*_without_each(table)))
-
-    @classmethod
-    def checks(cls, record: Importance, *, closure: bool = True, reml: bool = False) -> Iterable[Check]:  # noqa: ARG003
-        """Return the checks of one factor."""
-        return factor_checks(record, model=NESTED, pairs=True)
+        return cls.estimate(Tables({factor: levels}, base=table), factor)
 
     @classmethod
     def comparable(cls, factors: Sequence[str]) -> Comparable:
@@ -272,7 +234,7 @@ class Blocks(Comparable):
     phases = ("block",)
     measures = False
 
-    def groups(self, phase: str, factor: str | None, row: int | None) -> list[Group]:  # noqa: ARG002
+    def groups(self, phase: str, factor: str | None, row: int | None) -> list[Group]:
         """Return the one group of all runs."""
         return [Group(GOLDEN, GOLDEN)]
 
@@ -289,7 +251,7 @@ def _half_squares(table: FloatArray) -> FloatArray:
     return squares
 
 
-def _without_each(table: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _without_each(table: FloatArray) -> Variances:
     """Return the variance of the main effect, and what is left of the total one, without each block in turn."""
     rows = len(table)
     halves = _half_squares(table)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks import factor_checks
-from mlflow_l3d.analysis.importance.differences import Compared
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.frames import placed_scores
 from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.analysis.importance.models import NESTED
-from mlflow_l3d.analysis.importance.radial import radial_compared, radial_estimate
-from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.score_tables import Missing, Tables
-from mlflow_l3d.analysis.importance.tables import usable
+from mlflow_l3d.analysis.importance.radial import radial_estimate
+from mlflow_l3d.analysis.importance.reml import Missing
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.tables import Tables, usable
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
 from mlflow_l3d.analysis.stability.comparable import Comparable, Pairs
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.designs.base import Design, sorted_cells
+from mlflow_l3d.designs.base import Design, Sizes
 from mlflow_l3d.designs.joint import factor_members
 from mlflow_l3d.designs.runs import check_number
 from mlflow_l3d.designs.words import Words
@@ -69,6 +67,7 @@ class RadialDesign(Design):
         first_row="The first row holds all base and swap runs.",
     )
     phases = ("base", "swap")
+    votes_by = ("golden", "row", "factor", "index")
     own_golden = "base and swap runs"
     has_columns = False
     mitigates = False
@@ -80,12 +79,12 @@ class RadialDesign(Design):
     auto_rows = 100  # it needs more than a table has rows, and each costs K + 1 cells only
 
     @classmethod
-    def size_words(cls, rows: int, columns: int, golden: str) -> str:  # noqa: ARG003
+    def size_words(cls, rows: int, columns: int, golden: str) -> str:
         """Return the numbers of runs in a few words."""
         return f"{rows} base runs, each with one swap a factor"
 
     @classmethod
-    def count(cls, factors: int, rows: int, columns: int, golden_runs: int) -> int:  # noqa: ARG003
+    def count(cls, factors: int, rows: int, columns: int, golden_runs: int) -> int:
         """Return the number of cells."""
         return rows * (factors + 1)
 
@@ -98,30 +97,17 @@ class RadialDesign(Design):
     def cells(self) -> Iterator[Cell]:
         """Yield every base run followed by its swaps."""
         for row in range(self.mitigation_runs):
-            yield self.base_cell(row)
+            base = dict.fromkeys(self.all_factors, RADIAL_BASE + row)
+            yield self.cell("base", base, row=row)
             for factor in self.factors:
-                yield self.swap_cell(factor, row)
+                swapped = dict.fromkeys(factor_members(factor, self.all_factors), SWAP_BASE + row)
+                yield self.cell("swap", base | swapped, factor=factor, row=row)
 
-    def base_cell(self, row: int) -> Cell:
-        """Return base run `row`."""
-        configurations = dict.fromkeys(self.all_factors, RADIAL_BASE + row)
-        return self.cell("base", configurations, row=row)
-
-    def swap_cell(self, factor: str, row: int) -> Cell:
-        """Return base run `row` with `factor` alone drawn anew."""
-        members = factor_members(factor, self.all_factors)
-        configurations = {name: (SWAP_BASE if name in members else RADIAL_BASE) + row for name in self.all_factors}
-        return self.cell("swap", configurations, factor=factor, row=row)
-
-    def step_of(self, cell: Cell) -> int:
-        """Return the 0-based step that a cell of this design belongs to."""
-        return int(cell.row or 0)
-
-    def step_size(self, step: int) -> int:  # noqa: ARG002
+    def step_size(self, step: int) -> int:
         """Return how many cells a step has: the base run and one swap a factor."""
         return len(self.factors) + 1
 
-    def empty(self, *, pooled: bool = False) -> Tables:  # noqa: ARG002
+    def empty(self, *, pooled: bool = False) -> Tables:
         """Return the scores before the first cell is done, all nan."""
         rows = self.mitigation_runs
         return Tables({name: np.full((rows, 1), np.nan) for name in self.factors}, base=np.full(rows, np.nan))
@@ -132,24 +118,9 @@ class RadialDesign(Design):
         (scores.base if cell.phase == "base" else scores.tables[str(cell.factor)][:, 0])[row] = score
 
     @classmethod
-    def order(cls, cells: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
-        """Return a frame of cells row by row, each base run before its swaps."""
-        return sorted_cells(cells, ("golden", "row", "factor", "index"), factors)
-
-    @classmethod
-    def tables(
-        cls,
-        cells: pd.DataFrame,
-        metric: str,
-        factors: Sequence[str],
-        *,
-        rows: int | None = None,
-        columns: int | None = None,  # noqa: ARG003
-        golden_runs: int | None = None,  # noqa: ARG003
-        pooled: bool = False,  # noqa: ARG003
-    ) -> Tables:
+    def tables(cls, cells: pd.DataFrame, metric: str, factors: Sequence[str], sizes: Sizes) -> Tables:
         """Return base runs, shape (n,), and the swaps of every factor, shape (n, 1)."""
-        size = {"row": rows}
+        size = {"row": sizes.rows}
         base = placed_scores(cells, metric, "base", size, where="the base runs")
         swaps = {
             name: placed_scores(cells, metric, "swap", size, factor=name, where=f"the swaps of {name}")
@@ -168,16 +139,11 @@ class RadialDesign(Design):
 
     @classmethod
     def importances(
-        cls,
-        scores: Tables,
-        *,
-        chance: float | None = None,
-        missing: Missing = "drop",  # noqa: ARG003
-        level: float = LEVEL,
+        cls, scores: Tables, *, chance: float | None = None, missing: Missing = "drop", level: float = LEVEL
     ) -> dict[str, Importance]:
         """Return the record of every factor; see `radial_importance` of the analysis."""
         swaps = {name: table[:, 0] for name, table in scores.tables.items()}
-        return radial_importance(scores.base, swaps, chance=chance, level=level) if swaps else {}
+        return radial_importance(scores.base, swaps, chance=chance, level=level)
 
     @classmethod
     def estimate(cls, scores: Tables, factor: str) -> Estimate | None:
@@ -186,14 +152,10 @@ class RadialDesign(Design):
         return radial_estimate(usable(np.column_stack([scores.base, scores.tables[factor], *others])), 1)
 
     @classmethod
-    def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Compared:
-        """Return what the comparison of a factor with others needs."""
-        return radial_compared(tables, factor)
-
-    @classmethod
-    def checks(cls, record: Importance, *, closure: bool = True, reml: bool = False) -> Iterable[Check]:  # noqa: ARG003
-        """Return the checks of one factor."""
-        return factor_checks(record, model=NESTED, pairs=True)
+    def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Estimate | None:
+        """Return the corrected importance of a factor, to be compared with others."""
+        swaps = {name: table[:, 1:] for name, table in tables.items()}
+        return cls.estimate(Tables(swaps, base=tables[factor][:, 0]), factor)
 
     @classmethod
     def needed(cls, half_width: float, pilot: VarianceComponents, columns: int | None = None) -> RunsNeeded:

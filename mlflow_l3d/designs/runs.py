@@ -80,9 +80,9 @@ class PlannedRuns(ABC):
     def cells(self) -> Iterator[Cell]:
         """Yield the cells step by step, without holding them."""
 
-    @abstractmethod
     def step_of(self, cell: Cell) -> int:
-        """Return the 0-based step that a cell of this design belongs to."""
+        """Return the 0-based step that a cell of this design belongs to: its row."""
+        return int(cell.row or 0)
 
     @abstractmethod
     def step_size(self, step: int) -> int:

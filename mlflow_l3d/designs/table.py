@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks import factor_checks
-from mlflow_l3d.analysis.importance.differences import Compared, table_compared
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.frames import golden_scores, score_table
 from mlflow_l3d.analysis.importance.importance import importance, importance_path
-from mlflow_l3d.analysis.importance.models import TableModel
-from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.score_tables import Missing, Tables, with_reml
-from mlflow_l3d.analysis.importance.tables import as_table
+from mlflow_l3d.analysis.importance.reml import Missing, with_reml
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.tables import Tables, usable
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.stability.comparable import Comparable
-from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.designs.base import Design
+from mlflow_l3d.designs.base import Design, Sizes
 from mlflow_l3d.designs.joint import factor_members
 from mlflow_l3d.designs.mitigation import mitigated_configurations
 from mlflow_l3d.plan.cells import Cell
@@ -32,9 +27,6 @@ from mlflow_l3d.plan.factors import GOLDEN_BASE
 @dataclass(frozen=True)
 class TableDesign(Design):
     """A design with M x N runs for every investigated factor, and L golden runs that all share."""
-
-    model: ClassVar[TableModel]
-    """How the columns of a table belong together."""
 
     @abstractmethod
     def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
@@ -52,16 +44,12 @@ class TableDesign(Design):
                 for number in range(self.investigation_runs):
                     yield self.investigation_cell(factor, *self.place(step, number))
             for index in range(self._golden_before(step), self._golden_before(step + 1)):
-                yield self.golden_cell(index)
+                yield self.cell("golden", dict.fromkeys(self.all_factors, GOLDEN_BASE + index), index=index)
 
     def investigation_cell(self, factor: str, row: int, column: int) -> Cell:
         """Return the cell at (`row`, `column`) of the table of `factor`."""
         found = self.configurations(factor_members(factor, self.all_factors), row, column)
         return self.cell("investigation", found, factor=factor, row=row, column=column)
-
-    def golden_cell(self, index: int) -> Cell:
-        """Return golden run `index`: an independent draw of every factor."""
-        return self.cell("golden", dict.fromkeys(self.all_factors, GOLDEN_BASE + index), index=index)
 
     def step_of(self, cell: Cell) -> int:
         """Return the 0-based step that a cell of this design belongs to."""
@@ -78,7 +66,7 @@ class TableDesign(Design):
         """Return row and column of run `number` of a step."""
         return step, number
 
-    def step_at(self, row: int, column: int) -> int:  # noqa: ARG002
+    def step_at(self, row: int, column: int) -> int:
         """Return the step of the cells at a place: the other direction of `place`."""
         return row
 
@@ -97,21 +85,11 @@ class TableDesign(Design):
         return Tables(tables, np.full(self.golden_runs, np.nan), pooled=pooled)
 
     @classmethod
-    def tables(
-        cls,
-        cells: pd.DataFrame,
-        metric: str,
-        factors: Sequence[str],
-        *,
-        rows: int | None = None,
-        columns: int | None = None,
-        golden_runs: int | None = None,
-        pooled: bool = False,
-    ) -> Tables:
+    def tables(cls, cells: pd.DataFrame, metric: str, factors: Sequence[str], sizes: Sizes) -> Tables:
         """Return the tables of scores of a frame of cells: shape (M, N) for every factor."""
-        tables = {name: score_table(cells, name, metric, rows=rows, columns=columns) for name in factors}
-        golden = np.empty(0) if pooled else golden_scores(cells, metric, runs=golden_runs)
-        return Tables(tables, golden, pooled=pooled)
+        tables = {name: score_table(cells, name, metric, rows=sizes.rows, columns=sizes.columns) for name in factors}
+        golden = np.empty(0) if sizes.pooled else golden_scores(cells, metric, runs=sizes.golden_runs)
+        return Tables(tables, golden, pooled=sizes.pooled)
 
     @classmethod
     def importances(
@@ -133,18 +111,8 @@ class TableDesign(Design):
     @classmethod
     def estimate(cls, scores: Tables, factor: str) -> Estimate | None:
         """Return the corrected importance of a factor from its complete rows."""
-        table = as_table(scores.tables[factor])
+        table = usable(scores.tables[factor])
         return cls.model.estimate(table[np.isfinite(table).all(axis=1)])
-
-    @classmethod
-    def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Compared:
-        """Return what the comparison of a factor with others needs."""
-        return table_compared(tables[factor], factor, cls.model)
-
-    @classmethod
-    def checks(cls, record: Importance, *, closure: bool = True, reml: bool = False) -> Iterable[Check]:
-        """Return the checks of one factor."""
-        return factor_checks(record, model=cls.model, closure=closure, reml=reml)
 
     @classmethod
     def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs.base import Sizes
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.testing.cells import require
@@ -85,14 +86,8 @@ def _check_tables(design: type[Design], whole: Design, half: Design, cells: list
         whole.fill(filled, cell, _score(cell))
     require(filled.missing == 0, "fill() leaves places empty")
     for plan, own in ((whole, cells), (half, [cell for cell in cells if whole.step_of(cell) < half.steps])):
-        found = design.tables(
-            _frame(own),
-            "score",
-            FACTORS[:2],
-            rows=plan.mitigation_runs,
-            columns=plan.investigation_runs,
-            golden_runs=plan.golden_runs,
-        )
+        sizes = Sizes(rows=plan.mitigation_runs, columns=plan.investigation_runs, golden_runs=plan.golden_runs)
+        found = design.tables(_frame(own), "score", FACTORS[:2], sizes)
         first = design.first(filled, plan.steps, whole.steps)
         same = all(np.array_equal(first.tables[name], found.tables[name]) for name in FACTORS[:2])
         same &= np.array_equal(first.base, found.base) and np.array_equal(first.golden, found.golden)

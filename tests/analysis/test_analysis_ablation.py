@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.score_tables import Tables
+from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.planning.subsets import ABLATION_COLUMNS, Answers, Place, Setting, ablate_tables
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.nested import NestedDesign

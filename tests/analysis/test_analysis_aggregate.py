@@ -11,6 +11,7 @@ from analysis_oracle import VoteCounter
 
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.errors import ParameterError
 
 
 def investigation(rows=12, columns=5, golden=60, seed=0):
@@ -116,3 +117,9 @@ def test_the_first_rows_of_a_running_investigation(rows):
     found = analyse(begun, Planned(rows=rows, columns=5, golden_runs=5 * rows), metric="f1_macro")
     assert found.cells_failed == 0
     assert math.isfinite(found.importances["seed"].importance) == (rows == 2)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95])
+def test_a_level_is_between_0_and_1(level):
+    with pytest.raises(ParameterError, match=f"level={level}"):
+        analyse(investigation()[0], metric="f1_macro", level=level)

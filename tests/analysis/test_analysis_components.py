@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from mlflow_l3d.analysis.importance.components import (
+from mlflow_l3d.analysis.importance.crossed import (
     crossed_components,
     effects,
-    mean_squares_without_one_column,
     mean_squares_without_one_row,
+    variances_without_each_column,
 )
 
 TRUTHS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)]
@@ -34,16 +34,16 @@ def test_contributed_variance_is_the_mean_variance_within_rows(shape):
     found = crossed_components(table)
     assert found is not None
     assert found.contributed == pytest.approx(table.var(axis=1, ddof=1).mean())
-    assert found.contributed == pytest.approx(found.main_untruncated + found.interaction)
-    assert found.mean_square_rows == pytest.approx(shape[1] * table.mean(axis=1).var(ddof=1))
-    assert found.mean_square_columns == pytest.approx(shape[0] * table.mean(axis=0).var(ddof=1))
+    assert found.contributed == pytest.approx(found.variances().main + found.variances().interaction)
+    assert found.of_rows == pytest.approx(shape[1] * table.mean(axis=1).var(ddof=1))
+    assert found.of_columns == pytest.approx(shape[0] * table.mean(axis=0).var(ddof=1))
 
 
 @pytest.mark.parametrize("truth", TRUTHS)
 def test_components_are_unbiased(truth):
     generator = np.random.default_rng(1)
-    tables = [crossed_components(simulated(generator, 10, 6, truth)) for _ in range(500)]
-    found = np.array([[one.mitigated_untruncated, one.main_untruncated, one.interaction] for one in tables])
+    tables = [crossed_components(simulated(generator, 10, 6, truth)).variances() for _ in range(500)]
+    found = np.array([[one.mitigated, one.main, one.interaction] for one in tables])
     error = found.std(axis=0, ddof=1) / math.sqrt(len(found))
     assert (np.abs(found.mean(axis=0) - truth) <= 4 * error + 1e-12).all()
 
@@ -54,22 +54,22 @@ def test_degrees_of_freedom_of_the_total(truth):
     generator = np.random.default_rng(2)
     rows, columns = 12, 8
     tables = [crossed_components(simulated(generator, rows, columns, truth)) for _ in range(800)]
-    totals = np.array([one.mitigated_untruncated + one.contributed for one in tables])
+    totals = np.array([one.mitigated + one.contributed for one in tables])
     typical = np.median([one.total_degrees for one in tables])
     assert totals.var() / totals.mean() ** 2 == pytest.approx(2 / typical, rel=0.35)
 
 
 def test_total_index_in_the_limit():
-    found = crossed_components(simulated(np.random.default_rng(3), 400, 400, (0.36, 0.4, 0.24)))
+    found = crossed_components(simulated(np.random.default_rng(3), 400, 400, (0.36, 0.4, 0.24))).variances()
     assert found.total_index == pytest.approx(0.64, abs=0.04)
     assert found.importance == pytest.approx(0.8 - 0.6, abs=0.04)
 
 
 def test_negative_component_is_kept_and_truncated():
     found = crossed_components(np.array([[0.0, 2.0], [2.0, 0.0]]))
-    assert found.mitigated_untruncated == pytest.approx(-2)
-    assert found.mitigated == 0.0
-    assert found.total_index == 1.0
+    assert found.mitigated == pytest.approx(-2)
+    assert found.total == found.contributed
+    assert found.variances().total_index == 1.0
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (4, 3), (7, 5), (20, 10)])
@@ -79,21 +79,21 @@ def test_without_one_row_or_column_is_the_smaller_table(shape):
     squares = np.array(mean_squares_without_one_row(parts))
     for row in range(shape[0]):
         expected = crossed_components(np.delete(table, row, axis=0))
-        wanted = (expected.mean_square_rows, expected.mean_square_columns, expected.mean_square_residual)
+        wanted = (expected.of_rows, expected.of_columns, expected.residual)
         assert_allclose(squares[:, row], wanted, rtol=1e-9, atol=1e-18)
     if shape[1] < 3:
         return
-    squares = np.array(mean_squares_without_one_column(parts))
+    variances = np.array(variances_without_each_column(parts))
     for column in range(shape[1]):
         expected = crossed_components(np.delete(table, column, axis=1))
-        wanted = (expected.mean_square_rows, expected.mean_square_columns, expected.mean_square_residual)
-        assert_allclose(squares[:, column], wanted, rtol=1e-9, atol=1e-18)
+        wanted = (expected.contributed, expected.mitigated)
+        assert_allclose(variances[:, column], wanted, rtol=1e-9, atol=1e-18)
 
 
 def test_rounding_counts_as_zero():
     """Equal rows of numbers that binary fractions cannot hold: nothing but the columns may vary."""
     found = crossed_components(np.tile([0.1, 0.7, 0.3], (5, 1)))
-    assert (found.mean_square_rows, found.mean_square_residual) == (0.0, 0.0)
+    assert (found.of_rows, found.residual) == (0.0, 0.0)
     table = np.tile([0.1, 0.7, 0.3], (5, 1))
     table[2] += 0.01
     of_rows, _, residual = mean_squares_without_one_row(effects(table))
@@ -110,6 +110,6 @@ def test_too_small_for_components(shape):
 def test_constant_table():
     found = crossed_components(np.full((4, 3), 0.1))
     assert found.total == 0.0
-    assert math.isnan(found.total_index)
-    assert math.isnan(found.importance)
+    assert math.isnan(found.variances().total_index)
+    assert math.isnan(found.variances().importance)
     assert math.isnan(found.total_degrees)

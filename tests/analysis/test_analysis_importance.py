@@ -171,14 +171,6 @@ def test_collapsed_share():
     assert importance([[0.5, 0.9]], [0.5], chance=0.5).collapsed_share == 0.0
 
 
-@pytest.mark.parametrize(
-    ("table", "golden", "match"), [([0.1, 0.2], [0.1], "two axes"), ([[0.1]], [[0.1]], "one axis")]
-)
-def test_wrong_shapes(table, golden, match):
-    with pytest.raises(ValueError, match=match):
-        importance(table, golden)
-
-
 def test_input_is_left_as_it_was():
     table, golden = np.array([[np.inf, 0.1], [0.2, 0.3]]), np.array([np.inf, 0.1])
     importance(table, golden)

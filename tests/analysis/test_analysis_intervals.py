@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from mlflow_l3d.analysis.importance.components import crossed_components, effects, mean_squares_without_one_row
+from mlflow_l3d.analysis.importance.crossed import (
+    boundary_interval,
+    crossed_components,
+    crossed_estimate,
+    effects,
+    mean_squares_without_one_row,
+)
 from mlflow_l3d.analysis.importance.estimate import importance_of_logit
-from mlflow_l3d.analysis.importance.intervals import boundary_interval, crossed_estimate
 
 TRUTHS = [
     (0.5, 0.5, 0.0),
@@ -89,7 +94,7 @@ def test_interval_holds_its_estimate_and_stays_within_bounds(seed):
     shares = generator.dirichlet([0.5, 0.5, 0.5])
     table = simulated(generator, 3 + seed % 5, 3 + seed % 4, shares)
     low, high = crossed(table)
-    assert -1 <= low <= crossed_components(table).importance <= high <= 1
+    assert -1 <= low <= crossed_estimate(table).importance <= high <= 1
 
 
 def test_boundary_interval_where_rows_do_not_differ():
@@ -98,7 +103,7 @@ def test_boundary_interval_where_rows_do_not_differ():
     table -= table.mean(axis=1, keepdims=True)
     whole = crossed_components(table)
     low, high = crossed(table)
-    assert whole.importance == 1.0
+    assert whole.variances().importance == 1.0
     assert high == 1.0
     assert 0 < low < 1
     assert (low, high) == boundary_interval(whole)

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from mlflow_l3d.analysis.importance.differences import paired_difference
+from mlflow_l3d.analysis.importance.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
-from mlflow_l3d.analysis.importance.intervals import crossed_estimate
 from mlflow_l3d.analysis.importance.models import NESTED
-from mlflow_l3d.analysis.importance.multiplicity import holm, important_factors, rank_factors
+from mlflow_l3d.analysis.importance.multiplicity import holm, paired_difference, rank_factors
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.errors import ParameterError
 
 DESIGNS = ("crossed", "nested", "radial")
 
@@ -25,8 +23,8 @@ def ranked(found, **options):
 
 
 def difference(tables, first, second, design):
-    compared = design_named(design).compared
-    return paired_difference(compared(tables, first), compared(tables, second))
+    estimates = {name: design_named(design).compared(tables, name) for name in (first, second)}
+    return paired_difference(first, second, estimates, rows=len(tables[first]))
 
 
 def records(generator, design, shares, rows=20, columns=10):
@@ -62,19 +60,6 @@ def test_holm_passes_over_what_is_not_known():
     assert adjusted[[0, 2]] == pytest.approx([0.02, 0.04])
     assert math.isnan(adjusted[1])
     assert len(holm([])) == 0
-
-
-def test_important_factors():
-    found = records(np.random.default_rng(0), "nested", (0.9, 0.05, 0.05), rows=30)
-    found["constant"] = importance(np.full((30, 10), 0.5), [0.1, 0.2], factor="constant")
-    frame = important_factors(found)
-    assert frame["factor"].tolist() == list(found)
-    assert frame["important"].tolist()[:3] == [True, False, False]
-    assert frame["important"].isna().tolist() == [False, False, False, True]
-    assert (frame["p_holm"].dropna() >= frame["p"].dropna()).all()
-    assert important_factors({}).empty
-    with pytest.raises(ParameterError):
-        important_factors(found, alpha=0.0)
 
 
 @pytest.mark.parametrize("design", DESIGNS)
@@ -183,14 +168,5 @@ def test_rows_with_missing_cells_are_left_out_of_all():
     assert ranked(found).differences[0].rows == 11
 
 
-def test_bad_input():
-    crossed = records(np.random.default_rng(9), "crossed", (0.6, 0.4))
-    nested = records(np.random.default_rng(9), "nested", (0.6, 0.4))
-    with pytest.raises(ParameterError, match="one design"):
-        ranked({"a": crossed["factor_0"], "b": nested["factor_1"]})
-    shorter = records(np.random.default_rng(9), "crossed", (0.6, 0.4), rows=5)
-    with pytest.raises(ParameterError, match="same rows"):
-        ranked({"a": crossed["factor_0"], "b": shorter["factor_1"]})
-    with pytest.raises(ParameterError, match="level"):
-        ranked(crossed, level=95)
+def test_no_factor():
     assert rank_factors({}, design_named("crossed").compared).factors == ()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
-from mlflow_l3d.analysis.importance.variances import variance_components
+from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.planning.precision import expected_half_width, optimal_columns, relative_error
 from mlflow_l3d.analysis.planning.runs_needed import runs_needed
 from mlflow_l3d.errors import ParameterError
@@ -16,7 +16,7 @@ from mlflow_l3d.errors import ParameterError
 
 def pilot(mitigated, main, interaction, design="crossed"):
     split = {"main": main, "interaction": interaction} if design == "crossed" else {}
-    return variance_components(
+    return VarianceComponents(
         design, "anova", rows=20, columns=10, contributed=main + interaction, mitigated=mitigated, **split
     )
 

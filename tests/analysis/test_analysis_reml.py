@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.intervals import crossed_estimate
+from mlflow_l3d.analysis.importance.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.reml import reml_components
 from mlflow_l3d.errors import L3DError
 
@@ -95,7 +95,8 @@ def test_one_line_where_statsmodels_is_missing(monkeypatch):
 def test_where_reml_finds_nothing_complete_rows_are_taken_and_the_check_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from mlflow_l3d.analysis.importance import score_tables as layouts
+    from mlflow_l3d.analysis.importance import reml
+    from mlflow_l3d.analysis.importance.tables import Tables
     from mlflow_l3d.designs.analyse import Planned, all_checks
     from mlflow_l3d.designs.crossed import CrossedDesign
     from mlflow_l3d.errors import L3DError
@@ -107,12 +108,12 @@ def test_where_reml_finds_nothing_complete_rows_are_taken_and_the_check_says_so(
     generator = np.random.default_rng(0)
     table = generator.standard_normal((8, 5)) + generator.standard_normal((8, 1))
     table[2, 3] = np.nan
-    scores = layouts.Tables({"f": table}, generator.standard_normal(40))
+    scores = Tables({"f": table}, generator.standard_normal(40))
     found = CrossedDesign.importances(scores, missing="reml")
     assert found["f"].components is not None
     assert found["f"].components.method == "reml"
     assert found["f"].importance_ci_low < found["f"].importance_corrected < found["f"].importance_ci_high
-    monkeypatch.setattr(layouts, "reml_estimate", fails)
+    monkeypatch.setattr(reml, "reml_estimate", fails)
     fallen = CrossedDesign.importances(scores, missing="reml")
     dropped = CrossedDesign.importances(scores, missing="drop")
     assert fallen["f"].metrics() == dropped["f"].metrics()

@@ -10,7 +10,7 @@ import pytest
 
 from mlflow_l3d.analysis.importance.importance import importance, importance_path, radial_importance
 from mlflow_l3d.analysis.importance.reml import reml_components
-from mlflow_l3d.analysis.importance.score_tables import Tables
+from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs import design_named, plannable_designs
 from mlflow_l3d.designs.analyse import Planned, all_checks, analyse
 from mlflow_l3d.designs.crossed import CrossedDesign

@@ -11,8 +11,8 @@ from analysis_oracle import VoteCounter, consistency_matrixwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlflow_l3d.analysis.importance.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
-from mlflow_l3d.analysis.importance.intervals import crossed_estimate
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.importance.nested import nested_estimate
 from mlflow_l3d.analysis.importance.radial import JACKKNIFE_TAIL, radial_estimate

@@ -15,7 +15,7 @@ from run_helpers import sqlite_place
 
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
-from mlflow_l3d.analysis.importance.score_tables import Tables
+from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.planning.subsets import ABLATION_COLUMNS, NUMBERS, Answers, Place, Setting, ablate_tables, part
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.crossed import CrossedDesign

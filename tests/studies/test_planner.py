@@ -243,9 +243,9 @@ def test_a_small_pilot_is_called_small(columns: int, rough: bool) -> None:
 
 
 def test_equal_scores_are_no_pilot() -> None:
-    from mlflow_l3d.analysis.importance.variances import variance_components
+    from mlflow_l3d.analysis.importance.variances import VarianceComponents
 
-    nothing = variance_components("crossed", "anova", rows=3, columns=3, contributed=0.0, mitigated=0.0, main=0.0)
+    nothing = VarianceComponents("crossed", "anova", rows=3, columns=3, contributed=0.0, mitigated=0.0, main=0.0)
     table = factor_table(specify(SMALL), {"data_order": FactorPilot(nothing, math.nan, math.nan, "x", same=True)})
     unknown = ["total_index", "half_width", "cells/crossed", "cells/nested", "cells/radial", "nested_optimum"]
     assert table[unknown].isna().all(axis=None)

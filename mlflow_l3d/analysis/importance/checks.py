@@ -9,9 +9,9 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.components import ROUNDING
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.tables import constant
 from mlflow_l3d.analysis.typing import FloatArray
 
 FEW_ROWS: Final = 10
@@ -269,7 +269,7 @@ def _few_rows(record: Importance, model: TableModel, more: str) -> Iterator[Chec
 
 def _constant(scores: FloatArray) -> bool:
     """Return whether two scores or more are equal but for rounding."""
-    return len(scores) >= 2 and float(np.ptp(scores)) <= ROUNDING * float(np.abs(scores).max())
+    return len(scores) >= 2 and constant(scores)
 
 
 def _count(number: int, noun: str) -> str:

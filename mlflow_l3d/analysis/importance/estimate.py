@@ -10,28 +10,37 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.jackknife import LEVEL, check_level
+from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray
 
 BOUNDARY_TAIL: Final = 0.025
 """One-sided level of the F test for rows that differ; the jackknife is used only where they do."""
 SMALLEST_P: Final = 1e-12
 """A p-value found by search is not followed below this."""
+Variances = tuple[FloatArray, FloatArray]
+"""Contributed and mitigated variance of several tables; the latter may be below zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogitJackknife:
-    """logit(S_T) = log(contributed / mitigated) with its jackknife error and degrees of freedom."""
+    """logit(S_T) = log(contributed / mitigated) with its jackknife error and degrees of freedom.
+
+    Attributes
+    ----------
+    centre, error, degrees
+        The logit, its error and degrees of freedom.
+    without
+        The variances without each row in turn, and without each column where columns are draws as rows are.
+    """
 
     centre: float
     error: float
     degrees: int
+    without: tuple[Variances, ...]
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return the interval of the importance at `level`, from t quantiles."""
-        from scipy.special import stdtrit
-
-        half = float(stdtrit(self.degrees, 1 - (1 - level) / 2)) * self.error
+        half = t_quantile(self.degrees, level) * self.error
         return importance_of_logit(self.centre - half), importance_of_logit(self.centre + half)
 
     def p_value(self) -> float:
@@ -41,6 +50,23 @@ class LogitJackknife:
         if self.error == 0:
             return 0.0 if self.centre > 0 else 1.0
         return float(stdtr(self.degrees, -self.centre / self.error))
+
+
+def logit_jackknife(contributed: float, mitigated: float, *without: Variances, degrees: int) -> LogitJackknife | None:
+    """Return the jackknife of logit(S_T), variances over rows and columns added; None where a logit has no value.
+
+    Parameters
+    ----------
+    contributed, mitigated
+        The variances, above zero.
+    without, degrees
+        As in :class:`LogitJackknife`.
+    """
+    logits = [log_ratio(*each) for each in without]
+    if not all(np.isfinite(each).all() for each in logits):
+        return None
+    error = math.sqrt(sum(jackknife_variance(each) for each in logits))
+    return LogitJackknife(math.log(contributed) - math.log(mitigated), error, degrees, without)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +93,7 @@ class Estimate:
         return self.components.importance
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the interval at `level`; both ends nan where the table is too small or constant.
-
-        Raises
-        ------
-        ParameterError
-            If `level` is not between 0 and 1.
-        """
-        check_level(level)
+        """Return the interval at `level`; both ends nan where the table is too small or constant."""
         if math.isnan(self.importance):
             return math.nan, math.nan
         if self.jackknife is not None:
@@ -146,6 +165,13 @@ def importance_of_variances(contributed: float, mitigated: float) -> float:
     """Return the importance that two variances make; nan where both are zero."""
     total = contributed + mitigated
     return math.sqrt(contributed / total) - math.sqrt(mitigated / total) if total > 0 else math.nan
+
+
+def importances_of_variances(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
+    """Return the corrected importance that pairs of variances make; what is mitigated may be below zero."""
+    left = np.maximum(0.0, mitigated)
+    scores: FloatArray = (np.sqrt(contributed) - np.sqrt(left)) / np.sqrt(contributed + left)
+    return scores
 
 
 def log_ratio(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:

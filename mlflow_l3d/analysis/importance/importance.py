@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,34 +13,29 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.nested import nested_components
-from mlflow_l3d.analysis.importance.radial import radial_estimate, radial_sets
+from mlflow_l3d.analysis.importance.radial import radial_estimate
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.tables import (
-    as_golden,
-    as_table,
-    known_std,
-    mean_row_std,
-    quartile_distance,
-    usable,
-)
-from mlflow_l3d.analysis.jackknife import LEVEL, check_level
+from mlflow_l3d.analysis.importance.tables import known_std, mean_row_std, quartile_distance, usable
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """What one table and its golden runs give; the names are those of the parent metrics."""
+class _Published(NamedTuple):
+    """What the published method makes of one table and its golden runs; the names are those of the parent metrics."""
 
     importance: float
     contributed_std: float
     mitigated_std: float
     golden_std: float
-    importance_corrected: float
-    importance_ci_low: float
-    importance_ci_high: float
 
 
-PATH_COLUMNS: Final = ("rows", *_Numbers.__dataclass_fields__)
+PATH_COLUMNS: Final = (
+    "rows",
+    *_Published._fields,
+    "importance_corrected",
+    "importance_ci_low",
+    "importance_ci_high",
+)
 """Columns of the frame that :func:`importance_path` returns."""
 
 
@@ -79,28 +73,22 @@ def importance(
         constant table, of equal golden scores, and of fewer than two complete rows, columns or golden runs; the
         interval below three rows or columns (nested: three rows, two columns).
 
-    Raises
-    ------
-    ValueError
-        If `table` has not two axes, or `golden` not one.
-    ParameterError
-        If `level` is not allowed.
-
     Notes
     -----
     Pecher et al. 2024, Algorithm 1, population standard deviations (ddof=0): contributed = mean over rows of the std
     within a row, mitigated = std of the row means, importance = (contributed - mitigated) / golden std. The corrected
     score is ``sqrt(S_T) - sqrt(1 - S_T)`` with S_T from the variances of the design, its interval that of
-    :func:`~mlflow_l3d.analysis.importance.intervals.crossed_estimate` or
+    :func:`~mlflow_l3d.analysis.importance.crossed.crossed_estimate` or
     :func:`~mlflow_l3d.analysis.importance.nested.nested_estimate`. The
     published score is the same formula in both designs; in the nested one its `mitigated_std` holds all of
     ``tau2 / N``, not the interaction's part alone.
     """
-    check_level(level)
-    scores, golden_scores = as_table(table), as_golden(golden)
+    scores, golden_scores = usable(table), usable(golden)
     complete = scores[np.isfinite(scores).sum(axis=1) == max(scores.shape[1], 1)]
-    numbers, estimate = _numbers(complete, golden_scores[np.isfinite(golden_scores)], model, level)
-    return _record(factor, numbers, estimate, scores, golden_scores, len(complete), chance, model.name, level)
+    published = _published(complete, golden_scores[np.isfinite(golden_scores)])
+    record = _record(factor, published, scores, golden_scores, len(complete), chance, model.name, level)
+    estimate = _estimate(complete, published, model)
+    return record if estimate is None else record.estimated(estimate)
 
 
 def radial_importance(
@@ -126,11 +114,6 @@ def radial_importance(
     dict of str to Importance
         `table` is base beside swap, shape (n, 2); `golden` all base and swap runs, n (K + 1) of them.
 
-    Raises
-    ------
-    ValueError
-        If the sets are not of equal lengths.
-
     Notes
     -----
     The published score needs many columns a row; with two, its standard deviations would be far too small and not
@@ -140,8 +123,7 @@ def radial_importance(
     of the mean variance of the K + 1 sets, each of which is n independent draws of all factors. The corrected score
     differs from the published one only in that it takes the total variance from all sets, and so is the more precise.
     """
-    check_level(level)
-    sets = usable(radial_sets(base, swaps))
+    sets = usable(np.column_stack([base, *swaps.values()]))
     golden = sets.T.reshape(-1)
     known = [values for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
     golden_std = math.sqrt(sum(known_std(values, ddof=1) ** 2 for values in known) / len(known)) if known else math.nan
@@ -149,21 +131,16 @@ def radial_importance(
     for place, name in enumerate(swaps, start=1):
         table = sets[:, [0, place]]
         complete = table[np.isfinite(table).all(axis=1)]
-        estimate = radial_estimate(sets, place)
-        pairs = nested_components(complete)
+        pairs, estimate = nested_components(complete), radial_estimate(sets, place)
         contributed = mitigated = score = math.nan
+        varies = pairs is not None and pairs.total > 0
         if pairs is not None:
-            contributed = math.sqrt(pairs.contributed)
-            mitigated = math.sqrt(max(0.0, pairs.mitigated_untruncated))
-            if golden_std > 0:
+            contributed, mitigated = math.sqrt(pairs.contributed), math.sqrt(max(0.0, pairs.mitigated))
+            if golden_std > 0 and varies:
                 score = (contributed - mitigated) / golden_std
-        corrected, ends = (math.nan, (math.nan, math.nan))
-        if estimate is not None and pairs is not None and pairs.total > 0:
-            corrected, ends = estimate.importance, estimate.interval(level)
-        else:
-            score, estimate = math.nan, None
-        numbers = _Numbers(score, contributed, mitigated, golden_std, corrected, *ends)
-        found[name] = _record(name, numbers, estimate, table, golden, len(complete), chance, "radial", level)
+        published = _Published(score, contributed, mitigated, golden_std)
+        record = _record(name, published, table, golden, len(complete), chance, "radial", level)
+        found[name] = record.estimated(estimate) if estimate is not None and varies else record
     return found
 
 
@@ -191,42 +168,41 @@ def importance_path(
         proportion, the first ``ceil(L * rows / M)`` of them, as the design runs them. The last row is what
         :func:`importance` returns.
     """
-    check_level(level)
-    scores, golden_scores = as_table(table), as_golden(golden)
+    scores, golden_scores = usable(table), usable(golden)
     total, golden_total = len(scores), len(golden_scores)
     complete = np.isfinite(scores).sum(axis=1) == max(scores.shape[1], 1)
     known = np.isfinite(golden_scores)
-    path: list[dict[str, float]] = []
+    path: list[tuple[float, ...]] = []
     for rows in range(max(2, start), total + 1):
         golden_done = -(-golden_total * rows // total)
-        golden_known = golden_scores[:golden_done][known[:golden_done]]
-        numbers, _ = _numbers(scores[:rows][complete[:rows]], golden_known, model, level)
-        path.append({"rows": rows, **asdict(numbers)})
+        done = scores[:rows][complete[:rows]]
+        published = _published(done, golden_scores[:golden_done][known[:golden_done]])
+        estimate = _estimate(done, published, model)
+        corrected = (math.nan,) * 3 if estimate is None else (estimate.importance, *estimate.interval(level))
+        path.append((rows, *published, *corrected))
     frame = pd.DataFrame(path, columns=list(PATH_COLUMNS))
     return frame.astype({name: "int64" if name == "rows" else "float64" for name in PATH_COLUMNS})
 
 
-def _numbers(
-    table: FloatArray, golden: FloatArray, model: TableModel, level: float
-) -> tuple[_Numbers, Estimate | None]:
+def _published(table: FloatArray, golden: FloatArray) -> _Published:
     """Return the numbers of a complete table (rows, columns) and the golden scores that are not missing."""
     rows, columns = table.shape
     golden_std = known_std(golden) if len(golden) >= 2 else math.nan
     contributed = mean_row_std(table) if rows >= 1 and columns >= 2 else math.nan
     mitigated = known_std(table.mean(axis=1)) if rows >= 2 and columns >= 1 else math.nan
-    constant = not (contributed > 0 or mitigated > 0)
-    published = (contributed - mitigated) / golden_std if golden_std > 0 and not constant else math.nan
-    estimate = None if constant else model.estimate(table)
-    if estimate is None:
-        return _Numbers(published, contributed, mitigated, golden_std, math.nan, math.nan, math.nan), None
-    low, high = estimate.interval(level)
-    return _Numbers(published, contributed, mitigated, golden_std, estimate.importance, low, high), estimate
+    varies = contributed > 0 or mitigated > 0
+    score = (contributed - mitigated) / golden_std if golden_std > 0 and varies else math.nan
+    return _Published(score, contributed, mitigated, golden_std)
+
+
+def _estimate(table: FloatArray, published: _Published, model: TableModel) -> Estimate | None:
+    """Return the corrected importance of a complete table; None where all its scores are equal."""
+    return model.estimate(table) if published.contributed_std > 0 or published.mitigated_std > 0 else None
 
 
 def _record(
     factor: str,
-    numbers: _Numbers,
-    estimate: Estimate | None,
+    published: _Published,
     table: FloatArray,
     golden: FloatArray,
     rows_used: int,
@@ -234,14 +210,17 @@ def _record(
     design: str,
     level: float,
 ) -> Importance:
+    """Return the record of a factor without a corrected score."""
     known, golden_known = table[np.isfinite(table)], golden[np.isfinite(golden)]
-    collapsed = math.nan if chance is None or not len(known) else float((known < chance).mean())
     return Importance(
-        factor=factor,
-        **asdict(numbers),
+        factor,
+        *published,
+        importance_corrected=math.nan,
+        importance_ci_low=math.nan,
+        importance_ci_high=math.nan,
         score_mean=float(known.mean()) if len(known) else math.nan,
         score_std=known_std(known) if len(known) else math.nan,
-        collapsed_share=collapsed,
+        collapsed_share=math.nan if chance is None or not len(known) else float((known < chance).mean()),
         table=table,
         golden=golden,
         rows_used=rows_used,
@@ -249,8 +228,6 @@ def _record(
         golden_missing=len(golden) - len(golden_known),
         design=design,
         level=level,
-        components=None if estimate is None else estimate.components,
-        importance_p=math.nan if estimate is None else estimate.p_value(),
         score_iqr=quartile_distance(known),
         golden_iqr=quartile_distance(golden_known),
     )

@@ -6,23 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
-from mlflow_l3d.analysis.importance.components import (
-    Components,
-    crossed_components,
-    effects,
-    mean_squares_without_one_column,
-    mean_squares_without_one_row,
-)
+from mlflow_l3d.analysis.importance.crossed import crossed_components, crossed_estimate
 from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.intervals import crossed_estimate
-from mlflow_l3d.analysis.importance.nested import (
-    NestedComponents,
-    nested_components,
-    nested_estimate,
-    nested_variances_without_each,
-)
+from mlflow_l3d.analysis.importance.nested import nested_components, nested_estimate
+from mlflow_l3d.analysis.importance.variances import MeanSquares
 from mlflow_l3d.analysis.typing import FloatArray
 
 
@@ -37,18 +24,13 @@ class TableModel:
     shared_columns
         Whether column j is the same configuration under every row, so that columns are draws as rows are.
     estimate, components
-        The corrected importance with its error, and the variances behind it; None below two rows or columns.
-    without_each_row, without_each_column
-        The corrected importance without each row, or column, in turn: shapes (M,) and (N,), M or N at least 3. None
-        where columns belong to their row.
+        The corrected importance with its error, and the mean squares behind it; None below two rows or columns.
     """
 
     name: str
     shared_columns: bool
     estimate: Callable[[FloatArray], Estimate | None]
-    components: Callable[[FloatArray], Components | NestedComponents | None]
-    without_each_row: Callable[[FloatArray], FloatArray]
-    without_each_column: Callable[[FloatArray], FloatArray] | None = None
+    components: Callable[[FloatArray], MeanSquares | None]
 
     @property
     def least_columns(self) -> int:
@@ -56,37 +38,7 @@ class TableModel:
         return 3 if self.shared_columns else 2
 
 
-def importances_of_variances(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
-    """Return the corrected importance that pairs of variances make; what is mitigated may be below zero."""
-    left = np.maximum(0.0, mitigated)
-    scores: FloatArray = (np.sqrt(contributed) - np.sqrt(left)) / np.sqrt(contributed + left)
-    return scores
-
-
-def _crossed(squares: tuple[FloatArray, FloatArray, FloatArray], rows: int, columns: int) -> FloatArray:
-    of_rows, of_columns, residual = squares
-    contributed = of_columns / rows + (1 - 1 / rows) * residual
-    return importances_of_variances(contributed, (of_rows - residual) / columns)
-
-
-CROSSED: Final = TableModel(
-    name="crossed",
-    shared_columns=True,
-    estimate=crossed_estimate,
-    components=crossed_components,
-    without_each_row=lambda table: _crossed(
-        mean_squares_without_one_row(effects(table)), len(table) - 1, table.shape[1]
-    ),
-    without_each_column=lambda table: _crossed(
-        mean_squares_without_one_column(effects(table)), len(table), table.shape[1] - 1
-    ),
-)
+CROSSED: Final = TableModel("crossed", True, crossed_estimate, crossed_components)
 """Rows and columns crossed: two-way analysis of variance."""
-NESTED: Final = TableModel(
-    name="nested",
-    shared_columns=False,
-    estimate=nested_estimate,
-    components=nested_components,
-    without_each_row=lambda table: importances_of_variances(*nested_variances_without_each(table)),
-)
+NESTED: Final = TableModel("nested", False, nested_estimate, nested_components)
 """Every row has columns of its own: one-way analysis of variance."""

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.differences import Compared, PairedDifference, paired_difference
+from mlflow_l3d.analysis.importance.estimate import Estimate, importances_of_variances, smallest_tail
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.jackknife import LEVEL, check_level
+from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.errors import ParameterError
 
 
 def holm(p_values: npt.ArrayLike) -> FloatArray:
@@ -41,36 +40,33 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
     return adjusted
 
 
-def important_factors(importances: Mapping[str, Importance], *, alpha: float = 0.05) -> pd.DataFrame:
-    """Return which factors are important for certain, all claims together.
+@dataclass(frozen=True, slots=True)
+class PairedDifference:
+    """Difference of the corrected importance of two factors, from the rows they share.
 
-    Parameters
+    Attributes
     ----------
-    importances
-        Factor -> importance, of any design.
-    alpha
-        Probability of one or more false claims that is accepted.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a factor, in the order given: ``factor``, ``importance_corrected``, ``p`` (one-sided, from the
-        jackknife t of logit(S_T) > 0), ``p_holm``, ``important`` (<NA> where there is no p-value).
+    first, second
+        The factors.
+    first_importance, second_importance, difference
+        Corrected scores, and first minus second.
+    low, high
+        Interval of the difference for this pair alone.
+    p
+        Two-sided p-value of "no difference".
+    rows
+        Shared rows.
     """
-    check_level(1 - alpha)
-    p = np.array([record.importance_p for record in importances.values()], dtype=np.float64)
-    adjusted = holm(p)
-    frame = pd.DataFrame(
-        {
-            "factor": list(importances),
-            "importance_corrected": [record.importance_corrected for record in importances.values()],
-            "p": p,
-            "p_holm": adjusted,
-        }
-    )
-    important = pd.array(adjusted <= alpha, dtype="boolean")
-    important[np.isnan(adjusted)] = pd.NA
-    return frame.assign(important=important)
+
+    first: str
+    second: str
+    first_importance: float
+    second_importance: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,30 +95,21 @@ class Ranking:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a factor: factor, importance_corrected, group (letters: factors that share one are alike)."""
-        letters = {
-            name: "".join(_letter(place) for place, group in enumerate(self.groups) if name in group)
-            for name in self.factors
-        }
-        return pd.DataFrame(
-            {
-                "factor": list(self.factors),
-                "importance_corrected": list(self.importances),
-                "group": [letters[name] for name in self.factors],
-            }
-        )
+        letters = [
+            "".join(_letter(place) for place, group in enumerate(self.groups) if name in group) for name in self.factors
+        ]
+        return pd.DataFrame({"factor": self.factors, "importance_corrected": self.importances, "group": letters})
 
     def differences_frame(self) -> pd.DataFrame:
         """Return one row a pair: first, second, difference, low, high, p, p_holm, different."""
-        names = list(PairedDifference.__dataclass_fields__)
-        rows = [[getattr(pair, name) for name in names] for pair in self.differences]
-        frame = pd.DataFrame(rows, columns=names)
+        frame = pd.DataFrame(self.differences, columns=list(PairedDifference.__dataclass_fields__))
         adjusted = holm(frame["p"].to_numpy(dtype=np.float64))
         return frame.assign(p_holm=adjusted, different=adjusted <= 1 - self.level)
 
 
 def rank_factors(
     importances: Mapping[str, Importance],
-    compared: Callable[[Mapping[str, FloatArray], str], Compared],
+    estimated: Callable[[Mapping[str, FloatArray], str], Estimate | None],
     *,
     level: float = LEVEL,
 ) -> Ranking:
@@ -133,8 +120,8 @@ def rank_factors(
     importances
         Factor -> importance, all of one design and with the same rows: row i puts the factors that are not
         investigated at the same configurations in every table.
-    compared
-        Returns what the comparison of one factor needs, from the tables of all: the same rows, without missing cells.
+    estimated
+        Returns the corrected importance of one factor from the tables of all: the same rows, without missing cells.
     level
         Confidence level for all pairs together.
 
@@ -143,30 +130,14 @@ def rank_factors(
     Ranking
         Two factors can be told apart where Holm's adjusted p-value of their difference is at most ``1 - level``.
         Factors without a corrected score are told apart from none.
-
-    Raises
-    ------
-    ParameterError
-        If designs or numbers of rows differ, or `level` is not allowed.
     """
-    check_level(level)
-    records = dict(importances)
-    if len({record.design for record in records.values()}) > 1:
-        designs = ", ".join(sorted({record.design for record in records.values()}))
-        raise ParameterError("importances", designs, "must all be of one design")
-    if len({len(record.table) for record in records.values()}) > 1:
-        rows = ", ".join(str(len(record.table)) for record in records.values())
-        raise ParameterError("importances", f"{rows} rows", "must have the same rows", "Rank factors of one plan.")
-    shared = _shared_rows(list(records.values()))
-    tables = {name: record.table[shared] for name, record in records.items()}
-    parts = [compared(tables, name) for name in records]
-    pairs = [paired_difference(*pair, level=level) for pair in combinations(parts, 2)]
-    scores = {name: records[name].importance_corrected for name in records}
-    for pair in pairs:
-        scores[pair.first], scores[pair.second] = pair.first_importance, pair.second_importance
-    ordered = sorted(records, key=lambda name: -scores[name] if math.isfinite(scores[name]) else math.inf)
-    pairs = [pair if ordered.index(pair.first) < ordered.index(pair.second) else pair.turned() for pair in pairs]
-    pairs.sort(key=lambda pair: (ordered.index(pair.first), ordered.index(pair.second)))
+    shared = np.logical_and.reduce([np.isfinite(record.table).all(axis=1) for record in importances.values()])
+    tables = {name: record.table[shared] for name, record in importances.items()}
+    estimates = {name: estimated(tables, name) for name in tables}
+    scores = {name: math.nan if found is None else found.importance for name, found in estimates.items()}
+    ordered = sorted(scores, key=lambda name: -scores[name] if math.isfinite(scores[name]) else math.inf)
+    rows = int(np.sum(shared))
+    pairs = [paired_difference(*pair, estimates, rows=rows, level=level) for pair in combinations(ordered, 2)]
     adjusted = holm([pair.p for pair in pairs])
     apart = {frozenset((pair.first, pair.second)) for pair, p in zip(pairs, adjusted, strict=True) if p <= 1 - level}
     return Ranking(
@@ -178,12 +149,72 @@ def rank_factors(
     )
 
 
-def _shared_rows(records: Sequence[Importance]) -> npt.NDArray[np.bool_]:
-    if not records:
-        return np.zeros(0, dtype=np.bool_)
-    complete = [np.isfinite(record.table).all(axis=1) for record in records]
-    shared: npt.NDArray[np.bool_] = np.logical_and.reduce(complete)
-    return shared
+def paired_difference(
+    first: str, second: str, estimates: Mapping[str, Estimate | None], *, rows: int, level: float = LEVEL
+) -> PairedDifference:
+    """Return the difference of two factors.
+
+    Parameters
+    ----------
+    first, second
+        The factors.
+    estimates
+        Factor -> corrected importance, from tables of the same rows.
+    rows
+        How many these are.
+    level
+        Confidence level of the interval.
+
+    Returns
+    -------
+    PairedDifference
+        Numbers are nan where a table is too small or constant.
+
+    Notes
+    -----
+    Jackknife over rows, a row being left out of both tables together. Where columns are draws, too, those of the two
+    tables are draws of different factors, so the jackknife variance over columns of each is added, and there are
+    ``min(M, N) - 1`` degrees of freedom, else M - 1. It is taken on the scale of the importance, which is nearly that
+    of the arcsine of sqrt(S_T): its error hardly depends on its value. Where one of the two has no usable logit (rows
+    that do not differ for certain), leaving rows out understates the error, and the intervals of the two are set
+    against each other instead (squares of their half-widths added, as for independent estimates).
+    """
+    one, other = estimates[first], estimates[second]
+    score, other_score = (math.nan if each is None else each.importance for each in (one, other))
+    difference = score - other_score
+    low = high = p = math.nan
+    if one is None or other is None or one.limits is None or other.limits is None:
+        pass
+    elif one.jackknife is None or other.jackknife is None:
+        low, high = _against(one, other, level)
+        p = min(1.0, 2 * smallest_tail(lambda at: _excludes_zero(*_against(one, other, at))))
+    else:
+        from scipy.special import stdtr
+
+        without = [
+            [importances_of_variances(*each) for each in found.without] for found in (one.jackknife, other.jackknife)
+        ]
+        left_out = [without[0][0] - without[1][0], *without[0][1:], *without[1][1:]]
+        error = math.sqrt(sum(map(jackknife_variance, left_out)))
+        degrees = min(map(len, left_out)) - 1
+        half = t_quantile(degrees, level) * error
+        low, high = difference - half, difference + half
+        p = 2 * float(stdtr(degrees, -abs(difference) / error)) if error > 0 else float(difference == 0)
+    return PairedDifference(first, second, score, other_score, difference, low, high, p, rows)
+
+
+def _against(one: Estimate, other: Estimate, level: float) -> tuple[float, float]:
+    """Return the interval of a difference from the intervals of its two parts."""
+    (low, high), (other_low, other_high) = one.interval(level), other.interval(level)
+    difference = one.importance - other.importance
+    return (
+        difference - math.hypot(one.importance - low, other_high - other.importance),
+        difference + math.hypot(high - one.importance, other.importance - other_low),
+    )
+
+
+def _excludes_zero(low: float, high: float) -> bool:
+    return low > 0 or high < 0
 
 
 def _alike(ordered: Sequence[str], apart: set[frozenset[str]]) -> tuple[tuple[str, ...], ...]:

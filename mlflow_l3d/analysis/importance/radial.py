@@ -7,19 +7,14 @@ every factor, so they serve as golden runs too.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from mlflow_l3d.analysis.importance.components import ROUNDING
-from mlflow_l3d.analysis.importance.differences import Compared
-from mlflow_l3d.analysis.importance.estimate import Estimate, LogitJackknife, log_ratio
-from mlflow_l3d.analysis.importance.models import importances_of_variances
-from mlflow_l3d.analysis.importance.nested import nested_components, nested_limits, rows_differ
-from mlflow_l3d.analysis.importance.variances import variance_components
-from mlflow_l3d.analysis.jackknife import jackknife_variance
+from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, logit_jackknife
+from mlflow_l3d.analysis.importance.nested import nested_components, nested_limits
+from mlflow_l3d.analysis.importance.tables import rounding_variance
+from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.typing import FloatArray
 
 JACKKNIFE_TAIL: Final = 0.0005
@@ -27,29 +22,6 @@ JACKKNIFE_TAIL: Final = 0.0005
 
 Chosen by simulation (normal scores, n from 20 to 100): with 0.025 the intervals cover 0.90 at S_T from 0.8 to 0.9.
 """
-
-
-def radial_sets(base: npt.ArrayLike, swaps: Mapping[str, npt.ArrayLike]) -> FloatArray:
-    """Return base and swap runs side by side, shape (n, K + 1), nan where a score is missing.
-
-    Parameters
-    ----------
-    base
-        Shape (n,): scores of the base runs.
-    swaps
-        Factor -> shape (n,): scores of the same runs with that factor drawn anew.
-
-    Raises
-    ------
-    ValueError
-        If there is no factor, or a set has another length than the base.
-    """
-    sets = [np.array(values, dtype=np.float64) for values in (base, *swaps.values())]
-    if not swaps or any(values.shape != (len(sets[0]),) for values in sets):
-        shapes = ", ".join(str(values.shape) for values in sets)
-        msg = f"base and swaps must have one axis and equal lengths, one swap a factor at least; got {shapes}"
-        raise ValueError(msg)
-    return np.column_stack(sets)
 
 
 def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
@@ -81,28 +53,25 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     """
     known = np.isfinite(sets)
     paired = known[:, 0] & known[:, place]
-    rows = int(paired.sum())
     pairs = nested_components(sets[paired][:, [0, place]])
     if pairs is None:
         return None
-    floor = (ROUNDING * float(np.abs(sets[known]).max())) ** 2
-    tau2 = _above(float(_half_squares(sets, place).sum()) / rows, floor)
+    floor = rounding_variance(sets[known])
+    tau2 = _above(float(_half_squares(sets, place).sum()) / pairs.rows, floor)
     sigma2 = _above(_mean_variance(sets), floor)
-    variances = variance_components(
-        "radial", "jansen", rows=rows, columns=2, contributed=tau2, mitigated=sigma2 - tau2, total=max(sigma2, tau2)
+    variances = VarianceComponents(
+        "radial", "jansen", pairs.rows, 2, contributed=tau2, mitigated=sigma2 - tau2, total=max(sigma2, tau2)
     )
-    if rows < 3 or not sigma2 > 0:
+    if pairs.rows < 3 or not sigma2 > 0:
         return Estimate(variances)
     jackknife = None
-    if rows_differ(pairs, tail=JACKKNIFE_TAIL) and 0 < tau2 < sigma2:
-        logits = log_ratio(*radial_variances_without_each(sets, place))
-        if np.isfinite(logits).all():
-            centre = math.log(tau2) - math.log(sigma2 - tau2)
-            jackknife = LogitJackknife(centre, math.sqrt(jackknife_variance(logits)), rows - 1)
+    if pairs.rows_differ(JACKKNIFE_TAIL) and 0 < tau2 < sigma2:
+        without = radial_variances_without_each(sets, place)
+        jackknife = logit_jackknife(tau2, sigma2 - tau2, without, degrees=pairs.rows - 1)
     return Estimate(variances, jackknife, lambda level: nested_limits(pairs, level=level))
 
 
-def radial_variances_without_each(sets: FloatArray, place: int) -> tuple[FloatArray, FloatArray]:
+def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:
     """Return contributed and (untruncated) mitigated variance of a factor without each row that has a score in turn.
 
     Parameters
@@ -116,31 +85,6 @@ def radial_variances_without_each(sets: FloatArray, place: int) -> tuple[FloatAr
     halves = _half_squares(sets, place)[used]
     left = (halves.sum() - halves) / (paired.sum() - paired)
     return left, _variance_without_each(sets[used]) - left
-
-
-def sets_of(tables: Mapping[str, FloatArray], factor: str) -> FloatArray:
-    """Return the base runs, the swaps of one factor, and those of the others, shape (n, K + 1).
-
-    Parameters
-    ----------
-    tables
-        Factor -> shape (n, 2): base beside swap.
-    factor
-        Whose swaps come first.
-    """
-    others = [table[:, 1] for other, table in tables.items() if other != factor]
-    return np.column_stack([tables[factor], *others])
-
-
-def radial_compared(tables: Mapping[str, FloatArray], factor: str) -> Compared:
-    """Return what the comparison of a factor needs; parameters as :func:`sets_of`, all factors of the design."""
-    sets = sets_of(tables, factor)
-    return Compared(
-        factor,
-        len(sets),
-        radial_estimate(sets, 1),
-        lambda: importances_of_variances(*radial_variances_without_each(sets, 1)),
-    )
 
 
 def _half_squares(sets: FloatArray, place: int) -> FloatArray:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import Estimate, LogitJackknife
-from mlflow_l3d.analysis.importance.tables import as_table
-from mlflow_l3d.analysis.importance.variances import VarianceComponents, variance_components
-from mlflow_l3d.analysis.jackknife import jackknife_variance
+from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, logit_jackknife
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.tables import known_std, usable
+from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
 
-MISSING: Final = ("drop", "reml")
+Missing = Literal["drop", "reml"]
+MISSING: Final = get_args(Missing)
 """What to do with rows that lack cells."""
 MOST_FITS: Final = 130
 """Rows and columns together up to which :func:`reml_estimate` gives an interval."""
@@ -44,7 +44,7 @@ def reml_components(scores: npt.ArrayLike) -> VarianceComponents | None:
     L3DError
         If statsmodels is not installed, or its fit does not converge.
     """
-    table: FloatArray = as_table(scores)
+    table = usable(scores)
     row, column = np.nonzero(np.isfinite(table))
     frame = pd.DataFrame({"row": row, "column": column, "score": table[row, column]})
     counts = frame["row"].value_counts()
@@ -52,23 +52,13 @@ def reml_components(scores: npt.ArrayLike) -> VarianceComponents | None:
         return None
     rows, columns = len(counts), int(frame["column"].nunique())
     values = frame["score"].to_numpy(dtype=np.float64)
-    scale = float(values.std())
-    if scale == 0 or float(np.ptp(values)) <= 64 * np.finfo(np.float64).eps * float(np.abs(values).max()):
-        of_rows, main, residual = 0.0, 0.0, 0.0
-    else:
+    scale = known_std(values)
+    of_rows = main = residual = 0.0
+    if scale > 0:
         # The search has absolute tolerances, so it is given scores of unit variance.
         frame = frame.assign(score=(values - values.mean()) / scale)
         of_rows, main, residual = (scale**2 * part for part in _fit(frame))
-    return variance_components(
-        "crossed",
-        "reml",
-        rows=rows,
-        columns=columns,
-        contributed=main + residual,
-        mitigated=of_rows,
-        main=main,
-        interaction=residual,
-    )
+    return VarianceComponents("crossed", "reml", rows, columns, main + residual, of_rows, main, residual)
 
 
 def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
@@ -87,7 +77,7 @@ def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
         zero with or without some row or column, and above :data:`MOST_FITS` rows and columns together, for every one
         of them takes a fit of its own.
     """
-    scores = as_table(table)
+    scores = usable(table)
     components = reml_components(scores)
     if components is None:
         return None
@@ -95,22 +85,33 @@ def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
     columns = np.flatnonzero(np.isfinite(scores).any(axis=0))
     if min(len(rows), len(columns)) < 3 or len(rows) + len(columns) > MOST_FITS:
         return Estimate(components)
-    without = [_logits([np.delete(scores, one, axis) for one in places]) for axis, places in enumerate((rows, columns))]
-    centre = _logit(components)
-    if not all(np.isfinite(part).all() for part in (np.array([centre]), *without)):
+    without = [_without_each(scores, places, axis) for axis, places in enumerate((rows, columns))]
+    # A part that is zero, or not known, gives no logit.
+    if not (components.contributed > 0 and components.mitigated > 0):
         return Estimate(components)
-    error = math.sqrt(sum(jackknife_variance(part) for part in without))
-    return Estimate(components, LogitJackknife(centre, error, min(len(rows), len(columns)) - 1))
+    degrees = min(len(rows), len(columns)) - 1
+    return Estimate(
+        components, logit_jackknife(components.contributed, components.mitigated, *without, degrees=degrees)
+    )
 
 
-def _logits(tables: Sequence[FloatArray]) -> FloatArray:
-    return np.array([_logit(reml_components(table)) for table in tables])
+def with_reml(record: Importance) -> Importance:
+    """Return the record of a crossed table that lacks cells, corrected score and interval from every cell.
+
+    The published score is from complete rows all the same.
+    """
+    try:
+        estimate = reml_estimate(record.table)
+    except L3DError:  # the likelihood has no clear maximum: L3D002 says that complete rows were taken
+        return record
+    return record if estimate is None else record.estimated(estimate)
 
 
-def _logit(components: VarianceComponents | None) -> float:
-    if components is None or not (components.contributed > 0 and components.mitigated > 0):
-        return math.nan
-    return math.log(components.contributed / components.mitigated)
+def _without_each(scores: FloatArray, places: npt.NDArray[np.intp], axis: int) -> Variances:
+    found = [reml_components(np.delete(scores, one, axis)) for one in places]
+    parts = [(math.nan, math.nan) if each is None else (each.contributed, each.mitigated) for each in found]
+    contributed, mitigated = np.array(parts).T
+    return contributed, mitigated
 
 
 def _fit(frame: pd.DataFrame) -> tuple[float, float, float]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.typing import FloatArray, known
 
@@ -115,6 +116,18 @@ class Importance:
     score_iqr: float = math.nan
     golden_iqr: float = math.nan
     golden_pooled: bool = False
+
+    def estimated(self, estimate: Estimate) -> Importance:
+        """Return the record with the corrected score of an estimate, its interval, p-value and variances."""
+        low, high = estimate.interval(self.level)
+        return replace(
+            self,
+            importance_corrected=estimate.importance,
+            importance_ci_low=low,
+            importance_ci_high=high,
+            importance_p=estimate.p_value(),
+            components=estimate.components,
+        )
 
     def metrics(self) -> dict[str, float]:
         """Return the parent metrics of this factor, by their plain names; those that are nan are left out."""

@@ -1,48 +1,54 @@
-"""Tables of scores as they come, and the population standard deviations and quartiles of what is in them."""
+"""Tables of scores as they come, and the standard deviations and quartiles of what is in them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.importance.components import ROUNDING
 from mlflow_l3d.analysis.typing import FloatArray
 
+ROUNDING: Final = 64 * float(np.finfo(np.float64).eps)
+"""A standard deviation below this share of the largest absolute score is rounding, and counts as zero."""
 LARGEST_SCORE: Final = 1e50
 """Scores beyond this are missing: tracking servers hold infinity as the largest float."""
 
 
-def as_table(table: npt.ArrayLike) -> FloatArray:
-    """Return a copy of a table, shape (M, N), with nan for every score that is not a usable number.
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Scores of one investigation; nan where a cell has none. A design says what they mean.
 
-    Raises
-    ------
-    ValueError
-        If it has not two axes.
+    Attributes
+    ----------
+    tables
+        Factor -> scores. Crossed and nested: shape (M, N). Radial: swaps, shape (n, 1). Strategies: shape (1, N M).
+    golden
+        Shape (L,): golden runs; empty where a design's own runs serve.
+    base
+        Runs that all factors share, the first axis is the rows: the base runs of the radial design, shape (n,).
+    pooled
+        Whether the cells of all tables, pooled, take the place of golden runs.
     """
-    scores = usable(table)
-    if scores.ndim != 2:
-        msg = f"the table must have two axes, mitigation runs x investigation runs, got shape {scores.shape}"
-        raise ValueError(msg)
-    return scores
 
+    tables: Mapping[str, FloatArray]
+    golden: FloatArray = field(default_factory=lambda: np.empty(0))
+    base: FloatArray = field(default_factory=lambda: np.empty(0))
+    pooled: bool = False
 
-def as_golden(golden: npt.ArrayLike) -> FloatArray:
-    """Return a copy of the golden scores, shape (L,), with nan for every score that is not a usable number.
+    @property
+    def missing(self) -> int:
+        """Cells and golden runs without a score."""
+        every = (*self.tables.values(), self.golden, self.base)
+        return sum(int(np.isnan(scores).sum()) for scores in every)
 
-    Raises
-    ------
-    ValueError
-        If they have not one axis.
-    """
-    scores = usable(golden)
-    if scores.ndim != 1:
-        msg = f"the golden scores must have one axis, got shape {scores.shape}"
-        raise ValueError(msg)
-    return scores
+    def scaled(self, factor: float) -> Tables:
+        """Return the same scores in another unit."""
+        tables = {name: factor * table for name, table in self.tables.items()}
+        return replace(self, tables=tables, golden=factor * self.golden, base=factor * self.base)
 
 
 def usable(scores: npt.ArrayLike) -> FloatArray:
@@ -52,14 +58,27 @@ def usable(scores: npt.ArrayLike) -> FloatArray:
     return values
 
 
-def quartile_distance(scores: npt.ArrayLike) -> float:
-    """Return the distance between the quartiles of the scores that are not missing; nan below two."""
-    values = usable(scores)
-    known = values[np.isfinite(values)]
+def quartile_distance(known: FloatArray) -> float:
+    """Return the distance between the quartiles of some scores; nan below two."""
     if len(known) < 2:
         return math.nan
     low, high = np.quantile(known, (0.25, 0.75))
     return float(high - low)
+
+
+def constant(values: FloatArray) -> bool:
+    """Return whether values are equal but for rounding."""
+    return float(np.ptp(values)) <= ROUNDING * float(np.abs(values).max())
+
+
+def rounding_variance(values: FloatArray) -> float:
+    """Return the variance up to which rounding alone may make values differ."""
+    return (ROUNDING * float(np.abs(values).max())) ** 2
+
+
+def known_std(values: FloatArray, *, ddof: int = 0) -> float:
+    """Return the standard deviation (population by default); exactly zero where values differ by rounding alone."""
+    return 0.0 if constant(values) else float(values.std(ddof=ddof))
 
 
 def population_std(scores: npt.ArrayLike) -> float:
@@ -67,13 +86,6 @@ def population_std(scores: npt.ArrayLike) -> float:
     values = usable(scores)
     known = values[np.isfinite(values)]
     return known_std(known) if len(known) >= 2 else math.nan
-
-
-def known_std(values: FloatArray, *, ddof: int = 0) -> float:
-    """Return the standard deviation (population by default); exactly zero where values differ by rounding alone."""
-    if float(np.ptp(values)) <= ROUNDING * float(np.abs(values).max()):
-        return 0.0
-    return float(values.std(ddof=ddof))
 
 
 def mean_row_std(table: FloatArray) -> float:

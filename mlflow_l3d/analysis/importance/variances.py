@@ -1,13 +1,9 @@
-"""The variances behind a corrected importance score, in one record for every design."""
+"""The variances behind a corrected importance score, in one record for every design, and what they come from."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,64 +20,127 @@ class VarianceComponents:
         ``anova``, ``jansen`` (radial) or ``reml``, say.
     rows, columns
         Complete rows, and columns (2 in the radial design: base and swap). With ``reml`` rows may lack cells.
+    contributed
+        tau2 = s2_F + s2_RF + s2_e.
+    mitigated
+        s2_R, main effect of all other factors together.
     main
         s2_F, main effect of the factor; nan where a design cannot tell it from the interaction (nested, radial).
     interaction
         s2_RF + s2_e, its interaction with the others and what nothing explains; nan likewise.
-    mitigated
-        s2_R, main effect of all other factors together.
-    contributed
-        tau2 = s2_F + s2_RF + s2_e.
     total
-        sigma2 = tau2 + s2_R with s2_R at least 0; the golden runs estimate the same.
-    total_index
-        S_T = tau2 / sigma2, in [0, 1]; nan where all scores are equal.
-    truncated
-        Which of ``main``, ``mitigated`` are below zero: their best estimate is 0.
+        sigma2 = tau2 + s2_R with s2_R at least 0, unless a design has a better estimate; the golden runs estimate the
+        same.
     """
 
     design: str
     method: str
     rows: int
     columns: int
-    main: float
-    interaction: float
-    mitigated: float
     contributed: float
-    total: float
-    total_index: float
-    truncated: tuple[str, ...] = ()
+    mitigated: float
+    main: float = math.nan
+    interaction: float = math.nan
+    total: float = math.nan
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.total):
+            object.__setattr__(self, "total", self.contributed + max(0.0, self.mitigated))
+
+    @property
+    def total_index(self) -> float:
+        """S_T = tau2 / sigma2, in [0, 1]; nan where all scores are equal."""
+        return min(1.0, self.contributed / self.total) if self.total > 0 else math.nan
+
+    @property
+    def truncated(self) -> tuple[str, ...]:
+        """Which of ``main``, ``mitigated`` are below zero: their best estimate is 0."""
+        return tuple(name for name in ("main", "mitigated") if getattr(self, name) < 0)
 
     @property
     def importance(self) -> float:
         """Corrected importance ``sqrt(S_T) - sqrt(1 - S_T)``; nan where all scores are equal."""
-        if math.isnan(self.total_index):
+        share = self.total_index
+        return math.sqrt(share) - math.sqrt(1 - share)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanSquares:
+    """Analysis of variance of one complete table, sample variances (ddof=1), in squared score units.
+
+    Attributes
+    ----------
+    rows, columns
+        M and N, both at least 2.
+    of_rows
+        ``N * var(row means)``.
+    residual
+        What neither rows nor columns explain, over ``(M - 1)(N - 1)``; in a nested table the mean variance within a
+        row.
+    of_columns
+        ``M * var(column means)``; nan in a nested table, whose rows share no columns.
+    """
+
+    rows: int
+    columns: int
+    of_rows: float
+    residual: float
+    of_columns: float = math.nan
+
+    @property
+    def nested(self) -> bool:
+        """Whether every row has columns of its own."""
+        return math.isnan(self.of_columns)
+
+    @property
+    def residual_degrees(self) -> int:
+        """Degrees of freedom of the residual."""
+        return (self.rows if self.nested else self.rows - 1) * (self.columns - 1)
+
+    @property
+    def contributed(self) -> float:
+        """tau2: variance that the investigated factor contributes, interaction included; never below zero."""
+        return self.residual if self.nested else self.of_columns / self.rows + (1 - 1 / self.rows) * self.residual
+
+    @property
+    def mitigated(self) -> float:
+        """s2_R: variance of all other factors; below zero where rows differ less than the residual lets expect."""
+        return (self.of_rows - self.residual) / self.columns
+
+    @property
+    def total(self) -> float:
+        """sigma2: variance of the score when every factor varies; the golden runs estimate the same."""
+        return max(0.0, self.mitigated) + self.contributed
+
+    @property
+    def total_degrees(self) -> float:
+        """Degrees of freedom of the total, for normal scores (Satterthwaite 1946); nan where the total is zero."""
+        if self.total <= 0:
             return math.nan
-        return math.sqrt(self.total_index) - math.sqrt(1 - self.total_index)
+        parts = [(self.of_rows / self.columns, self.rows - 1)]
+        share = 1 - 1 / self.columns
+        if not self.nested:
+            parts.append((self.of_columns / self.rows, self.columns - 1))
+            share -= 1 / self.rows
+        parts.append((share * self.residual, self.residual_degrees))
+        return 1 / sum((part / self.total) ** 2 / degrees for part, degrees in parts)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row with the fields, `truncated` as text."""
-        import pandas as pd
+    def rows_differ(self, tail: float) -> bool:
+        """Return whether the factor contributes, and rows differ by more than chance (F test, one-sided at `tail`)."""
+        from scipy.special import fdtri
 
-        return pd.DataFrame([{**asdict(self), "truncated": ", ".join(self.truncated), "importance": self.importance}])
+        chance = float(fdtri(self.rows - 1, self.residual_degrees, 1 - tail))
+        return self.contributed > 0 and self.of_rows > chance * self.residual
 
-
-def variance_components(
-    design: str,
-    method: str,
-    *,
-    rows: int,
-    columns: int,
-    contributed: float,
-    mitigated: float,
-    main: float = math.nan,
-    interaction: float = math.nan,
-    total: float | None = None,
-) -> VarianceComponents:
-    """Build the record from untruncated variances; `total` is their sum unless a design has a better estimate."""
-    whole = contributed + max(0.0, mitigated) if total is None else total
-    share = min(1.0, contributed / whole) if whole > 0 else math.nan
-    below = tuple(name for name, value in (("main", main), ("mitigated", mitigated)) if value < 0)
-    return VarianceComponents(
-        design, method, rows, columns, main, interaction, mitigated, contributed, whole, share, below
-    )
+    def variances(self) -> VarianceComponents:
+        """Return the record of the variance components."""
+        return VarianceComponents(
+            "nested" if self.nested else "crossed",
+            "anova",
+            rows=self.rows,
+            columns=self.columns,
+            contributed=self.contributed,
+            mitigated=self.mitigated,
+            main=(self.of_columns - self.residual) / self.rows,
+            interaction=math.nan if self.nested else self.residual,
+        )

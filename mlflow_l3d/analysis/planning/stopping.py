@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.importance import importance_path
-from mlflow_l3d.analysis.importance.tables import as_golden, as_table
+from mlflow_l3d.analysis.importance.tables import usable
 from mlflow_l3d.errors import ParameterError
 
 FIRST_ANALYSIS: Final = 20
@@ -113,9 +113,9 @@ class EpsilonRule:
         """
         if (stopped := _stopped(self.history)) is not None:
             return stopped
-        scores = as_table(table)
+        scores = usable(table)
         seen = self.history[-1].rows if self.history else 0
-        path = importance_path(scores, as_golden(golden), start=seen)
+        path = importance_path(scores, golden, start=seen)
         names = ["contributed_std", "mitigated_std", "importance"]
         changes = path[names].diff().abs().max(axis=1, skipna=False)
         for rows, score, change in zip(path["rows"], path["importance"], changes, strict=True):

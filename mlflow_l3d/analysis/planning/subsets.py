@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.score_tables import Tables
 from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
+from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.known import of_kind, scores_of
 

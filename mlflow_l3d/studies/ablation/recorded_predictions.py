@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.score_tables import Tables
+from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.planning.subsets import Answers, IntArray, Place, from_predictions, rescored
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.reader import fetch_artifact, read_predictions

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.score_tables import Tables
+from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.planning.subsets import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.designs.analyse import Planned

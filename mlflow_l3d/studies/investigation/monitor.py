@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.score_tables import Tables
+from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design
 from mlflow_l3d.metrics.known import named

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.variances import VarianceComponents, variance_components
+from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.planning.precision import optimal_columns
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
 from mlflow_l3d.designs import design_named, plannable_designs
@@ -110,7 +110,7 @@ def guidance_table(specification: Specification) -> pd.DataFrame:
 def assumed_variances(total_index: float, main_share: float) -> VarianceComponents:
     """Return variances with a total of 1: S_T of it by the factor, and `main_share` of that by its main effect."""
     main = total_index * main_share
-    return variance_components(
+    return VarianceComponents(
         "crossed",
         "anova",
         rows=0,

@@ -1,0 +1,201 @@
+"""The crossed design: how much of the variance of a score is the investigated factor's, and how sure that is.
+
+The model of a table with rows i (configurations R of all other factors) and columns j (configurations F of the
+investigated one) is ``y_ij = mu + b_i + a_j + (ab)_ij + e_ij``. With one score a cell the interaction and the rest
+cannot be told apart; both belong to what the investigated factor contributes.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mlflow_l3d.analysis.importance.estimate import (
+    BOUNDARY_TAIL,
+    Estimate,
+    Variances,
+    importance_of_variances,
+    logit_jackknife,
+)
+from mlflow_l3d.analysis.importance.tables import rounding_variance
+from mlflow_l3d.analysis.importance.variances import MeanSquares
+from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.typing import FloatArray
+
+DOWNDATE_ROUNDING: Final = 1e-12
+"""A sum of squares that falls below this share of itself when one row is taken away is rounding, and counts as zero."""
+
+
+class Effects(NamedTuple):
+    """A complete table taken apart: ``table = mean + of_rows + of_columns + residuals``.
+
+    Attributes
+    ----------
+    of_rows, of_columns, residuals
+        Shapes (M,), (N,), (M, N); each sums to zero along every axis.
+    floor
+        Variances up to this count as zero.
+    """
+
+    of_rows: FloatArray
+    of_columns: FloatArray
+    residuals: FloatArray
+    floor: float
+
+
+def effects(table: FloatArray) -> Effects:
+    """Take a complete table apart into the effects of rows, of columns, and the residuals.
+
+    Parameters
+    ----------
+    table
+        Shape (M, N), finite, M and N at least 1.
+    """
+    centred = table - table.mean()
+    of_rows, of_columns = centred.mean(axis=1), centred.mean(axis=0)
+    return Effects(of_rows, of_columns, centred - of_rows[:, None] - of_columns, rounding_variance(table))
+
+
+def crossed_components(table: FloatArray) -> MeanSquares | None:
+    """Return the mean squares of a complete crossed table.
+
+    Parameters
+    ----------
+    table
+        Shape (M, N), finite: rows are mitigation runs, columns investigation runs.
+
+    Returns
+    -------
+    MeanSquares or None
+        None where the table has fewer than two rows or columns.
+
+    Notes
+    -----
+    Two-way random-effects analysis of variance; ``mean_i var1_j(y) = MS_F / M + (1 - 1/M) MS_E`` is the contributed
+    variance.
+    """
+    return None if min(table.shape) < 2 else _mean_squares(effects(table))
+
+
+def _mean_squares(parts: Effects) -> MeanSquares:
+    rows, columns = parts.residuals.shape
+    squares = (
+        columns * float(parts.of_rows @ parts.of_rows) / (rows - 1),
+        float(np.square(parts.residuals).sum()) / ((rows - 1) * (columns - 1)),
+        rows * float(parts.of_columns @ parts.of_columns) / (columns - 1),
+    )
+    return MeanSquares(rows, columns, *(0.0 if square <= parts.floor else square for square in squares))
+
+
+def crossed_estimate(table: FloatArray) -> Estimate | None:
+    """Return the corrected importance of a complete crossed table with its error.
+
+    Parameters
+    ----------
+    table
+        Shape (M, N), finite.
+
+    Returns
+    -------
+    Estimate or None
+        None where there are fewer than two rows or columns; without an interval below three of either.
+
+    Notes
+    -----
+    Jackknife of ``logit(S_T) = log(contributed / mitigated)``. Rows and columns are both random, so the variance is
+    that of leaving out one row at a time plus that of leaving out one column at a time, with ``min(M, N) - 1`` degrees
+    of freedom; leaving out rows alone would claim a precision that N columns cannot give.
+
+    The logit has no bounds near its ends, so :func:`boundary_interval` is used where rows differ no more than chance
+    allows (F test of ``MS_R / MS_E``, one-sided at 97.5 %), or a component is zero in the table or in one that lacks a
+    row or column. In simulations with normal scores (3 x 3 to 100 x 10, S_T from 0.1 to 1) the two together cover the
+    truth in 93 % of tables or more; the jackknife alone in 79 % where the other factors have no effect.
+    """
+    if min(table.shape) < 2:
+        return None
+    parts = effects(table)
+    squares = _mean_squares(parts)
+    if min(table.shape) < 3 or not squares.total > 0:
+        return Estimate(squares.variances())
+    jackknife = None
+    if squares.rows_differ(BOUNDARY_TAIL):
+        without = variances_without_each_row(parts), variances_without_each_column(parts)
+        degrees = min(table.shape) - 1
+        jackknife = logit_jackknife(squares.contributed, squares.mitigated, *without, degrees=degrees)
+    return Estimate(squares.variances(), jackknife, lambda level: boundary_interval(squares, level=level))
+
+
+def boundary_interval(squares: MeanSquares, *, level: float = LEVEL) -> tuple[float, float]:
+    """Return a conservative interval of the corrected importance where the jackknife is no good.
+
+    Notes
+    -----
+    Limits of the mitigated variance from the F distribution of ``MS_R / MS_E``, limits of the contributed one from the
+    chi-squared distribution of ``MS_F``, both two-sided at `level`, set against each other; for normal scores the pair
+    covers at least about `level`. The upper limit of the mitigated variance is never below that of rows that differ
+    just as much as the residuals let expect: rows that agree better than that are luck.
+    """
+    from scipy.special import chdtri, fdtri
+
+    rows, columns, residual = squares.rows, squares.columns, squares.residual
+    tail = (1 - level) / 2
+    mitigated = [
+        max(0.0, (of_rows / float(fdtri(rows - 1, squares.residual_degrees, share)) - residual) / columns)
+        for of_rows, share in ((squares.of_rows, 1 - tail), (max(squares.of_rows, residual), tail))
+    ]
+    contributed = [
+        squares.of_columns * (columns - 1) / float(chdtri(columns - 1, upper_tail)) / rows + (1 - 1 / rows) * residual
+        for upper_tail in (tail, 1 - tail)
+    ]
+    return importance_of_variances(contributed[0], mitigated[1]), importance_of_variances(contributed[1], mitigated[0])
+
+
+def variances_without_each_row(parts: Effects) -> Variances:
+    """Return contributed and (untruncated) mitigated variance of the M tables that each lack one row, shape (M,) each.
+
+    Parameters
+    ----------
+    parts
+        Effects of the whole table, M at least 3 and N at least 2.
+    """
+    rows, columns = parts.residuals.shape
+    return _variances(*mean_squares_without_one_row(parts), rows - 1, columns)
+
+
+def variances_without_each_column(parts: Effects) -> Variances:
+    """Return the same of the N tables that each lack one column, shape (N,) each; N at least 3."""
+    rows, columns = parts.residuals.shape
+    turned = Effects(parts.of_columns, parts.of_rows, parts.residuals.T, parts.floor)
+    of_columns, of_rows, residual = mean_squares_without_one_row(turned)
+    return _variances(of_rows, of_columns, residual, rows, columns - 1)
+
+
+def _variances(of_rows: FloatArray, of_columns: FloatArray, residual: FloatArray, rows: int, columns: int) -> Variances:
+    return of_columns / rows + (1 - 1 / rows) * residual, (of_rows - residual) / columns
+
+
+def mean_squares_without_one_row(parts: Effects) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the mean squares of rows, columns and residuals of the M tables that each lack one row, shape (M,) each.
+
+    Notes
+    -----
+    Taking row i away changes column effect j to ``a_j - e_ij / (M - 1)`` and lowers the sums of squares of rows and of
+    residuals by ``M / (M - 1)`` times the row's own, so that all M tables cost as much as one.
+    """
+    rows, columns = parts.residuals.shape
+    left = _downdated(np.square(parts.residuals).sum(axis=1), rows / (rows - 1))
+    squares = (
+        columns * _downdated(np.square(parts.of_rows), rows / (rows - 1)) / (rows - 2),
+        (rows - 1) * np.square(parts.of_columns - parts.residuals / (rows - 1)).sum(axis=1) / (columns - 1),
+        left / ((rows - 2) * (columns - 1)),
+    )
+    of_rows, of_columns, residual = (np.where(each <= parts.floor, 0.0, each) for each in squares)
+    return of_rows, of_columns, residual
+
+
+def _downdated(squares: FloatArray, shrink: float) -> FloatArray:
+    """Return the sum of squares that is left without each member in turn, rounding errors set to zero."""
+    total = squares.sum()
+    left = total - shrink * squares
+    return np.where(left <= DOWNDATE_ROUNDING * total, 0.0, left)
