@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from mlflow_l3d.approaches.base import OnEpochEnd
 from mlflow_l3d.metrics.known import of_kind, score
 from mlflow_l3d.tasks.settings import IntArray
-
-if TYPE_CHECKING:
-    import torch
 
 
 def should_stop(

@@ -122,7 +122,7 @@ def check_approach(
         With one sentence that names what is wrong.
     """
     check_declarations(approach)
-    given = resolve_hyperparameters(approach, hyperparameters or {})
+    given = approach.complete(resolve_hyperparameters(approach, hyperparameters or {}))
     chosen = approach.default_model if model is None else model
     from mlflow_l3d.tasks.resolve import inactive_factors
 

@@ -151,9 +151,9 @@ def test_targets_can_be_named(folders, tmp_path) -> None:
 
 
 def test_without_peft_the_line_names_the_command(folders, tmp_path, monkeypatch) -> None:
-    from mlflow_l3d.approaches.finetuning import adapters
+    from mlflow_l3d.approaches.encoder import pretrained
 
-    monkeypatch.setattr(adapters, "find_spec", lambda name: None)
+    monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
     with pytest.raises(ParameterError, match=r"adapters need the package peft\. Run: pip install peft"):
         session_of(TASK, folders["decoder"], tmp_path, **LORA)
 

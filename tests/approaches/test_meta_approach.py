@@ -94,13 +94,16 @@ def test_auto_is_the_learners_own(learner, values):
     rates = {} if learner in {"maml", "fomaml"} else {"meta_learning_rate", "inner_learning_rate"}
     assert tuple(completed[name] for name in names if name not in rates and completed[name] != "auto") == values
     assert APPROACH.complete(completed) == completed
-    assert Recipe.of(completed) == Recipe.of(resolve_hyperparameters(APPROACH, {"learner": learner}))
+
+
+def complete(given):
+    return APPROACH.complete(resolve_hyperparameters(APPROACH, given))
 
 
 def test_a_given_number_beats_auto_and_adaptation_follows_the_inner_steps():
-    chosen = Recipe.of(resolve_hyperparameters(APPROACH, {"learner": "maml", "inner_steps": "3", "tasks": "7"}))
+    chosen = Recipe.of(complete({"learner": "maml", "inner_steps": "3", "tasks": "7"}))
     assert (chosen.inner_steps, chosen.adaptation_steps, chosen.tasks) == (3, 3, 7)
-    other = Recipe.of(resolve_hyperparameters(APPROACH, {"learner": "maml", "inner_steps": 3, "adaptation_steps": 0}))
+    other = Recipe.of(complete({"learner": "maml", "inner_steps": 3, "adaptation_steps": 0}))
     assert other.adaptation_steps == 0
 
 
@@ -454,7 +457,7 @@ def test_which_step_diverged():
 
 DRAWN = {
     "tasks": (chunk.Episodes, "draw"),
-    "masks": (chunk, "episode_masks"),
+    "masks": (chunk, "dropout_factors"),
     "weights": (chunk, "initial_head"),
     "adaptation": (chunk, "random_shots"),
 }
@@ -503,14 +506,14 @@ def test_other_examples_take_the_places_of_the_old_ones(cache):
 
     def places(chosen):
         draws = chunk.Draws.of(chosen, TASK, (0, 1), opened.recipe, 384)
-        return np.searchsorted(draws.train, draws.episodes.draw(5)) % 1000, draws
+        return np.searchsorted(draws.split.train, draws.episodes.draw(5)) % 1000, draws
 
     opened = prepare(TASK, cache, **small())
     (_, one), (_, other) = places(cell(0)), places(cell(0, label_selection=5))
-    assert (one.train != other.train).any()
-    rank = [
-        np.searchsorted(own.train[TASK.labels[own.train] == 0], own.episodes.draw(5)[:, :2]) for own in (one, other)
-    ]
+    assert (one.split.train != other.split.train).any()
+    firsts = [own.split.train[TASK.labels[own.split.train] == 0] for own in (one, other)]
+    drawn = [own.episodes.draw(5)[:, :2] for own in (one, other)]
+    rank = [np.searchsorted(*each) for each in zip(firsts, drawn, strict=True)]
     assert np.array_equal(*rank)
 
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.meta_learning import episodes
-from mlflow_l3d.approaches.meta_learning.episodes import Episodes, Pieces, episode_masks, mask_stream
+from mlflow_l3d.approaches.meta_learning.episodes import Episodes, Pieces, mask_stream
 from mlflow_l3d.approaches.shots import random_shots
+from mlflow_l3d.approaches.stacked.stack import dropout_factors
 from mlflow_l3d.errors import ParameterError
 
 
@@ -111,12 +112,12 @@ def test_orders_are_uniform():
 
 
 def test_masks_have_the_mean_of_no_dropout_and_a_stream_for_each_epoch():
-    mask = episode_masks(mask_stream(5, 0), (40, 20, 128), 0.3)
+    mask = dropout_factors(mask_stream(5, 0), (40, 20, 128), 0.3)
     assert mask.dtype == np.float32
     assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.7)}
     assert mask.mean() == pytest.approx(1, abs=4 * np.sqrt(0.3 / 0.7 / mask.size))
-    assert (mask != episode_masks(mask_stream(5, 1), (40, 20, 128), 0.3)).any()
-    np.testing.assert_array_equal(mask[:7], episode_masks(mask_stream(5, 0), (7, 20, 128), 0.3))
+    assert (mask != dropout_factors(mask_stream(5, 1), (40, 20, 128), 0.3)).any()
+    np.testing.assert_array_equal(mask[:7], dropout_factors(mask_stream(5, 0), (7, 20, 128), 0.3))
 
 
 def test_the_error_names_the_hyperparameter_that_the_user_typed():

@@ -12,10 +12,9 @@ import pytest
 import torch
 from meta_learning_cases import Case, Given, case
 
-from mlflow_l3d.approaches.meta_learning.learners import LEARNERS, Stack, learner_of
+from mlflow_l3d.approaches.meta_learning.learners import learner_of
 from mlflow_l3d.approaches.numerics import one_thread
-from mlflow_l3d.approaches.stacked.stack import Moments, adam, sgd
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.approaches.stacked.stack import Moments, Stack, adam, sgd
 
 SETTINGS = {
     "protonet": Given("protonet", meta_optimizer="sgd"),
@@ -269,9 +268,3 @@ def test_the_memory_of_a_cell_is_what_it_holds(name: str, classes: int) -> None:
     inputs, tasks, examples = drawn.x.shape[3] - 1, *drawn.x.shape[1:3]
     estimate = learner.bytes_per_cell(inputs, 128, classes, tasks, examples) * cells
     assert 0.85 < sum(tensor.nbytes for tensor in held) / estimate < 1.05
-
-
-def test_an_unknown_learner_is_named() -> None:
-    with pytest.raises(ParameterError, match=r"hyperparameters.learner.*Did you mean 'maml'"):
-        learner_of(Given("malm"))
-    assert set(LEARNERS) == {"protonet", "maml", "fomaml", "reptile"}

@@ -47,7 +47,6 @@ def fix_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("mlflow_l3d.approaches.numerics.version", version)
     # The converter of GGUF files is part of the revision of a model.
-    monkeypatch.setattr("mlflow_l3d.approaches.icl.gguf.version", version)
     monkeypatch.setattr(np, "__version__", NUMPY)
 
 

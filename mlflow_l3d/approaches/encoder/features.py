@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from mlflow_l3d.approaches.encoder.pretrained import load_encoder, load_tokenizer
 from mlflow_l3d.approaches.encoder.tokens import Tokens, check_length, tokenise
@@ -23,9 +24,6 @@ from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.approaches.numerics import cores, minor_version
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
-
-if TYPE_CHECKING:
-    import torch
 
 FloatArray = npt.NDArray[np.float32]
 _log = logging.getLogger(__name__)
@@ -154,8 +152,6 @@ def encode(
     workers
         Threads; None for one a core (one for an accelerator).
     """
-    import torch
-
     tokenizer = load_tokenizer(found)
     encoder = load_encoder(found)
     check_length(max_length, tokenizer, encoder.config)
@@ -190,8 +186,6 @@ def pooled(
     encoder: Any, tokens: Tokens, positions: np.ndarray[Any, np.dtype[np.int64]], pooling: str, device: str
 ) -> torch.Tensor:
     """Return one vector an example, shape (b, D): the mean over its tokens, or its first token (``cls``)."""
-    import torch
-
     with torch.inference_mode():
         inputs = tokens.batch(positions, device)
         states = encoder(**inputs).last_hidden_state

@@ -94,6 +94,13 @@ def need_bitsandbytes() -> None:
         raise ParameterError("hyperparameters.quantise", "4bit", needs, f"Run: pip install {' '.join(missing)}")
 
 
+def need_peft() -> None:
+    """Raise :class:`ParameterError`, with the pip command, unless peft is installed."""
+    if find_spec("peft") is None:
+        fix = "Run: pip install peft"
+        raise ParameterError("hyperparameters.trainable", "lora", "adapters need the package peft", fix)
+
+
 def load_tokenizer(found: ModelReference) -> Any:
     """Load the tokenizer of an encoder; it must know how to pad, which generators often do not."""
     from transformers import AutoTokenizer

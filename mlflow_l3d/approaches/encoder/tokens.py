@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.settings import IntArray
-
-if TYPE_CHECKING:
-    import torch
 
 CHUNK = 10_000
 
@@ -45,8 +43,6 @@ class Tokens:
 
     def batch(self, positions: IntArray, device: str) -> dict[str, torch.Tensor]:
         """Return the model's inputs, padded on the right: shape (b, longest), or (b, rows, longest) if several."""
-        import torch
-
         spans = self._spans(positions)
         lengths = np.array([len(span) for span in spans])
         inside = np.arange(int(lengths.max())) < lengths[:, None]

@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any, Final
+
+import torch
 
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.errors import ParameterError
@@ -31,16 +32,8 @@ QUERY_AND_VALUE: Final = (
 is `auto`."""
 
 
-def need_peft() -> None:
-    """Raise :class:`ParameterError`, with the pip command, unless peft is installed."""
-    if find_spec("peft") is None:
-        fix = "Run: pip install peft"
-        raise ParameterError("hyperparameters.trainable", "lora", "adapters need the package peft", fix)
-
-
 def layers(model: Any, head: Sequence[str]) -> dict[str, str]:
     """Return every linear layer that an adapter fits on: its full name -> the last part of it; none of the new head."""
-    import torch
     from transformers.pytorch_utils import Conv1D
 
     kinds: tuple[type[Any], ...] = (torch.nn.Linear, Conv1D)
@@ -94,8 +87,6 @@ def attach(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
     ParameterError
         If the targets are none.
     """
-    import torch
-
     if recipe.quantise == "none":
         # peft imports it where it is installed, and it warns of kernels for 4-bit weights that nobody asked for.
         logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
@@ -137,8 +128,6 @@ def draw(model: Any, adapters: Sequence[str], seed: int) -> None:
     seed
         That of ``model_initialisation``.
     """
-    import torch
-
     weights = dict(model.named_parameters())
     with torch.no_grad():
         for name in adapters:

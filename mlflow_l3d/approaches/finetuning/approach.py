@@ -8,9 +8,8 @@ from typing import Final
 
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes
+from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes, need_peft
 from mlflow_l3d.approaches.finetuning import recipe as recipes
-from mlflow_l3d.approaches.finetuning.adapters import need_peft
 from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds, target
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics

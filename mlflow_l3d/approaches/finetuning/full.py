@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import torch
 
 from mlflow_l3d.approaches.base import CellwiseSession
 from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.encoder.tokens import batches
 from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_seed, initialisation_seed
+from mlflow_l3d.approaches.finetuning.embedding import OwnVocabulary, own_vocabulary
 from mlflow_l3d.approaches.finetuning.inputs import inputs_of
 from mlflow_l3d.approaches.finetuning.kinds import loss_of, outcome_of, stopping_metric, wanted
 from mlflow_l3d.approaches.finetuning.loading import Loaded
@@ -25,11 +27,6 @@ from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
-
-if TYPE_CHECKING:
-    import torch
-
-    from mlflow_l3d.approaches.finetuning.embedding import OwnVocabulary
 
 EVALUATION_BATCH: Final = 64
 
@@ -78,8 +75,6 @@ class FullSession(CellwiseSession):
 
     def train(self, cell: Cell, split: Split) -> tuple[Progress, torch.Tensor]:
         """Train the model of one cell; return its course and the logits of its test examples."""
-        from mlflow_l3d.approaches.finetuning.embedding import own_vocabulary
-
         self._start(cell.seeds["model_initialisation"])
         used = np.concatenate([split.train, split.validation, split.test])
         with own_vocabulary(self.model, self.inputs.vocabulary(used)) as words:
@@ -87,8 +82,6 @@ class FullSession(CellwiseSession):
 
     def logits(self, positions: IntArray) -> torch.Tensor:
         """Return the logits of some examples, shape (n, C), on the CPU, without dropout."""
-        import torch
-
         found = torch.empty(len(positions), self.width)
         self.model.eval()
         with torch.inference_mode(), self.loaded.autocast(self.device):
@@ -112,8 +105,6 @@ class FullSession(CellwiseSession):
 
     def _start(self, seed: int) -> None:
         """Put the weights back to what a cell begins with."""
-        import torch
-
         if self.loaded.decoder:
             self.model.draw(torch.Generator().manual_seed(initialisation_seed(seed)))
             copy_into(self.model.state_dict(), self.original)
@@ -123,8 +114,6 @@ class FullSession(CellwiseSession):
 
     def _fit(self, cell: Cell, split: Split, words: OwnVocabulary | None) -> Progress:
         """Train; the model holds the weights that are to be evaluated afterwards."""
-        import torch
-
         recipe, n, seeds = self.recipe, len(split.train), cell.seeds
         held, labels = split.validation, self.task.labels[split.validation]
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
@@ -151,8 +140,6 @@ class FullSession(CellwiseSession):
         self, order: IntArray, optimizer: torch.optim.Optimizer, rates: Sequence[float], words: OwnVocabulary | None
     ) -> float:
         """Visit every example once; return the mean loss of an example."""
-        import torch
-
         self.model.train()
         recipe = self.recipe
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]

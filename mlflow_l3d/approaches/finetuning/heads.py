@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from mlflow_l3d.approaches.base import OnEpochEnd
 from mlflow_l3d.approaches.callbacks import should_stop
@@ -18,9 +18,6 @@ from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.approaches.stacked.stack import FloatArray, Stack
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.tasks.settings import IntArray, Split
-
-if TYPE_CHECKING:
-    import torch
 
 
 class HeadNetwork:
@@ -51,8 +48,6 @@ class HeadNetwork:
         mask
             Shape (B, b, H): the factors of dropout; None: no dropout.
         """
-        import torch
-
         stack, examples = self.stack, x.shape[1]
         if examples not in self._buffers:
             self._buffers[examples] = self._empty(examples)
@@ -86,8 +81,6 @@ def logits_of(x: torch.Tensor, w1: torch.Tensor, w2: torch.Tensor) -> torch.Tens
 
     One cell at a time: a product of many rows gains nothing from company, and parts may have another size in each cell.
     """
-    import torch
-
     hidden = x.new_ones(len(x), len(w2))
     torch.mm(x, w1, out=hidden[:, :-1])
     return torch.mm(hidden.clamp_min_(0), w2)
@@ -151,8 +144,6 @@ def train_heads(
     list
         For each the logits of its test examples, shape (n, C), on the CPU, or how it diverged.
     """
-    import torch
-
     batches = -(-len(heads[0].split.train) // recipe.batch_size)
     rates = learning_rates(recipe, recipe.epochs * batches)
     with torch.inference_mode():
@@ -184,8 +175,6 @@ class _Training:
 
     def epoch(self, network: HeadNetwork, epoch: int, heads: Sequence[Head], rates: Sequence[float]) -> list[float]:
         """Visit every training example of every cell once; return the mean loss of each cell."""
-        import torch
-
         n, recipe, stack = len(heads[0].split.train), self.recipe, network.stack
         order = np.stack([own.split.train[batch_order(own.cell.seeds["data_order"], epoch, n)] for own in heads])
         places, targets = self.rows.places(order), torch.from_numpy(self.labels[order])

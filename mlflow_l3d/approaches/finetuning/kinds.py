@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import torch
 
 from mlflow_l3d.approaches.base import answered
 from mlflow_l3d.approaches.finetuning.training import Progress
@@ -15,9 +14,6 @@ from mlflow_l3d.metrics.regression import PEARSON
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
-
-if TYPE_CHECKING:
-    import torch
 
 
 def outputs(task: Task) -> int:
@@ -32,8 +28,6 @@ def stopping_metric(task: Task) -> Metric:
 
 def wanted(task: Task, positions: IntArray, device: str) -> torch.Tensor:
     """Return the labels of some examples, shape (b,): int64 of classes and choices, float32 of scores."""
-    import torch
-
     labels = torch.from_numpy(task.labels[positions])
     return (labels.float() if task.kind == "regression" else labels).to(device)
 
@@ -48,8 +42,6 @@ def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     labels
         Shape (b,), of :func:`wanted`: cross-entropy where they are whole numbers, else the squared error.
     """
-    import torch
-
     if labels.is_floating_point():
         return torch.nn.functional.mse_loss(logits[:, 0].float(), labels)
     return torch.nn.functional.cross_entropy(logits.float(), labels)
@@ -73,8 +65,6 @@ def outcome_of(key: str, task: Task, positions: IntArray, progress: Progress, lo
     L3DError
         If a logit is not finite.
     """
-    import torch
-
     if not bool(torch.isfinite(logits).all()):
         raise L3DError("the scores of the test examples are nan or inf. Use a lower learning rate.")
     predictions, scores = logits[:, 0].double().numpy(), None

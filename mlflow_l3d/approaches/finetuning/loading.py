@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from mlflow_l3d.approaches.encoder.pretrained import (
     config_and_tokenizer,
@@ -14,12 +16,14 @@ from mlflow_l3d.approaches.encoder.pretrained import (
     load_tokenizer,
     load_weights,
     need_bitsandbytes,
+    need_peft,
     quiet,
     readable,
     set_dropout,
 )
 from mlflow_l3d.approaches.encoder.tokens import check_length
 from mlflow_l3d.approaches.finetuning import adapters
+from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.kinds import outputs
 from mlflow_l3d.approaches.finetuning.published_seeds import target
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
@@ -28,9 +32,6 @@ from mlflow_l3d.approaches.icl.gguf import located
 from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,8 +61,6 @@ class Loaded:
 
     def autocast(self, device: str) -> AbstractContextManager[Any]:
         """Return the block in which the model computes in `dtype`."""
-        import torch
-
         if self.dtype is torch.float32:
             return nullcontext()
         return torch.autocast(torch.device(device).type, dtype=self.dtype)
@@ -75,10 +74,8 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
     ParameterError
         If the model, or what the recipe asks of it, is not possible.
     """
-    import torch
-
     if recipe.trainable == "lora":
-        adapters.need_peft()
+        need_peft()
     dtype = compute_dtype(recipe, device)
     found, name = located(target(reference), cache)
     with readable(found, name):
@@ -125,8 +122,6 @@ def compute_dtype(recipe: Recipe, device: str) -> torch.dtype:
     ParameterError
         If a GPU lacks what is asked for.
     """
-    import torch
-
     cuda = torch.device(device).type == "cuda"
     has = not cuda or torch.cuda.is_bf16_supported()
     if recipe.dtype == "bfloat16" and not has:
@@ -140,10 +135,7 @@ def _decoder(
     found: ModelReference, name: str, config: Any, task: Task, recipe: Recipe, device: str, dtype: torch.dtype
 ) -> Any:
     """Load a decoder without its language-modelling head, and put the head of ours on it."""
-    import torch
     from transformers import AutoModel
-
-    from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
 
     set_dropout(config, recipe.dropout)
     extra: dict[str, Any] = {}

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO, f1_macro
 from mlflow_l3d.metrics.regression import pearson
-
-if TYPE_CHECKING:
-    import torch
 
 
 class DivergedError(L3DError):
@@ -47,8 +45,6 @@ def validate(logits: torch.Tensor, labels: npt.NDArray[Any]) -> tuple[float, flo
 
     Of scores, which have float labels and one column: Pearson's correlation and the mean squared error.
     """
-    import torch
-
     if not len(labels):
         return math.nan, math.nan
     if labels.dtype.kind == "f":

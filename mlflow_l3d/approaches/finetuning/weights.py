@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from mlflow_l3d.approaches.finetuning.draws import initialisation_seed
 from mlflow_l3d.approaches.global_seeds import seeded
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Kept:
@@ -27,16 +26,12 @@ class Kept:
 
     def keep(self) -> None:
         """Remember the weights as they are now."""
-        import torch
-
         if not self.copies:
             self.copies = [torch.empty_like(weight) for weight in self.weights]
         torch._foreach_copy_(self.copies, self.weights)
 
     def put_back(self) -> None:
         """Set the weights to what was remembered last."""
-        import torch
-
         torch._foreach_copy_(self.weights, self.copies)
 
 
@@ -54,8 +49,6 @@ def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[s
     seed
         That of ``model_initialisation``.
     """
-    import torch
-
     tensors = dict(model.named_parameters()) | dict(model.named_buffers())
     owners = {name.rpartition(".")[0] for name in new}
     # transformers passes over what carries this mark: it keeps what was loaded.
@@ -70,8 +63,6 @@ def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[s
 
 def copy_into(tensors: Mapping[str, torch.Tensor], original: Mapping[str, torch.Tensor]) -> None:
     """Overwrite tensors with those of the same name, in place."""
-    import torch
-
     names = [name for name in original if name in tensors]
     if names:
         with torch.no_grad():

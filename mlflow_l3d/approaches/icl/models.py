@@ -10,8 +10,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
+import torch
 from filelock import FileLock
 
 from mlflow_l3d.approaches.encoder.pretrained import (
@@ -26,9 +27,6 @@ from mlflow_l3d.approaches.icl import gguf
 from mlflow_l3d.approaches.icl.presets import PRESETS, default_quantisation, target
 from mlflow_l3d.approaches.models import ModelReference, resolve
 from mlflow_l3d.errors import ParameterError
-
-if TYPE_CHECKING:
-    import torch
 
 _POSITIONS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 _NO_LIMIT: Final = {"causal": 2048, "seq2seq": 512}
@@ -122,7 +120,6 @@ def load_model(
         If the reference leads to no model, the model does not generate text, a package is missing, or the model needs
         code of its own and `trust` is False.
     """
-    import torch
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     bits = default_quantisation(reference) if quantise == "auto" else quantise
@@ -172,8 +169,6 @@ def check_generative(config: Any, kind: str, name: str) -> None:
 
 def dtype_on(config: Any, device: torch.device) -> torch.dtype:
     """Return float32 on anything but CUDA; there what the configuration says, float16 where it has no bfloat16."""
-    import torch
-
     wanted = getattr(config, "dtype", None)
     if device.type != "cuda" or wanted not in {torch.bfloat16, torch.float16}:
         return torch.float32

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from mlflow_l3d.approaches.base import CellwiseSession
 from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities, token_draws
@@ -89,8 +90,6 @@ class PromptSession(CellwiseSession):
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Answer the test examples of a cell, with one thread."""
-        import torch
-
         split = self.task.split(cell.seeds)
         train, test = (self._of_classes(part) for part in (split.train, split.test))
         prompts, empty = self._prompts(cell, train, test)

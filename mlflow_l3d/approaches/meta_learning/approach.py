@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, SearchRange, Value
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.meta_learning import recipe as recipes
 from mlflow_l3d.approaches.numerics import torch_numerics
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes
@@ -31,34 +31,16 @@ _INNER: Final[Mapping[str, SearchRange]] = {
 """Optimiser inside a task -> its learning rate."""
 
 
-class _Settings(NamedTuple):
-    """Numbers of one learner on one data set; `inner_learning_rate` is None where tasks have no steps of their own."""
-
-    tasks: int
-    steps: int
-    epochs: int
-    meta_learning_rate: float
-    inner_learning_rate: float | None = None
-
-
-_PUBLISHED: Final[Mapping[str, Mapping[str, _Settings]]] = {
-    "protonet": {
-        "cola": _Settings(4, 32, 5, 1e-4),
-        "mrpc": _Settings(8, 66, 4, 5e-3),
-        "sst2": _Settings(32, 32, 5, 1e-3),
-    },
-    "maml": {
-        "cola": _Settings(14, 30, 5, 1e-3, 0.4),
-        "mrpc": _Settings(14, 66, 16, 5e-4, 0.4),
-        "sst2": _Settings(16, 64, 17, 2e-3, 0.2),
-    },
-    "reptile": {
-        "cola": _Settings(2, 66, 10, 1e-2, 0.2),
-        "mrpc": _Settings(32, 66, 9, 1e-2, 5e-4),
-        "sst2": _Settings(10, 62, 5, 5e-3, 0.4),
-    },
+_COLUMNS: Final = ("tasks", "steps", "epochs", "meta_learning_rate", "inner_learning_rate")
+_PUBLISHED: Final[Mapping[str, Mapping[str, tuple[float, ...]]]] = {
+    "protonet": {"cola": (4, 32, 5, 1e-4), "mrpc": (8, 66, 4, 5e-3), "sst2": (32, 32, 5, 1e-3)},
+    "maml": {"cola": (14, 30, 5, 1e-3, 0.4), "mrpc": (14, 66, 16, 5e-4, 0.4), "sst2": (16, 64, 17, 2e-3, 0.2)},
+    "reptile": {"cola": (2, 66, 10, 1e-2, 0.2), "mrpc": (32, 66, 9, 1e-2, 5e-4), "sst2": (10, 62, 5, 5e-3, 0.4)},
 }
-"""Learner -> task -> settings. The authors had no first-order MAML, and left multi-class data out."""
+"""Learner -> task -> settings, of which tasks without steps of their own have no inner learning rate.
+
+The authors had no first-order MAML, and left multi-class data out.
+"""
 _OPTIMIZERS: Final[Mapping[str, tuple[str, str]]] = {
     "protonet": ("sgd", ""),
     "maml": ("adam", "sgd"),
@@ -89,8 +71,24 @@ class MetaLearning(Approach):
     default_task: str = "rotten_tomatoes"
 
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the hyperparameters with the learner's own values in place of `auto`; see :func:`recipe.complete`."""
-        return recipes.complete(hyperparameters)
+        """Return the hyperparameters with the learner's own values in place of `auto`; the rest as it is.
+
+        What a learner does not have stays at its default: `auto`, or 5 queries for Reptile.
+
+        Raises
+        ------
+        ParameterError
+            If one differs from its default that has no effect for the learner, or the optimiser inside a task is not
+            one that the learner has.
+        """
+        learner = str(hyperparameters["learner"])
+        found = completed(hyperparameters, self.hyperparameters, "learner", recipes.RECIPES, recipes.NO_EFFECT)
+        if found["adaptation_steps"] == AUTO and learner != "protonet":
+            found["adaptation_steps"] = found["inner_steps"]
+        if found["inner_optimizer"] == "adam" and learner != "reptile":
+            allowed, fix = f"is not defined for learner={learner}", "Use inner_optimizer=sgd, or learner=reptile."
+            raise ParameterError("hyperparameters.inner_optimizer", "adam", allowed, fix)
+        return found
 
     def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
         """Return what stands in the code of Pecher et al. (2024) for a task and the learner that `given` names.
@@ -102,17 +100,9 @@ class MetaLearning(Approach):
         if found is None:
             return None
         meta_optimizer, inner_optimizer = _OPTIMIZERS[learner]
-        values: dict[str, Any] = {
-            "learner": learner,
-            "shots": 5,
-            "adaptation_shots": 15,
-            "meta_optimizer": meta_optimizer,
-            **found._asdict(),
-        }
-        if found.inner_learning_rate is None:
-            del values["inner_learning_rate"]
-            return values
-        return {**values, "inner_optimizer": inner_optimizer, "inner_steps": 1}
+        values: dict[str, Value] = {"learner": learner, "shots": 5, "adaptation_shots": 15}
+        values |= {"meta_optimizer": meta_optimizer, **dict(zip(_COLUMNS, found, strict=False))}
+        return values | ({"inner_optimizer": inner_optimizer, "inner_steps": 1} if inner_optimizer else {})
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return what is searched under complete hyperparameters, by learner.
@@ -172,14 +162,8 @@ class MetaLearning(Approach):
         from mlflow_l3d.approaches.encoder.features import load_or_encode
         from mlflow_l3d.approaches.meta_learning.session import MetaSession, unusable
 
-        features = load_or_encode(
-            task.texts,
-            models.resolve(model),
-            pooling=recipe.pooling,
-            max_length=recipe.max_length,
-            device=device,
-            cache=cache,
-        )
+        found = models.resolve(model)
+        features = load_or_encode(task.texts, found, recipe.pooling, recipe.max_length, device=device, cache=cache)
         if wrong := unusable(features):
             allowed = f"gives nan or inf for {wrong} of {len(features)} examples"
             raise ParameterError("model", model, allowed, "Use another model.")

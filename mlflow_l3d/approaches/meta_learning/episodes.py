@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.settings import IntArray
@@ -105,12 +104,6 @@ class Pieces:
         others = np.flatnonzero(~np.isin(order, unfinished))
         completing = others[: self._length - len(unfinished)]
         return np.concatenate([order[completing], np.delete(order, completing)])
-
-
-def episode_masks(generator: np.random.Generator, shape: Sequence[int], probability: float) -> npt.NDArray[np.float32]:
-    """Return the factors of dropout of one meta-step: of `shape` (tasks, examples, units), 0 or 1/(1 - probability)."""
-    draws = generator.random(tuple(shape), dtype=np.float32)
-    return (draws >= np.float32(probability)) * np.float32(1.0 / (1.0 - probability))
 
 
 def mask_stream(seed: int, epoch: int) -> np.random.Generator:

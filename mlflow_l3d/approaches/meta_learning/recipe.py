@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from mlflow_l3d.approaches.hyperparameters import AUTO, Value, completed, declared, hyperparameter
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.approaches.hyperparameters import AUTO, Value, declared, hyperparameter
 
 LEARNERS: Final = ("protonet", "maml", "fomaml", "reptile")
 
@@ -21,7 +20,7 @@ _MAML: Final[Mapping[str, Value]] = {
     "meta_optimizer": "adam",
     **_GRADIENTS,
 }
-_RECIPES: Final[Mapping[str, Mapping[str, Value]]] = {
+RECIPES: Final[Mapping[str, Mapping[str, Value]]] = {
     "protonet": {"tasks": 32, "steps": 32, "epochs": 5, "meta_learning_rate": 0.1, "meta_optimizer": "sgd"},
     "maml": _MAML,
     "fomaml": _MAML,
@@ -42,7 +41,7 @@ Learning rates of Prototypical Networks and Reptile are our own. With theirs (1e
 default encoder, on rotten_tomatoes, the first hardly move (loss ln 2 before training, 0.688 after it) and the second
 scores below chance. Ours are the best of those tried on the validation parts of six cells.
 """
-_NO_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
+NO_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
     "protonet": ("inner_learning_rate", "inner_optimizer", "inner_steps", "adaptation_steps"),
     "reptile": ("queries",),
 }
@@ -94,14 +93,8 @@ class Recipe:
 
     @classmethod
     def of(cls, hyperparameters: Mapping[str, Value]) -> Recipe:
-        """Build the recipe, completing what is still `auto`.
-
-        Raises
-        ------
-        ParameterError
-            As :func:`complete`.
-        """
-        values: dict[str, Any] = complete(hyperparameters)
+        """Build the recipe from complete hyperparameters, with 0 for what the learner does not have."""
+        values: dict[str, Any] = dict(hyperparameters)
         if values["learner"] == "reptile":
             values["queries"] = 0
         if values["learner"] == "protonet":
@@ -111,24 +104,3 @@ class Recipe:
 
 HYPERPARAMETERS: Final = declared(Recipe)
 """Name -> declaration."""
-
-
-def complete(hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the hyperparameters with the learner's own values in place of `auto`; the rest as it is.
-
-    What a learner does not have stays at its default: `auto`, or 5 queries for Reptile.
-
-    Raises
-    ------
-    ParameterError
-        If one differs from its default that has no effect for the learner, or the optimiser inside a task is not one
-        that the learner has.
-    """
-    learner = str(hyperparameters["learner"])
-    found = completed(hyperparameters, HYPERPARAMETERS, "learner", _RECIPES, _NO_EFFECT)
-    if found["adaptation_steps"] == AUTO and learner != "protonet":
-        found["adaptation_steps"] = found["inner_steps"]
-    if found["inner_optimizer"] == "adam" and learner != "reptile":
-        fix = "Use inner_optimizer=sgd, or learner=reptile."
-        raise ParameterError("hyperparameters.inner_optimizer", "adam", f"is not defined for learner={learner}", fix)
-    return found

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.approaches.base import answered
 from mlflow_l3d.approaches.callbacks import should_stop
-from mlflow_l3d.approaches.meta_learning.chunk import Draws, train
+from mlflow_l3d.approaches.meta_learning.chunk import Draws, Trained, train
+from mlflow_l3d.approaches.meta_learning.learners import learner_of
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
@@ -18,14 +20,7 @@ from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
 
-def outcome_of(
-    draws: Draws,
-    losses: npt.NDArray[np.float64],
-    test: FloatArray,
-    validation: FloatArray,
-    task: Task,
-    classes: Sequence[int],
-) -> Outcome:
+def outcome_of(draws: Draws, trained: Trained, task: Task, classes: Sequence[int]) -> Outcome:
     """Return the outcome of one cell, without its wall clock.
 
     A cell whose loss, or whose logits after adaptation, are not finite has **diverged**. Its weights are then nan, and
@@ -39,10 +34,8 @@ def outcome_of(
     ----------
     draws
         What the factors decided.
-    losses
-        Shape (epochs, steps): loss of every meta-step.
-    test, validation
-        Shapes (n, C) and (v, C): logits.
+    trained
+        What its training left.
     task, classes
         The data, and the numbers of the C classes.
 
@@ -54,10 +47,11 @@ def outcome_of(
         adaptation diverged, 0 for none; where there are validation examples, `validation_f1_macro` and
         `validation_loss`. Curve `train_loss`: the mean of every epoch that stayed finite.
     """
+    losses, test, validation = trained.losses, trained.test, trained.validation
     diverged = diverged_step(losses, test, validation)
     if diverged:
         test, validation = np.zeros_like(test), np.zeros_like(validation)
-    labels, numbers = task.labels, np.asarray(classes, dtype=np.int64)
+    numbers = np.asarray(classes, dtype=np.int64)
     scores = np.zeros((len(test), len(task.class_names)), dtype=np.float32)
     scores[:, numbers] = np.exp(_log_softmax(test))
     epochs = losses.mean(axis=1)
@@ -67,20 +61,12 @@ def outcome_of(
     elif diverged > 1:
         metrics["train_loss"] = float(losses.reshape(-1)[diverged - 2])
     if len(validation):
-        wanted = labels[draws.validation]
-        places = np.searchsorted(numbers, wanted)
-        predicted = validation.argmax(axis=1)
-        metrics["validation_f1_macro"] = f1_macro(places, predicted, len(numbers))
+        places = np.searchsorted(numbers, task.labels[draws.split.validation])
+        metrics["validation_f1_macro"] = f1_macro(places, validation.argmax(axis=1), len(numbers))
         metrics["validation_loss"] = float(-_log_softmax(validation)[np.arange(len(places)), places].mean())
-    return Outcome(
-        key=draws.cell.key,
-        example_ids=task.example_ids[draws.test],
-        labels=labels[draws.test],
-        predictions=numbers[test.argmax(axis=1)],
-        scores=scores,
-        metrics=metrics,
-        curves={"train_loss": [float(value) for value in epochs if np.isfinite(value)]},
-    )
+    curves = {"train_loss": [float(value) for value in epochs if np.isfinite(value)]}
+    predicted = numbers[test.argmax(axis=1)]
+    return answered(draws.cell.key, task, draws.split.test, predicted, scores, metrics=metrics, curves=curves)
 
 
 def diverged_step(losses: npt.NDArray[np.float64], *logits: FloatArray) -> int:
@@ -109,8 +95,6 @@ class MetaSession(StackedSession[Draws]):
     """
 
     def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
-        from mlflow_l3d.approaches.meta_learning.learners import learner_of
-
         super().__init__(task, features, device)
         self.recipe = recipe
         self.classes = chosen_classes(recipe.classes, task.class_names)
@@ -128,19 +112,16 @@ class MetaSession(StackedSession[Draws]):
     def together(self, drawn: Sequence[Draws]) -> list[tuple[Outcome, float]]:
         """Return the outcomes; the work of a cell is the number of epochs that it was trained."""
         tell = None if self.on_epoch_end is None else self._told
-        trained = train(drawn, self.learner, self.features, self.recipe, self.device, tell)
-        rows = zip(drawn, trained.losses, trained.test, trained.validation, strict=True)
-        return [
-            (outcome_of(own, losses, test, validation, self.task, self.classes), float(len(losses)))
-            for own, losses, test, validation in rows
-        ]
+        trained = train(drawn, self.learner, self.features, self.device, tell)
+        outcomes = [outcome_of(*each, self.task, self.classes) for each in zip(drawn, trained, strict=True)]
+        return [(outcome, float(len(own.losses))) for outcome, own in zip(outcomes, trained, strict=True)]
 
     def _told(self, own: Draws, epoch: int, validation: FloatArray) -> bool:
-        labels = np.searchsorted(self.classes, self.task.labels[own.validation])
+        labels = np.searchsorted(self.classes, self.task.labels[own.split.validation])
         return should_stop(self.on_epoch_end, own.cell.key, epoch, validation, labels)
 
 
-def unusable(features: FloatArray, block: int = 8192) -> int:
+def unusable(features: FloatArray) -> int:
     """Return how many rows of `features` hold nan or inf; memory stays small however many rows there are."""
-    starts = range(0, len(features), block)
-    return sum(int((~np.isfinite(features[start : start + block]).all(axis=1)).sum()) for start in starts)
+    blocks = (features[start : start + 8192] for start in range(0, len(features), 8192))
+    return sum(int((~np.isfinite(block).all(axis=1)).sum()) for block in blocks)

@@ -10,6 +10,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
+import torch
+
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.numerics import one_thread
@@ -53,8 +55,6 @@ def cells_at_once(
     """
     fitting, most = min(cache / step_bytes, memory / held_bytes), MOST_ON_CPU
     if device.startswith("cuda"):
-        import torch
-
         free, _ = torch.cuda.mem_get_info(torch.device(device))
         fitting, most = FREE_SHARE * free / max(step_bytes, held_bytes), MOST_ON_GPU
     return max(1, min(int(fitting), most))

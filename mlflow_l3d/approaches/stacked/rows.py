@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from mlflow_l3d.tasks.settings import IntArray
-
-if TYPE_CHECKING:
-    import torch
-
 
 ALIGNED: Final = 16
 """Rows begin at multiples of so many numbers. The order in which libraries sum depends on where a matrix begins in
@@ -33,8 +30,6 @@ class Rows:
     """
 
     def __init__(self, features: npt.NDArray[np.floating], positions: Sequence[IntArray], device: str) -> None:
-        import torch
-
         used = np.zeros(len(features), dtype=bool)
         for own in positions:
             used[own] = True
@@ -54,8 +49,6 @@ class Rows:
 
     def places(self, positions: IntArray) -> torch.Tensor:
         """Return where examples stand in the matrix, in the shape of `positions`, on the device."""
-        import torch
-
         return torch.from_numpy(self._place[positions]).to(self._matrix.device)
 
     def empty(self, count: int) -> torch.Tensor:
@@ -67,7 +60,5 @@ class Rows:
 
         `out`, from :meth:`empty`, takes them where it is given: fresh memory for every step costs as much again.
         """
-        import torch
-
         found = torch.index_select(self._matrix, 0, places.reshape(-1), out=out)
         return found.view(*places.shape, self._matrix.shape[1])[..., : self._width]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from mlflow_l3d.plan.factors import stream
-
-if TYPE_CHECKING:
-    import torch
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 VECTOR: Final = 64
@@ -70,8 +68,6 @@ class Moments:
     @classmethod
     def of(cls, weights: Sequence[torch.Tensor]) -> Moments:
         """Return the state before the first step."""
-        import torch
-
         means, squares = ([torch.zeros_like(tensor) for tensor in weights] for _ in range(2))
         return cls(means, squares, [torch.zeros((), device=tensor.device) for tensor in weights])
 
@@ -155,8 +151,6 @@ class Stack:
         device, dtype
             Where and with what precision they are trained; None: float32.
         """
-        import torch
-
         layers = (np.stack(own) for own in zip(*weights, strict=True))
         w1, w2 = (torch.from_numpy(own).to(device, dtype or torch.float32) for own in layers)
         return cls(w1, w2)
@@ -171,8 +165,6 @@ class Stack:
 
     def select(self, cells: Sequence[int] | npt.NDArray[np.integer]) -> Stack:
         """Return a copy with some of the cells, in the order given, that goes on where this one stands."""
-        import torch
-
         index = torch.as_tensor(np.asarray(cells, dtype=np.int64), device=self.w1.device)
         moments = None if self.moments is None else self.moments.select(index)
         return Stack(self.w1.index_select(0, index), self.w2.index_select(0, index), moments)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 
+import torch
+
 _SIGNS = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
 
 
@@ -96,8 +98,6 @@ def _fitting(costs: Iterator[int], tokens: int, size: int) -> int:
 
 def release() -> None:
     """Give unused memory back to the devices."""
-    import torch
-
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import torch
+
+from mlflow_l3d.approaches.meta_learning.learners.inner import Buffers, one_hot
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import Stack
-
-if TYPE_CHECKING:
-    import torch
-
 
 FLOAT: Final = 4
 
@@ -60,11 +58,20 @@ class Learner(ABC):
         self.settings = settings
         self.buffers = Buffers()
 
-    @abstractmethod
     def differentiate(
         self, stack: Stack, x: torch.Tensor, labels: torch.Tensor, masks: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Put the meta-gradient of a step into `stack.g1` and `stack.g2`; parameters and return as :meth:`step`."""
+        targets = one_hot(labels, stack.classes, x).flatten(0, 1)
+        return self.gradient(stack, x, targets, None if masks is None else masks.flatten(0, 1))
+
+    @abstractmethod
+    def gradient(self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """Put the meta-gradient into the stack.
+
+        Parameters and return as those of :meth:`step`, but the N = B x T tasks of all cells one after another:
+        `targets`, one-hot, of shape (N, n, C), and `mask` of shape (N, n, H).
+        """
 
     @abstractmethod
     def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -99,6 +106,12 @@ class Learner(ABC):
             Sizes D, H, C, T and n, the examples of a task.
         """
 
+    def embedded(self, stack: Stack, x: torch.Tensor) -> torch.Tensor:
+        """Return Z = X W1 of the tasks of all cells, shape (N, n, H), in memory that is kept."""
+        cells, tasks, examples, inputs = x.shape
+        z = self.buffers.empty("z", x, cells, tasks * examples, stack.w1.shape[2])
+        return torch.bmm(x.view(cells, -1, inputs), stack.w1, out=z).view(cells * tasks, examples, -1)
+
     def step(
         self, stack: Stack, x: torch.Tensor, labels: torch.Tensor, masks: torch.Tensor | None = None
     ) -> torch.Tensor:
@@ -123,26 +136,7 @@ class Learner(ABC):
             Shape (B,): mean cross-entropy of the queries after adaptation, or (Reptile) of the support sets before it.
             A cell that diverged has nan or inf here.
         """
-        import torch
-
         with torch.inference_mode():
             losses = self.differentiate(stack, x, labels, masks)
             stack.descend(self.settings.meta_optimizer, self.settings.meta_learning_rate)
         return losses
-
-
-class Buffers:
-    """Tensors by name, made again only when a size changes: fresh memory costs more than what is written to it."""
-
-    def __init__(self) -> None:
-        self._tensors: dict[str, torch.Tensor] = {}
-
-    def empty(self, name: str, like: torch.Tensor, *shape: int) -> torch.Tensor:
-        """Return the tensor `name` of that shape, of the type and on the device of `like`, its content undefined."""
-        known = self._tensors.get(name)
-        if known is None or known.shape != shape or known.dtype != like.dtype or known.device != like.device:
-            known = self._tensors[name] = like.new_empty(shape)
-        return known
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        return iter(self._tensors.values())

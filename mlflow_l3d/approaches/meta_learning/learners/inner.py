@@ -7,14 +7,29 @@ classification layer are formed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from mlflow_l3d.approaches.meta_learning.learners.base import Buffers
+import torch
+
 from mlflow_l3d.approaches.stacked.stack import Stack
 
-if TYPE_CHECKING:
-    import torch
+
+class Buffers:
+    """Tensors by name, made again only when a size changes: fresh memory costs more than what is written to it."""
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, torch.Tensor] = {}
+
+    def empty(self, name: str, like: torch.Tensor, *shape: int) -> torch.Tensor:
+        """Return the tensor `name` of that shape, of the type and on the device of `like`, its content undefined."""
+        known = self._tensors.get(name)
+        if known is None or known.shape != shape or known.dtype != like.dtype or known.device != like.device:
+            known = self._tensors[name] = like.new_empty(shape)
+        return known
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter(self._tensors.values())
 
 
 @dataclass
@@ -34,6 +49,8 @@ class Path:
         (N, S, H): the sum of the gradients with respect to Z_s. The dense layer has moved by -a X_s' total.
     logs
         (N, S, C) each: logarithm of the softmax.
+    gram
+        (N, S, S): K_ss = X_s X_s'; None for one step, which does not need it.
     """
 
     hidden: list[torch.Tensor]
@@ -43,15 +60,15 @@ class Path:
     biases: list[torch.Tensor]
     total: torch.Tensor
     logs: list[torch.Tensor]
+    gram: torch.Tensor | None
 
 
 def descend(
+    x: torch.Tensor,
     z: torch.Tensor,
-    gram: torch.Tensor | None,
+    w2: torch.Tensor,
     targets: torch.Tensor,
     mask: torch.Tensor | None,
-    weights: torch.Tensor,
-    biases: torch.Tensor,
     learning_rate: float,
     steps: int,
     buffers: Buffers,
@@ -60,28 +77,27 @@ def descend(
 
     Parameters
     ----------
-    z
-        Shape (N, S, H): Z_s = X_s W1.
-    gram
-        Shape (N, S, S): K_ss = X_s X_s'; needed where there is more than one step.
+    x, z
+        Shapes (N, S, D + 1) and (N, S, H): X_s, and Z_s = X_s W1.
+    w2
+        Shape (B, H + 1, C): classification layers, each for N / B support sets.
     targets
         Shape (N, S, C): one-hot.
     mask
         Shape (N, S, H), or None.
-    weights, biases
-        Shapes (N, C, H) and (N, 1, C): the classification layer.
     learning_rate, steps
         Of the base optimiser; at least one step.
     buffers
         Hold what is returned, until the next call.
     """
-    import torch
-
     n, examples, units = z.shape
-    classes = weights.shape[1]
+    weights, biases = per_task(w2, n // len(w2), buffers)
     back = buffers.empty("back", z, n, examples, units)
     total = buffers.empty("total", z, n, examples, units)
-    path = Path([], [], [], [weights], [biases], total, [])
+    gram = None
+    if steps > 1:
+        gram = torch.bmm(x, x.transpose(1, 2), out=buffers.empty("gram", z, n, examples, examples))
+    path = Path([], [], [], [weights], [biases], total, [], gram)
     for step in range(steps):
         h = buffers.empty(f"hidden {step}", z, n, examples, units)
         if step == 0:
@@ -100,7 +116,7 @@ def descend(
         through(back, h, mask, gradient)
         if step > 0:
             total.add_(back)
-        fast = buffers.empty(f"weights {step}", z, n, classes, units)
+        fast = buffers.empty(f"weights {step}", z, *weight.shape)
         path.hidden.append(h)
         path.logs.append(logs)
         path.probabilities.append(probabilities)
@@ -129,8 +145,6 @@ def through(gradient: torch.Tensor, hidden: torch.Tensor, mask: torch.Tensor | N
     mask
         Factors of dropout, or None.
     """
-    import torch
-
     torch.ops.aten.threshold_backward(gradient, hidden, 0, grad_input=out)
     if mask is not None:
         out.mul_(mask)
@@ -158,21 +172,14 @@ def adapted(
     learning_rate, steps
         Of the base optimiser.
     """
-    import torch
-
-    with torch.inference_mode():
-        if steps == 0:
-            return predict(stack.w1, *per_task(stack.w2, 1, Buffers()), x)
-        targets = one_hot(labels_s, stack.classes, x_s)
-        gram = torch.bmm(x_s, x_s.transpose(1, 2)) if steps > 1 else None
-        layer, buffers = per_task(stack.w2, 1, Buffers()), Buffers()
-        path = descend(torch.bmm(x_s, stack.w1), gram, targets, None, *layer, learning_rate, steps, buffers)
-        w1 = torch.baddbmm(stack.w1, x_s.transpose(1, 2), path.total, alpha=-learning_rate)
-        return predict(w1, path.weights[-1], path.biases[-1], x)
+    if steps == 0:
+        return predict(stack.w1, *per_task(stack.w2, 1, Buffers()), x)
+    targets = one_hot(labels_s, stack.classes, x_s)
+    path = descend(x_s, torch.bmm(x_s, stack.w1), stack.w2, targets, None, learning_rate, steps, Buffers())
+    w1 = torch.baddbmm(stack.w1, x_s.transpose(1, 2), path.total, alpha=-learning_rate)
+    return predict(w1, path.weights[-1], path.biases[-1], x)
 
 
 def predict(w1: torch.Tensor, weights: torch.Tensor, biases: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """Return logits (B, n, C) of rows (B, n, D + 1) with layers (B, D + 1, H), (B, C, H) and (B, 1, C)."""
-    import torch
-
     return torch.baddbmm(biases, torch.bmm(x, w1).clamp_min_(0), weights.transpose(1, 2))

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch
 
 from mlflow_l3d.approaches.meta_learning.learners.base import Learner, bytes_of_inner, bytes_of_weights
-from mlflow_l3d.approaches.meta_learning.learners.inner import (
-    Path,
-    adapted,
-    descend,
-    losses,
-    one_hot,
-    per_task,
-    through,
-)
+from mlflow_l3d.approaches.meta_learning.learners.inner import Path, adapted, descend, losses, through
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import Stack
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Maml(Learner):
@@ -33,36 +22,25 @@ class Maml(Learner):
         super().__init__(settings)
         self.first_order = settings.learner == "fomaml"
 
-    def differentiate(
-        self, stack: Stack, x: torch.Tensor, labels: torch.Tensor, masks: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """See :meth:`Learner.differentiate`."""
-        import torch
-
+    def gradient(self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """See :meth:`Learner.gradient`."""
         cells, tasks, examples, inputs = x.shape
         units, classes, rate = stack.w1.shape[2], stack.classes, self.settings.inner_learning_rate
         support, sets, empty = self.settings.shots * classes, cells * tasks, self.buffers.empty
-        queries = examples - support
+        queries, steps = examples - support, self.settings.inner_steps
         rows, sheets = x.view(cells, tasks * examples, inputs), x.view(sets, examples, inputs)
-        z = torch.bmm(rows, stack.w1, out=empty("z", x, cells, tasks * examples, units)).view(sets, examples, units)
-        targets = one_hot(labels, classes, x).view(sets, examples, classes)
-        mask_s, mask_q = (None, None) if masks is None else self._parts(masks.view(sets, examples, units), support)
-        x_s, x_q = self._parts(sheets, support)
-        gram = None
-        if self.settings.inner_steps > 1:
-            gram = torch.bmm(x_s, x_s.transpose(1, 2), out=empty("gram", x, sets, support, support))
-        across = torch.bmm(x_q, x_s.transpose(1, 2), out=empty("across", x, sets, queries, support))
-        layer = per_task(stack.w2, tasks, self.buffers)
-        path = descend(
-            z[:, :support], gram, targets[:, :support], mask_s, *layer, rate, self.settings.inner_steps, self.buffers
-        )
+        x_s, z, wanted = sheets[:, :support], self.embedded(stack, x), targets[:, support:]
+        mask_s, mask_q = (None, None) if mask is None else (mask[:, :support], mask[:, support:])
+        path = descend(x_s, z[:, :support], stack.w2, targets[:, :support], mask_s, rate, steps, self.buffers)
+        across = empty("across", x, sets, queries, support)
+        torch.bmm(sheets[:, support:], x_s.transpose(1, 2), out=across)
         h = empty("query", x, sets, queries, units)
         torch.baddbmm(z[:, support:], across, path.total, alpha=-rate, out=h).clamp_min_(0)
         if mask_q is not None:
             h.mul_(mask_q)
         logs = torch.log_softmax(torch.baddbmm(path.biases[-1], h, path.weights[-1].transpose(1, 2)), 2)
-        values = losses(logs, targets[:, support:]).view(cells, tasks).mean(1)
-        errors = logs.exp_().sub_(targets[:, support:]).div_(queries * tasks)
+        values = losses(logs, wanted).view(cells, tasks).mean(1)
+        errors = logs.exp_().sub_(wanted).div_(queries * tasks)
         # From here on z holds the gradient with respect to it.
         back = torch.bmm(errors, path.weights[-1], out=empty("query back", x, sets, queries, units))
         through(back, h, mask_q, z[:, support:])
@@ -73,7 +51,7 @@ class Maml(Learner):
             some_z = back.copy_(z[:, support:])
             torch.bmm(some.view(cells, -1, inputs).transpose(1, 2), some_z.view(cells, -1, units), out=stack.g1)
         else:
-            self._inner_backward(path, z, gram, across, mask_s, weights, biases)
+            self._inner_backward(path, z, across, mask_s, weights, biases)
             torch.bmm(rows.transpose(1, 2), z.view(cells, -1, units), out=stack.g1)
         stack.g2[:, :-1] = weights.view(cells, tasks, classes, units).sum(1).transpose(1, 2)
         torch.sum(biases.view(cells, tasks, classes), 1, out=stack.g2[:, -1])
@@ -83,7 +61,6 @@ class Maml(Learner):
         self,
         path: Path,
         z: torch.Tensor,
-        gram: torch.Tensor | None,
         across: torch.Tensor,
         mask: torch.Tensor | None,
         weights: torch.Tensor,
@@ -97,15 +74,13 @@ class Maml(Learner):
             The inner loop.
         z
             Shape (N, S + Q, H): the gradient with respect to Z_q in its last rows; that of Z_s is put into the first.
-        gram, across
-            K_ss (N, S, S), None for one inner step, and K_qs (N, Q, S).
+        across
+            Shape (N, Q, S): K_qs.
         mask
             Shape (N, S, H), or None.
         weights, biases
             Shapes (N, C, H) and (N, 1, C): gradient with respect to the classification layer, after and then before.
         """
-        import torch
-
         rate, last = self.settings.inner_learning_rate, len(path.hidden) - 1
         sets, support, units = path.total.shape
         target = z[:, :support]
@@ -118,8 +93,8 @@ class Maml(Learner):
             h, errors, layer = path.hidden[step], path.errors[step], path.weights[step]
             # `base` is the gradient with respect to dZ of this step, up to the factor -a that is applied to its uses.
             if step < last:
-                assert gram is not None
-                torch.baddbmm(base, gram, target, out=slope)
+                assert path.gram is not None
+                torch.baddbmm(base, path.gram, target, out=slope)
                 through(slope, h, mask, slope)
             else:
                 through(base, h, mask, slope)
@@ -152,7 +127,3 @@ class Maml(Learner):
         copied = 4.0 * queries * (inputs + 1) if self.first_order else 0.0
         task = copied + bytes_of_inner(inputs, hidden, classes, support, queries, steps)
         return bytes_of_weights(inputs, hidden, classes, optimizer) + tasks * task
-
-    @staticmethod
-    def _parts(tensor: torch.Tensor, support: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return tensor[:, :support], tensor[:, support:]

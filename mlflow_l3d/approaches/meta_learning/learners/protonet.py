@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch
 
 from mlflow_l3d.approaches.meta_learning.learners.base import Learner, bytes_of_weights
 from mlflow_l3d.approaches.meta_learning.learners.inner import losses, one_hot, through
 from mlflow_l3d.approaches.stacked.stack import Stack
-
-if TYPE_CHECKING:
-    import torch
 
 
 class ProtoNet(Learner):
@@ -19,25 +16,13 @@ class ProtoNet(Learner):
     support set. There is no classification layer: `w2` only says how many classes there are.
     """
 
-    def differentiate(
-        self, stack: Stack, x: torch.Tensor, labels: torch.Tensor, masks: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """See :meth:`Learner.differentiate`."""
-        import torch
-
+    def gradient(self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """See :meth:`Learner.gradient`."""
         cells, tasks, examples, inputs = x.shape
-        units, classes, sets, empty = stack.w1.shape[2], stack.classes, cells * tasks, self.buffers.empty
-        support = self.settings.shots * classes
-        rows = x.view(cells, tasks * examples, inputs)
-        z = (
-            torch.bmm(rows, stack.w1, out=empty("z", x, *rows.shape[:2], units))
-            .view(sets, examples, units)
-            .clamp_min_(0)
-        )
-        mask = None if masks is None else masks.view(sets, examples, units)
+        support, empty = self.settings.shots * stack.classes, self.buffers.empty
+        z = self.embedded(stack, x).clamp_min_(0)
         if mask is not None:
             z.mul_(mask)
-        targets = one_hot(labels, classes, x).view(sets, examples, classes)
         shares, wanted = class_shares(targets[:, :support]), targets[:, support:]
         means = torch.bmm(shares.transpose(1, 2), z[:, :support])
         # The squared norm of a query is the same for all classes: the softmax does not see it.
@@ -45,25 +30,23 @@ class ProtoNet(Learner):
         logs = torch.log_softmax(torch.baddbmm(norms, z[:, support:], means.transpose(1, 2), beta=-1, alpha=2), 2)
         values = losses(logs, wanted).view(cells, tasks).mean(1)
         errors = logs.exp_().sub_(wanted).mul_(2 / (wanted.shape[1] * tasks))
-        back = empty("back", x, sets, examples, units)
+        back = empty("back", x, *z.shape)
         of_means = torch.bmm(errors.transpose(1, 2), z[:, support:]).sub_(errors.sum(1).unsqueeze(2) * means)
         for part, shared, layer in ((slice(support, None), errors, means), (slice(support), shares, of_means)):
-            own = torch.bmm(shared, layer, out=empty(f"{part}", x, sets, shared.shape[1], units))
+            own = torch.bmm(shared, layer, out=empty(f"{part}", x, *z[:, part].shape))
             through(own, z[:, part], None if mask is None else mask[:, part], back[:, part])
-        torch.bmm(rows.transpose(1, 2), back.view(cells, -1, units), out=stack.g1)
+        rows = x.view(cells, tasks * examples, inputs)
+        torch.bmm(rows.transpose(1, 2), back.view(*rows.shape[:2], -1), out=stack.g1)
         return values
 
     def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See :meth:`Learner.adapted_logits`."""
-        import torch
-
-        with torch.inference_mode():
-            shares = class_shares(one_hot(labels_s, stack.classes, x_s))
-            means = torch.bmm(shares.transpose(1, 2), torch.bmm(x_s, stack.w1).clamp_min_(0))
-            embedded = torch.bmm(x, stack.w1).clamp_min_(0)
-            # Class by class: differences of all pairs at once would be C times as large as the embeddings.
-            distances = [(embedded - mean).square_().sum(2) for mean in means.unsqueeze(2).unbind(1)]
-            return torch.stack(distances, 2).neg_()
+        shares = class_shares(one_hot(labels_s, stack.classes, x_s))
+        means = torch.bmm(shares.transpose(1, 2), torch.bmm(x_s, stack.w1).clamp_min_(0))
+        embedded = torch.bmm(x, stack.w1).clamp_min_(0)
+        # Class by class: differences of all pairs at once would be C times as large as the embeddings.
+        distances = [(embedded - mean).square_().sum(2) for mean in means.unsqueeze(2).unbind(1)]
+        return torch.stack(distances, 2).neg_()
 
     def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
         """See :meth:`Learner.bytes_per_cell`."""
