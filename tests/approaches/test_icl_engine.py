@@ -534,7 +534,14 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
 )
 def test_batches_keep_order_and_bounds(costs: list[int], tokens: int, size: int | None) -> None:
     made: list[list[int]] = []
-    Batches(tokens, size).run(range(len(costs)), costs, lambda batch: made.append(list(batch)))
+
+    def work(batch: Any) -> Any:
+        made.append(list(batch))
+        return batch
+
+    order = range(len(costs))
+    assert Batches(tokens, size).run(order, costs, work) == list(order)
+    assert Batches(tokens, size).run(order[::-1], costs, iter) == list(order)
     assert [item for batch in made for item in batch] == list(range(len(costs)))
     for batch in made:
         assert len(batch) == 1 or sum(costs[item] for item in batch) <= tokens

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from mlflow_l3d.approaches.icl.encoding import answers_ids, prompts_ids
+from mlflow_l3d.approaches.icl.models import LoadedModel
 from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
-
-if TYPE_CHECKING:
-    from mlflow_l3d.approaches.icl.models import LoadedModel
 
 MOST_CHARACTERS: Final = 10_000_000
 """More text than this is not cut into tokens only to say early what the first cell says anyway."""

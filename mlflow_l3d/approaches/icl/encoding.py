@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from mlflow_l3d.approaches.icl.models import LoadedModel
+from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 from mlflow_l3d.errors import ParameterError
-
-if TYPE_CHECKING:
-    from mlflow_l3d.approaches.icl.models import LoadedModel
-    from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 
 # Stands for an answer where a chat template is asked what it puts around one; no template holds it.
 _ANSWER: Final = "Qz7Xj4Qz7"

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.base import CellwiseSession
+from mlflow_l3d.approaches.base import CellwiseSession, answered
+from mlflow_l3d.approaches.encoder.features import load_or_encode
 from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities, token_draws
 from mlflow_l3d.approaches.icl.checks import check_model, uses_chat
+from mlflow_l3d.approaches.icl.encoding import answers_ids, check_length, decode, prompts_ids, stop_ids
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine
+from mlflow_l3d.approaches.icl.engine.base import Engine
+from mlflow_l3d.approaches.icl.models import load_model
 from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 from mlflow_l3d.approaches.icl.prompts.custom import custom_format
 from mlflow_l3d.approaches.icl.prompts.formats import format_for
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.approaches.icl.selection import nearest_shots, shot_order
+from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, random_shots
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
-
-if TYPE_CHECKING:
-    from mlflow_l3d.approaches.icl.engine import Sampling
-    from mlflow_l3d.approaches.icl.models import LoadedModel
 
 
 def prompt_format(task: Task, recipe: Recipe, classes: Sequence[int]) -> PromptFormat:
@@ -37,15 +39,12 @@ def prompt_format(task: Task, recipe: Recipe, classes: Sequence[int]) -> PromptF
     ParameterError
         If template or class words do not fit the task.
     """
-    class_names = [task.class_names[number] for number in classes]
-    columns = len(task.texts)
+    names, columns = [task.class_names[number] for number in classes], len(task.texts)
     if recipe.prompt_format == "custom":
         instruction = "" if recipe.instruction == AUTO else recipe.instruction
-        return custom_format(
-            recipe.template, recipe.verbaliser, columns, class_names=class_names, instruction=instruction
-        )
+        return custom_format(recipe.template, recipe.verbaliser, columns, class_names=names, instruction=instruction)
     words = "" if recipe.verbaliser == AUTO else recipe.verbaliser
-    return format_for(task.name, recipe.prompt_format, class_names, columns=columns, verbaliser=words)
+    return format_for(task.name, recipe.prompt_format, names, columns=columns, verbaliser=words)
 
 
 EMPTY_INPUTS: Final = ("N/A", "[MASK]", "")
@@ -70,13 +69,11 @@ class PromptSession(CellwiseSession):
     """
 
     def __init__(self, task: Task, recipe: Recipe, model: str, device: str, cache: Path) -> None:
-        from mlflow_l3d.approaches.icl.models import load_model
-
         self.task, self.recipe = task, recipe
         self.classes = chosen_classes(recipe.classes, task.class_names)
         self.format = prompt_format(task, recipe, self.classes)
         check_shots(task, self.classes, recipe.shots)
-        self.loaded: LoadedModel = load_model(
+        self.loaded = load_model(
             model,
             device,
             quantise=recipe.quantise,
@@ -85,8 +82,13 @@ class PromptSession(CellwiseSession):
             check=lambda loaded: check_model(loaded, task, recipe, self.classes, self.format),
         )
         self.chat = uses_chat(recipe.chat, self.loaded)
-        self.engine = _engine(self.loaded, recipe.batch_size)
-        self.features = _features(task, recipe, device, cache) if recipe.selection == "similarity" else None
+        engine = CausalEngine if self.loaded.kind == "causal" else Seq2SeqEngine
+        padding, most = self.loaded.tokenizer.pad_token_id, recipe.batch_size or None
+        self.engine: Engine = engine(self.loaded.model, padding, batch_size=most)
+        self.features = None
+        if recipe.selection == "similarity":
+            encoder = resolve(recipe.selection_encoder)
+            self.features = load_or_encode(task.texts, encoder, device=device, cache=cache)
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Answer the test examples of a cell, with one thread."""
@@ -96,14 +98,7 @@ class PromptSession(CellwiseSession):
         with one_thread(), torch.inference_mode():
             places, scores, metrics = self._answers(cell, prompts, empty)
         numbers = np.array([*self.classes, -1], dtype=np.int64)
-        return Outcome(
-            key=cell.key,
-            example_ids=self.task.example_ids[test],
-            labels=self.task.labels[test],
-            predictions=numbers[places],
-            scores=scores,
-            metrics=metrics,
-        )
+        return answered(cell.key, self.task, test, numbers[places], scores, metrics=metrics)
 
     def _of_classes(self, positions: IntArray) -> IntArray:
         return positions[np.isin(self.task.labels[positions], self.classes)]
@@ -133,14 +128,15 @@ class PromptSession(CellwiseSession):
         self, cell: Cell, prompts: Sequence[str], empty: Sequence[str]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None, dict[str, float]]:
         """Return the place of the answer among the classes (-1 for none), scores where there are any, and metrics."""
-        from mlflow_l3d.approaches.icl.encoding import answers_ids, check_length, decode, prompts_ids, stop_ids
-
         loaded, recipe = self.loaded, self.recipe
         tokens = prompts_ids(loaded, [*prompts, *empty], self.chat)
         metrics = {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[: len(prompts)]]))}
         if recipe.decision == "generate":
             check_length(tokens, [], loaded, new_tokens=recipe.max_new_tokens)
-            drawn = self._sampling(cell, len(tokens))
+            drawn = None
+            if recipe.temperature:
+                draws = token_draws(cell.seeds["model_randomness"], len(tokens), recipe.max_new_tokens)
+                drawn = Sampling(recipe.temperature, draws)
             written = self.engine.generate(tokens, recipe.max_new_tokens, stop_ids(loaded), sampling=drawn)
             places = np.array([self.format.parse(decode(loaded, ids)) for ids in written], dtype=np.int64)
             return places, None, metrics | {"unparsed_share": float((places < 0).mean())}
@@ -154,27 +150,3 @@ class PromptSession(CellwiseSession):
         wide = np.zeros((len(own), len(self.task.class_names)), dtype=np.float32)
         wide[:, list(self.classes)] = probabilities(own)
         return places, wide, metrics
-
-    def _sampling(self, cell: Cell, texts: int) -> Sampling | None:
-        """Return how the tokens of generated answers are drawn, None for greedily."""
-        from mlflow_l3d.approaches.icl.engine import Sampling
-
-        recipe = self.recipe
-        if recipe.temperature == 0:
-            return None
-        seed = cell.seeds["model_randomness"]
-        return Sampling(recipe.temperature, token_draws(seed, texts, recipe.max_new_tokens))
-
-
-def _engine(loaded: LoadedModel, batch_size: int) -> Any:
-    from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine
-
-    kind = CausalEngine if loaded.kind == "causal" else Seq2SeqEngine
-    return kind(loaded.model, loaded.tokenizer.pad_token_id, batch_size=batch_size or None)
-
-
-def _features(task: Task, recipe: Recipe, device: str, cache: Path) -> npt.NDArray[np.float32]:
-    from mlflow_l3d.approaches import models
-    from mlflow_l3d.approaches.encoder.features import load_or_encode
-
-    return load_or_encode(task.texts, models.resolve(recipe.selection_encoder), device=device, cache=cache)

@@ -16,8 +16,8 @@ def test_a_template_with_and_without_its_answer_is_the_same() -> None:
 
 
 def test_line_breaks_as_a_command_line_holds_them() -> None:
-    found = custom_format(r"Review: {text}\nSentiment: {answer}", "bad|good", 1, separator=r"\n")
-    assert found.render([(("dull",), 0)], ("fine",)) == "Review: dull\nSentiment: bad\nReview: fine\nSentiment:"
+    found = custom_format(r"Review: {text}\nSentiment: {answer}", "bad|good", 1)
+    assert found.render([(("dull",), 0)], ("fine",)) == "Review: dull\nSentiment: bad\n\nReview: fine\nSentiment:"
 
 
 def test_an_instruction_lists_the_options() -> None:
@@ -96,7 +96,5 @@ def test_words_are_stripped_and_keep_their_case() -> None:
 
 
 def test_other_bad_parts() -> None:
-    with pytest.raises(ParameterError, match=r"hyperparameters.separator=' ': must hold a line break"):
-        custom_format("{text} is", "bad;good", 1, separator=" ")
     with pytest.raises(ParameterError, match=r"hyperparameters.instruction=.*\{text\} is no slot"):
         custom_format("{text} is", "bad;good", 1, instruction="Look at {text}.")

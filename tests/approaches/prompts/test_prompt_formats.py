@@ -168,22 +168,6 @@ def test_class_names_that_differ_only_in_case() -> None:
         generic_format("A", ("yes", "Yes"))
 
 
-@pytest.mark.parametrize("letter", ["E", "a", "", "AB"])
-def test_unknown_letter(letter: str) -> None:
-    for build in (
-        lambda: paper_format("sst2", letter, ("negative", "positive")),
-        lambda: generic_format(letter, ("a", "b")),
-        lambda: format_for("bbc_news", letter, ("a", "b")),
-    ):
-        with pytest.raises(ParameterError, match=r"hyperparameters.prompt_format=.*must be one of A, B, C, D"):
-            build()
-
-
-def test_unknown_task_names_the_close_one() -> None:
-    with pytest.raises(ParameterError, match="Did you mean 'ag_news'"):
-        paper_format("agnews", "A", ("a", "b"))
-
-
 def test_only_format_a_numbers_its_options() -> None:
     assert PAPER_TASKS == ("sst2", "cola", "mrpc", "ag_news", "trec", "snips", "dbpedia")
     for letter in LETTERS:

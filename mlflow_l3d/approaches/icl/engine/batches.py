@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import torch
 
+Result = TypeVar("Result")
 _SIGNS = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
 
 
@@ -38,12 +40,12 @@ class Batches:
         self,
         order: Sequence[int],
         costs: Sequence[int],
-        work: Callable[[Sequence[int]], None],
+        work: Callable[[Sequence[int]], Iterable[Result]],
         *,
         tokens: int | None = None,
         most: int | None = None,
-    ) -> None:
-        """Call `work` with batches of `order` until every item had its turn.
+    ) -> list[Result]:
+        """Call `work` with batches of `order` until every item had its turn; return the results by number of the item.
 
         Parameters
         ----------
@@ -52,7 +54,8 @@ class Batches:
         costs
             Tokens of each item, by item.
         work
-            Must leave nothing behind when it fails: a batch that ran out of memory is tried again in halves.
+            Returns a result for each item of a batch. It must leave nothing behind when it fails: a batch that ran out
+            of memory is tried again in halves.
         tokens
             Most tokens of a batch in place of the usual bound.
         most
@@ -63,26 +66,25 @@ class Batches:
         Exception
             What `work` raises, an error of memory only where a batch of one item has it.
         """
-        start = 0
-        while start < len(order):
+        found: dict[int, Result] = {}
+        while len(found) < len(order):
+            rest = order[len(found) :]
             size = min((bound for bound in (self.size, most) if bound is not None), default=len(order))
-            count = _fitting((costs[item] for item in order[start:]), self.tokens if tokens is None else tokens, size)
-            batch = order[start : start + count]
-            if self._attempt(batch, work):
-                start += len(batch)
+            count = _fitting((costs[item] for item in rest), self.tokens if tokens is None else tokens, size)
+            found |= self._attempt(rest[:count], work)
+        return [found[item] for item in sorted(found)]
 
-    def _attempt(self, batch: Sequence[int], work: Callable[[Sequence[int]], None]) -> bool:
+    def _attempt(self, batch: Sequence[int], work: Callable[[Sequence[int]], Iterable[Result]]) -> dict[int, Result]:
+        """Return the results of a batch; none where the memory was spent."""
         try:
-            work(batch)
+            return dict(zip(batch, work(batch), strict=True))
         except Exception as error:
             if len(batch) == 1 or not is_out_of_memory(error):
                 raise
             self.size = len(batch) // 2
-        else:
-            return True
         # Only here is the error gone, and with it the tensors that its traceback held.
         release()
-        return False
+        return {}
 
 
 def _fitting(costs: Iterator[int], tokens: int, size: int) -> int:

@@ -6,8 +6,9 @@ A model that cannot share a cache is run plainly: rows of equal length, nothing 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -15,45 +16,38 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds, read_steps
-from mlflow_l3d.approaches.icl.engine.batches import Batches, is_out_of_memory, release
-from mlflow_l3d.approaches.icl.engine.decoding import CACHED_TOKENS, TEXTS, decode, kept_tokens
+from mlflow_l3d.approaches.icl.engine.batches import Batches, Result, is_out_of_memory, release
+from mlflow_l3d.approaches.icl.engine.decoding import CACHED_TOKENS, TEXTS, decode
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, honours_mask, layer_window
 from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, common_prefix
 
 
+@torch.inference_mode()
 def plain_score(model: Any, prompts: Sequence[TokenIds], trie: AnswerTrie, batches: Batches) -> npt.NDArray[np.float64]:
     """Return log-probabilities (n, C), each longest way through the trie run behind each full prompt."""
     nodes, tokens = trie.reads
     read = np.empty((len(prompts), len(nodes)))
     for path in trie.paths:
         # Logits behind the prompt, then behind each node of the path.
-        columns = {node + 1: place for place, node in enumerate((ROOT, *path))}
-        steps = [step for step in range(len(nodes)) if int(nodes[step]) in columns]
-        places = np.asarray([columns[int(nodes[step])] for step in steps])
-        ending = [int(trie.tokens[node]) for node in path]
-        texts = [(*prompt, *ending) for prompt in prompts]
-        work = partial(_read_last, model, texts, places, tokens[steps], steps, read)
-        for rows in _equal_lengths(texts):
-            batches.run(rows, [len(text) for text in texts], work)
+        steps, places = trie.reads_on((ROOT, *path))
+        texts = [(*prompt, *trie.tokens[list(path)].tolist()) for prompt in prompts]
+        work = partial(_last_reads, model, texts, places, tokens[steps])
+        read[:, steps] = np.stack(_in_equal_lengths(texts, 0, work, batches))
     return trie.total(read)
 
 
-@torch.inference_mode()
-def _read_last(
+def _last_reads(
     model: Any,
     texts: Sequence[TokenIds],
     places: npt.NDArray[np.int64],
     tokens: npt.NDArray[np.int64],
-    steps: Sequence[int],
-    read: npt.NDArray[np.float64],
     batch: Sequence[int],
-) -> None:
-    """Fill the steps of `read` for a batch, from the last logits of each text; `places` counts from the first read."""
+) -> npt.NDArray[np.float64]:
+    """Return what is read from the last logits of each text of a batch; `places` counts from the first read."""
     ids = torch.tensor([texts[item] for item in batch], device=model.device)
-    logits = model(input_ids=ids).logits[:, -1 - int(places.max()) :]
-    read[np.ix_(batch, steps)] = read_steps(logits, places, tokens)
+    return read_steps(model(input_ids=ids).logits[:, -1 - int(places.max()) :], places, tokens)
 
 
 def plain_generate(
@@ -63,49 +57,45 @@ def plain_generate(
     stop: Collection[int],
     pad_id: int,
     batches: Batches,
-    sampling: Sampling | None = None,
+    sampling: Sampling | None,
 ) -> list[list[int]]:
     """Return continuations by the model's own ``generate``, each up to its first stop token."""
     from transformers import GenerationConfig, LogitsProcessorList
 
-    settings = GenerationConfig(  # type: ignore[no-untyped-call]
-        do_sample=False,
-        num_beams=1,
-        repetition_penalty=1.0,
-        max_new_tokens=max_new_tokens,
-        pad_token_id=pad_id,
-        eos_token_id=sorted(stop) or None,
-    )
-    results: list[list[int]] = [[] for _ in prompts]
-    for rows in _equal_lengths(prompts):
+    greedy = {"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0}
+    tokens = {"max_new_tokens": max_new_tokens, "pad_token_id": pad_id, "eos_token_id": sorted(stop) or None}
+    settings = GenerationConfig(**greedy, **tokens)  # type: ignore[no-untyped-call]
 
-        def work(batch: Sequence[int]) -> None:
-            ids = torch.tensor([prompts[item] for item in batch], device=model.device)
-            processors = LogitsProcessorList()
-            if sampling is not None:
-                processors.append(partial(_only_drawn, sampling.of(batch), ids.shape[1]))
-            output = model.generate(
-                ids, attention_mask=torch.ones_like(ids), generation_config=settings, logits_processor=processors
-            )
-            for item, tokens in zip(batch, output[:, ids.shape[1] :].tolist(), strict=True):
-                end = next((place for place, token in enumerate(tokens) if token in stop), len(tokens))
-                results[item] = tokens[:end]
+    def work(batch: Sequence[int]) -> list[list[int]]:
+        ids = torch.tensor([prompts[item] for item in batch], device=model.device)
+        processors = LogitsProcessorList()
+        if sampling is not None:
+            processors.append(partial(_only_drawn, sampling.of(batch), ids.shape[1]))
+        mask = torch.ones_like(ids)
+        output = model.generate(ids, attention_mask=mask, generation_config=settings, logits_processor=processors)
+        return [list(takewhile(lambda token: token not in stop, new)) for new in output[:, ids.shape[1] :].tolist()]
 
-        batches.run(rows, [len(prompt) + max_new_tokens for prompt in prompts], work)
-    return results
+    return _in_equal_lengths(prompts, max_new_tokens, work, batches)
+
+
+def _in_equal_lengths(
+    texts: Sequence[TokenIds], new: int, work: Callable[[Sequence[int]], Iterable[Result]], batches: Batches
+) -> list[Result]:
+    """Return the results of texts, to each of which `new` tokens are added, in batches without padding."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for item, text in enumerate(texts):
+        groups[len(text)].append(item)
+    costs = [len(text) + new for text in texts]
+    found: dict[int, Result] = {}
+    for length in sorted(groups):
+        found |= dict(zip(groups[length], batches.run(groups[length], costs, work), strict=True))
+    return [found[item] for item in range(len(texts))]
 
 
 def _only_drawn(sampling: Sampling, start: int, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
     """Return scores under which the likeliest token is the one that is drawn; texts began at token `start`."""
     chosen = next_tokens(scores, ids.shape[1] - start, sampling)
     return torch.full_like(scores, -torch.inf).scatter_(1, chosen[:, None], 0.0)
-
-
-def _equal_lengths(prompts: Sequence[TokenIds]) -> list[list[int]]:
-    groups: dict[int, list[int]] = defaultdict(list)
-    for item, prompt in enumerate(prompts):
-        groups[len(prompt)].append(item)
-    return [groups[length] for length in sorted(groups)]
 
 
 _SMALLEST_CHUNK = 16
@@ -136,15 +126,13 @@ class CausalEngine(Engine):
         length = common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
         nodes, tokens = trie.reads
-        read = np.empty((len(texts), len(nodes)))
 
-        def work(batch: Sequence[int]) -> None:
+        def work(batch: Sequence[int]) -> npt.NDArray[np.float64]:
             own = [texts[item][length:] for item in batch]
-            logits = packed.rest(prefix, own, trie, most=self.batches.tokens)
-            read[batch] = read_steps(logits, nodes, tokens)
+            return read_steps(packed.rest(prefix, own, trie, most=self.batches.tokens), nodes, tokens)
 
-        self.batches.run(range(len(texts)), [len(text) - length + len(trie.tokens) for text in texts], work)
-        return trie.total(read)
+        costs = [len(text) - length + len(trie.tokens) for text in texts]
+        return trie.total(np.stack(self.batches.run(range(len(texts)), costs, work)))
 
     def _generate(
         self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
@@ -154,18 +142,15 @@ class CausalEngine(Engine):
             return plain_generate(self.model, texts, limit, stop, self.pad_id, self.batches, sampling)
         length = common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
-        results: list[list[int]] = [[] for _ in texts]
 
-        def work(batch: Sequence[int]) -> None:
+        def work(batch: Sequence[int]) -> list[list[int]]:
             own = None if sampling is None else sampling.of(batch)
             rests = [texts[item][length:] for item in batch]
-            found = decode(packed, prefix, rests, limit, stop, own, self.batches.tokens)
-            for item, tokens in zip(batch, found, strict=True):
-                results[item] = tokens
+            return decode(packed, prefix, rests, limit, stop, own, self.batches.tokens)
 
-        costs = kept_tokens([len(text) - length for text in texts], limit, length)
-        self.batches.run(range(len(texts)), costs, work, tokens=CACHED_TOKENS, most=TEXTS)
-        return results
+        # What each text adds to the keys that are kept: its own, the new ones, and its share of a row's prefix.
+        costs = [len(text) - length + limit - 1 + min(length, len(text) - length) for text in texts]
+        return self.batches.run(range(len(texts)), costs, work, tokens=CACHED_TOKENS, most=TEXTS)
 
     def _packed(self, longest: int) -> PackedModel | None:
         fits, window = layer_window(self.model.config, longest)
@@ -177,17 +162,14 @@ class CausalEngine(Engine):
 
     def _prefix(self, packed: PackedModel, tokens: TokenIds) -> Rows:
         key = (tokens, packed.window)
-        if self._kept is None or self._kept[0] != key:
+        while self._kept is None or self._kept[0] != key:
             self._kept = None
-            self._kept = (key, self._run_prefix(packed, tokens))
-        return self._kept[1]
-
-    def _run_prefix(self, packed: PackedModel, tokens: TokenIds) -> Rows:
-        while True:
             try:
-                return packed.prefix(tokens, self.batches.tokens)
+                self._kept = key, packed.prefix(tokens, self.batches.tokens)
+                break
             except Exception as error:
                 if not is_out_of_memory(error) or self.batches.tokens <= _SMALLEST_CHUNK:
                     raise
             release()
             self.batches.tokens //= 2
+        return self._kept[1]

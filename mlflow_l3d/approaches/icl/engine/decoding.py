@@ -18,11 +18,6 @@ TEXTS = 256
 CACHED_TOKENS = 16_384
 
 
-def kept_tokens(own: Sequence[int], limit: int, prefix: int) -> list[int]:
-    """Return how many tokens each text adds to those kept: its own, the new ones, and its share of a row's prefix."""
-    return [length + limit - 1 + min(prefix, length) for length in own]
-
-
 def decode(
     packed: PackedModel,
     prefix: Rows,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds, read_steps
+from mlflow_l3d.approaches.icl.engine.batches import Result
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
-from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
+from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
 
 
 class Seq2SeqEngine(Engine):
@@ -33,31 +34,23 @@ class Seq2SeqEngine(Engine):
         return int(next((token for token in found if token is not None), self.pad_id))
 
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
-        read = np.empty((len(texts), len(trie.reads[0])))
+        def work(batch: Sequence[int]) -> npt.NDArray[np.float64]:
+            return self._read([texts[item] for item in batch], trie)
 
-        def work(batch: Sequence[int]) -> None:
-            read[batch] = self._read([texts[item] for item in batch], trie)
-
-        self._run(texts, work)
-        return trie.total(read)
+        return trie.total(np.stack(self._run(texts, work)))
 
     def _generate(
         self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
     ) -> list[list[int]]:
-        results: list[list[int]] = [[] for _ in texts]
-
-        def work(batch: Sequence[int]) -> None:
+        def work(batch: Sequence[int]) -> list[list[int]]:
             own = None if sampling is None else sampling.of(batch)
-            found = self._continue([texts[item] for item in batch], limit, stop, own)
-            for item, tokens in zip(batch, found, strict=True):
-                results[item] = tokens
+            return self._continue([texts[item] for item in batch], limit, stop, own)
 
-        self._run(texts, work)
-        return results
+        return self._run(texts, work)
 
-    def _run(self, texts: Sequence[TokenIds], work: Any) -> None:
+    def _run(self, texts: Sequence[TokenIds], work: Callable[[Sequence[int]], Iterable[Result]]) -> list[Result]:
         order = sorted(range(len(texts)), key=lambda item: (len(texts[item]), item))
-        self.batches.run(order, [len(text) for text in texts], work)
+        return self.batches.run(order, [len(text) for text in texts], work)
 
     def _start(self, texts: Sequence[TokenIds]) -> tuple[torch.Tensor, dict[str, Any], Any]:
         """Encode a batch and run the start token; return its logits, what the decoder needs again, and its cache."""
@@ -70,10 +63,8 @@ class Seq2SeqEngine(Engine):
         lengths = torch.tensor([len(text) for text in texts], device=device)
         mask = (torch.arange(width, device=device) < lengths[:, None]).long()
         encoded = self.model.get_encoder()(input_ids=ids, attention_mask=mask)
-        shared = {
-            "encoder_outputs": BaseModelOutput(last_hidden_state=encoded.last_hidden_state),
-            "attention_mask": mask,
-        }
+        output = BaseModelOutput(last_hidden_state=encoded.last_hidden_state)
+        shared = {"encoder_outputs": output, "attention_mask": mask}
         first = torch.full((len(texts), 1), self.start_id, device=device)
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         return self._decode(first, shared, cache), shared, cache
@@ -89,14 +80,13 @@ class Seq2SeqEngine(Engine):
         logits, shared, cache = self._start(texts)
         nodes, tokens = trie.reads
         read = np.empty((len(texts), len(nodes)))
-        at_root = np.flatnonzero(nodes == 0)
-        read[:, at_root] = read_steps(logits, nodes[at_root], tokens[at_root])
+        steps, places = trie.reads_on((ROOT,))
+        read[:, steps] = read_steps(logits, places, tokens[steps])
         for path in filter(None, trie.paths):
             ids = torch.from_numpy(trie.tokens[list(path)]).to(self.model.device).expand(len(texts), -1)
             behind = self._decode(ids, shared, _branch(cache))
-            places = {node + 1: place for place, node in enumerate(path)}
-            steps = [step for step, node in enumerate(nodes) if int(node) in places]
-            read[:, steps] = read_steps(behind, np.asarray([places[int(nodes[step])] for step in steps]), tokens[steps])
+            steps, places = trie.reads_on(path)
+            read[:, steps] = read_steps(behind, places, tokens[steps])
         return read
 
     @torch.inference_mode()

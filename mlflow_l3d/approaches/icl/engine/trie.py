@@ -61,6 +61,12 @@ class AnswerTrie:
         nodes, tokens = np.asarray(flat, dtype=np.int64).T
         return nodes + 1, tokens
 
+    def reads_on(self, path: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return which of `reads` are behind the nodes of a way, by place, and behind which of them, counted on it."""
+        behind, nodes = np.asarray(path) + 1, self.reads[0]
+        steps = np.flatnonzero(np.isin(nodes, behind))
+        return steps, np.searchsorted(behind, nodes[steps])
+
     def total(self, read: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Add up the log-probabilities that were read for `reads`: (n, S) -> (n, C)."""
         starts = np.cumsum([0, *(len(answer) for answer in self.steps[:-1])])

@@ -24,8 +24,6 @@ def custom_format(
     *,
     class_names: Sequence[str] | None = None,
     instruction: str = "",
-    separator: str = "\n\n",
-    name: str = "custom",
 ) -> PromptFormat:
     r"""Return the format that a template describes.
 
@@ -43,60 +41,41 @@ def custom_format(
         Names of the classes, where they are known: there must be as many words.
     instruction
         Stands once at the top; ``{options}`` in it becomes ``1) word 2) word ...``.
-    separator
-        Stands between instruction, examples and input; a blank line by default.
-    name
-        Name of the format.
 
     Raises
     ------
     ParameterError
         If a slot of the input is missing or unknown, if something follows the answer, if nothing but a line break
-        stands before it, if the separator has no line break (where an answer ends), or if the words do not fit (see
+        stands before it, or if the words do not fit (see
         :func:`~mlflow_l3d.approaches.icl.prompts.words.check_words`).
     """
     words = check_words(verbaliser, class_names)
-    if "\n" not in _unescape(separator):
-        raise ParameterError(
-            "hyperparameters.separator", repr(separator), "must hold a line break, which ends an answer"
-        )
-    return PromptFormat(
-        name,
-        words,
-        _instruction(instruction, words),
-        _shot(template, columns),
-        _unescape(separator),
-        tuple(range(len(words))) if "{options}" in instruction else (),
-    )
+    options = tuple(range(len(words))) if "{options}" in instruction else ()
+    return PromptFormat("custom", words, _instruction(instruction, words), _shot(template, columns), options=options)
 
 
 def _shot(template: str, columns: int) -> str:
-    shown = template.replace("\n", "\\n")
-    text = _unescape(template).strip()
-    wanted = slots(columns)
-    example = " ".join((*wanted, _ANSWER))
+    text, wanted = _unescape(template).strip(), slots(columns)
+    known, many = (*wanted, _ANSWER), f"a task with {columns} text column(s)"
+
+    def wrong(allowed: str, fix: str = f"For example: {' '.join(known)}.") -> ParameterError:
+        return ParameterError(PARAMETER, template.replace("\n", "\\n"), allowed, fix)
+
     if text.count(_ANSWER) > 1 or (_ANSWER in text and not text.endswith(_ANSWER)):
-        raise ParameterError(PARAMETER, shown, "{answer} must stand once, at the very end", f"For example: {example}.")
-    _check_slots(text, shown, wanted)
+        raise wrong("{answer} must stand once, at the very end")
+    for match in _BRACES.finditer(text):
+        if match[0] not in known:
+            raise wrong(f"{match[0]} is no slot; the slots of {many} are {', '.join(known)}")
+    for slot in wanted:
+        if f"{{{slot}}}" in text:
+            raise wrong(f"{{{slot}}} has a pair of braces too many")
+        if slot not in text:
+            raise wrong(f"the input slot {slot} is missing; {many} needs it")
     shot = text.removesuffix(_ANSWER)
     if shot.rstrip(" \t") != shot.rstrip():
         allowed = "{answer} must follow something on its own line, because a line break ends an answer"
-        raise ParameterError(PARAMETER, shown, allowed, "Put a word such as Answer: before it.")
+        raise wrong(allowed, "Put a word such as Answer: before it.")
     return shot.rstrip()
-
-
-def _check_slots(text: str, shown: str, wanted: Sequence[str]) -> None:
-    example = f"For example: {' '.join((*wanted, _ANSWER))}."
-    many = f"a task with {len(wanted)} text column(s)"
-    for match in _BRACES.finditer(text):
-        if match[0] not in (*wanted, _ANSWER):
-            known = ", ".join((*wanted, _ANSWER))
-            raise ParameterError(PARAMETER, shown, f"{match[0]} is no slot; the slots of {many} are {known}", example)
-    for slot in wanted:
-        if f"{{{slot}}}" in text:
-            raise ParameterError(PARAMETER, shown, f"{{{slot}}} has a pair of braces too many", example)
-        if slot not in text:
-            raise ParameterError(PARAMETER, shown, f"the input slot {slot} is missing; {many} needs it", example)
 
 
 def _instruction(instruction: str, words: Sequence[str]) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
 from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat, numbered_options, slots
 from mlflow_l3d.approaches.icl.prompts.paper import ALIASES, SENTENCE, SENTIMENT, TABLES, TOPIC, Table, Wording
 from mlflow_l3d.approaches.icl.prompts.words import check_words, words_of
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError
 
 PAPER_TASKS: Final[tuple[str, ...]] = tuple(TABLES)
 """The data sets of Pecher et al. (2024), Table 4."""
@@ -43,7 +43,7 @@ def format_for(
     Raises
     ------
     ParameterError
-        If `letter` is unknown or `verbaliser` does not fit, see
+        If `verbaliser` does not fit, see
         :func:`~mlflow_l3d.approaches.icl.prompts.words.check_words`.
     """
     name = paper_task(task)
@@ -79,11 +79,8 @@ def paper_format(
     Raises
     ------
     ParameterError
-        If the task, the format or a class is not in the table, or `verbaliser` does not fit.
+        If a class is not in the table, or `verbaliser` does not fit.
     """
-    if task not in TABLES:
-        raise unknown_name("task", task, TABLES)
-    _check_letter(letter)
     table = TABLES[task]
     if verbaliser:
         words = check_words(verbaliser, class_names)
@@ -100,12 +97,7 @@ def paper_format(
 
 
 def generic_format(
-    letter: str,
-    class_names: Sequence[str],
-    *,
-    task: str = "",
-    columns: int = 1,
-    verbaliser: str | Sequence[str] = (),
+    letter: str, class_names: Sequence[str], *, task: str = "", columns: int = 1, verbaliser: str | Sequence[str] = ()
 ) -> PromptFormat:
     """Return format `letter` for a task that is not in the paper's table, in the same four shapes.
 
@@ -128,9 +120,8 @@ def generic_format(
     Raises
     ------
     ParameterError
-        If `letter` is unknown, or class names (or `verbaliser`) make no usable class words.
+        If class names (or `verbaliser`) make no usable class words.
     """
-    _check_letter(letter)
     sentiment = TABLES["sst2"]
     if task == "rotten_tomatoes" and columns == 1 and _positions(sentiment, class_names) is not None:
         found = paper_format("sst2", letter, class_names)
@@ -168,18 +159,17 @@ def _generic_wording(columns: int) -> Wording:
     if columns > 1:
         sentence = "; ".join(f"Text {number}: {slot}" for number, slot in enumerate(slots(columns), 1))
     label = "Text" if columns == 1 else "Texts"
-    subject = "text" if columns == 1 else "texts"
-    return Wording(f"Determine class of the {subject}", label, ("Class?", "Class is", "This is"), sentence=sentence)
+    asked = ("Class?", "Class is", "This is")
+    return Wording(f"Determine class of the {label.lower()}", label, asked, sentence=sentence)
 
 
 def _positions(table: Table, class_names: Sequence[str]) -> list[int] | None:
     """Return the place of each class in the table; None where one is not in it, or two are the same."""
     known: dict[str, int] = {}
-    usual: Mapping[str, tuple[str, ...]] = table.classes
-    for position, (word, names) in enumerate(usual.items()):
+    for position, (word, names) in enumerate(table.classes.items()):
         known.update(dict.fromkeys((_key(word), *names), position))
     keys = [_key(name) for name in class_names]
-    if table.numbered and len(keys) == len(usual) and all(re.fullmatch(r"-?\d+", name) for name in class_names):
+    if table.numbered and len(keys) == len(table.classes) and all(re.fullmatch(r"-?\d+", name) for name in class_names):
         return [sorted(map(int, class_names)).index(int(name)) for name in class_names]
     if not all(key in known for key in keys) or len({known[key] for key in keys}) < len(keys):
         return None
@@ -188,8 +178,3 @@ def _positions(table: Table, class_names: Sequence[str]) -> list[int] | None:
 
 def _key(name: str) -> str:
     return "".join(letter for letter in name.casefold() if letter.isalnum())
-
-
-def _check_letter(letter: str) -> None:
-    if letter not in LETTERS:
-        raise unknown_name("hyperparameters.prompt_format", letter, LETTERS)

@@ -86,12 +86,7 @@ TABLES: Final[Mapping[str, Table]] = {
     ),
     "ag_news": Table(
         TOPIC,
-        {
-            "World": (),
-            "Sports": ("sport",),
-            "Business": (),
-            "Science and Technology": ("scitech", "sciencetechnology"),
-        },
+        {"World": (), "Sports": ("sport",), "Business": (), "Science and Technology": ("scitech", "sciencetechnology")},
         {},
     ),
     "trec": Table(
