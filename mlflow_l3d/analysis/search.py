@@ -11,6 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from mlflow_l3d.analysis.jackknife import t_quantile
+from mlflow_l3d.analysis.typing import known
+
 Scale = Literal["linear", "log", "choices"]
 
 
@@ -79,9 +82,7 @@ def held_out(found: ArrayLike, default: ArrayLike, *, level: float = 0.95) -> He
     mean = float(differences.mean()) if n else math.nan
     half = math.nan
     if n > 1:
-        from scipy.special import stdtrit
-
-        half = float(stdtrit(n - 1, 1 - (1 - level) / 2)) * float(differences.std(ddof=1)) / math.sqrt(n)
+        half = t_quantile(n - 1, level) * float(differences.std(ddof=1)) / math.sqrt(n)
     return HeldOut(tuple(one.tolist()), tuple(other.tolist()), mean, mean - half, mean + half, level, missing)
 
 
@@ -187,15 +188,10 @@ class SearchResult:
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the parent; those that are not known are left out."""
-        values = {
-            "best_score": self.best_score,
-            "default_score": self.default_score,
-            **{
-                f"trials_{state}": float(sum(getattr(stage, state) for stage in self.stages))
-                for state in ("complete", "pruned", "failed")
-            },
-            **{f"hyperparameter_importance/{name}": share for name, share in self.importances.items()},
-        }
+        values = {"best_score": self.best_score, "default_score": self.default_score}
+        for state in ("complete", "pruned", "failed"):
+            values[f"trials_{state}"] = float(sum(getattr(stage, state) for stage in self.stages))
+        values |= {f"hyperparameter_importance/{name}": share for name, share in self.importances.items()}
         if self.held_out is not None:
             values |= {f"held_out_{name}": getattr(self.held_out, name) for name in ("difference", "ci_low", "ci_high")}
-        return {name: value for name, value in values.items() if not math.isnan(value)}
+        return known(values)

@@ -48,5 +48,4 @@ def test_too_little_to_say():
     assert math.isnan(population_variance([0.5], 0.3, 10))
     assert math.isnan(population_std([0.5, np.nan], 0.3, 10))
     assert math.isnan(population_variance([0.5, 0.6], math.nan, 10))
-    with pytest.raises(ValueError, match="examples"):
-        population_variance([0.5, 0.6], 0.3, 1)
+    assert math.isnan(population_variance([0.5, 0.6], 0.3, 1))

@@ -196,12 +196,8 @@ def test_the_interval_of_the_radial_design_covers():
     assert 0.88 <= np.mean(covered) <= 0.995
 
 
-def test_golden_runs_of_rows_must_fit():
+def test_few_rows_with_their_golden_runs_have_no_interval():
     within, golden = Consistency("order", 0.7, 0.7, 4, 2, 9, 0.0), Consistency("golden", 0.5, 0.5, 4, 2, 9, 0.0)
-    with pytest.raises(ValueError, match="one value for each of row_values"):
-        prediction_importance(within, golden, [0.6, 0.8], golden_without_row=[0.5])
-    with pytest.raises(ValueError, match="one value for each of row_values"):
-        prediction_importance(within, golden, [0.6, 0.8], golden_without_row=[0.5, 0.5], without_golden=[0.5, 0.5])
     few = prediction_importance(within, golden, [0.7, math.nan], golden_without_row=[0.5, 0.5])
     assert math.isnan(few.share_ci_low)
     assert few.rows == 1

@@ -12,7 +12,6 @@ from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.nested import nested_estimate
 from mlflow_l3d.analysis.importance.radial import radial_estimate
 from mlflow_l3d.analysis.planning.stopping import INTERIM_COLUMNS, EpsilonRule, IntervalRule
-from mlflow_l3d.errors import ParameterError
 
 
 def nested(generator, rows, columns, share):
@@ -175,20 +174,3 @@ def test_epsilon_rule_goes_on_without_numbers():
         assert interim.decision == "continue"
         assert interim.reason
     assert EpsilonRule(100.0, least_rows=6).analyse(np.random.default_rng(9).random((9, 3)), np.arange(9.0)).rows == 6
-
-
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (lambda: EpsilonRule(0.0), "epsilon=0.0"),
-        (lambda: EpsilonRule(math.nan), "epsilon=nan"),
-        (lambda: EpsilonRule(0.1, least_rows=2), "least_rows=2"),
-        (lambda: IntervalRule(0.0), "half_width=0.0"),
-        (lambda: IntervalRule(0.1, alpha=1.0), "alpha=1.0"),
-        (lambda: IntervalRule(0.1, factors=0), "factors=0"),
-        (lambda: IntervalRule(0.1, first_analysis=2), "first_look=2"),
-    ],
-)
-def test_bad_input(call, match):
-    with pytest.raises(ParameterError, match=match):
-        call()

@@ -128,13 +128,6 @@ def test_rows_without_a_pair_are_passed_over_and_few_rows_have_no_interval():
     assert math.isnan(nothing.share)
 
 
-def test_values_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="row_values have the mean"):
-        prediction_importance(consistency(0.7), consistency(0.5), [0.5, 0.6])
-    with pytest.raises(ValueError, match=r"shares in \[0, 1\]"):
-        prediction_importance(consistency(0.7), consistency(0.5), [0.7, 70.0])
-
-
 def test_per_group_of_the_vote_counter():
     counter = VoteCounter()
     for group, predictions in (("a", [0, 0]), ("b", [1, -1]), ("a", [0, 1]), ("b", [1, -1]), ("c", [0, 0])):

@@ -97,11 +97,6 @@ def test_intervals_claim_nothing_that_cannot_be():
     assert (found.mean_ci_low, found.std_ci_low) == (wide.mean_ci_low, wide.std_ci_low)
 
 
-def test_one_axis_only():
-    with pytest.raises(ValueError, match="one axis"):
-        metric_spread([[0.1, 0.2]])
-
-
 def test_spread_over_pairs_covers():
     rng = np.random.default_rng(14)
     labels, difficulty = rng.integers(2, size=150), rng.normal(size=150)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Literal
-
-import numpy as np
+from typing import Final
 
 from mlflow_l3d.analysis.importance.estimate import importance_of_logit
 from mlflow_l3d.analysis.importance.models import TableModel
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.jackknife import LEVEL, check_level
-from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
 
 MAIN_SHARE: Final = 0.5
 """Share of the contributed variance taken as the main effect where a pilot cannot tell (nested, radial)."""
@@ -24,21 +20,14 @@ def optimal_columns(total_index: float) -> int:
     Parameters
     ----------
     total_index
-        S_T, in [0, 1).
+        S_T, in [0, 1]; more than 0.99 is taken for 0.99, since no number of columns is enough at 1.
 
     Returns
     -------
     int
         ``N* = 1 + 1 / (1 - S_T)`` rounded, at least 2: 2 at S_T = 0.1, 3 at 0.5, 11 at 0.9.
-
-    Raises
-    ------
-    ParameterError
-        If S_T is not in [0, 1): where nothing but the factor matters, no number of columns is enough.
     """
-    if not 0 <= total_index < 1:
-        raise ParameterError("total_index", total_index, "must be at least 0 and below 1")
-    return max(2, round(1 + 1 / (1 - total_index)))
+    return max(2, round(1 + 1 / (1 - min(total_index, 0.99))))
 
 
 def relative_error(model: TableModel, *, rows: int, columns: int, main_share: float = 1.0) -> float:
@@ -49,7 +38,7 @@ def relative_error(model: TableModel, *, rows: int, columns: int, main_share: fl
     model
         How columns belong together.
     rows, columns
-        M and N.
+        M and N, both at least 2.
     main_share
         s2_F / tau2, matters where rows share their columns only: 1 is a pure main effect, 0 a pure interaction.
 
@@ -63,11 +52,6 @@ def relative_error(model: TableModel, *, rows: int, columns: int, main_share: fl
     Half the relative error of tau2. Nested: ``1 / sqrt(2 M (N - 1))``; crossed, main effect only:
     ``1 / sqrt(2 (N - 1))``, whatever M: more rows do not help.
     """
-    if rows < 2 or columns < 2:
-        name, value = ("rows", rows) if rows < 2 else ("columns", columns)
-        raise ParameterError(name, value, "must be at least 2")
-    if not 0 <= main_share <= 1:
-        raise ParameterError("main_share", main_share, "must be from 0 to 1")
     if not model.shared_columns:
         return 1 / math.sqrt(2 * rows * (columns - 1))
     residual = 1 - main_share
@@ -77,15 +61,7 @@ def relative_error(model: TableModel, *, rows: int, columns: int, main_share: fl
 
 
 def expected_half_width(
-    pilot: VarianceComponents,
-    model: TableModel,
-    *,
-    rows: int,
-    columns: int,
-    level: float = LEVEL,
-    method: Literal["delta", "simulation"] = "delta",
-    seed: int = 0,
-    tables: int = 200,
+    pilot: VarianceComponents, model: TableModel, *, rows: int, columns: int, level: float = LEVEL
 ) -> float:
     """Return half the width that the interval of the corrected importance will have.
 
@@ -100,12 +76,6 @@ def expected_half_width(
         Its M and N.
     level
         Confidence level.
-    method
-        ``delta``: normal approximation of the error of logit(S_T), mapped to importance with the t quantile that the
-        interval will use; fast. ``simulation``: mean over simulated normal tables of the interval itself; right also
-        where the other factors hardly matter (S_T near 1), where the delta method says too much.
-    seed, tables
-        Of the simulation.
 
     Returns
     -------
@@ -113,31 +83,22 @@ def expected_half_width(
         In (0, 1]; nan where there will be no interval (fewer than three rows, or columns in the crossed design), or
         the pilot has no variance.
 
-    Raises
-    ------
-    ParameterError
-        If `method` or `level` is not allowed.
+    Notes
+    -----
+    Delta method: normal approximation of the error of logit(S_T), mapped to importance with the t quantile that the
+    interval will use. Where the other factors hardly matter (S_T near 1) it says too much.
     """
-    check_level(level)
-    if method not in ("delta", "simulation"):
-        raise ParameterError("method", method, "must be delta or simulation")
-    if not pilot.total > 0 or rows < 3 or columns < model.least_columns:
-        return math.nan
     main, interaction, mitigated = _parts(pilot)
-    if method == "simulation":
-        return _simulated(model, rows, columns, (mitigated, main, interaction), level, seed, tables)
     contributed = main + interaction
-    if contributed == 0:
+    if not pilot.total > 0 or contributed == 0 or rows < 3 or columns < model.least_columns:
         return math.nan
     # Where the pilot says that nothing else matters, the logit has no value; less than this cannot be seen anyway.
     mitigated = max(mitigated, contributed / (columns * rows))
-    from scipy.special import stdtrit
-
     if model.shared_columns:
         variance, degrees = _crossed_logit_variance(main, interaction, mitigated, rows, columns), min(rows, columns) - 1
     else:
         variance, degrees = _nested_logit_variance(contributed, mitigated, rows, columns), rows - 1
-    half = float(stdtrit(degrees, 1 - (1 - level) / 2)) * math.sqrt(variance)
+    half = t_quantile(degrees, level) * math.sqrt(variance)
     centre = math.log(contributed / mitigated)
     return (importance_of_logit(centre + half) - importance_of_logit(centre - half)) / 2
 
@@ -167,23 +128,3 @@ def _nested_logit_variance(contributed: float, mitigated: float, rows: int, colu
     of_rows = columns * mitigated + contributed
     others = (2 * of_rows**2 / (rows - 1) + within) / columns**2
     return within / contributed**2 + others / mitigated**2 + 2 * within / (columns * contributed * mitigated)
-
-
-def _simulated(
-    model: TableModel, rows: int, columns: int, parts: tuple[float, float, float], level: float, seed: int, tables: int
-) -> float:
-    generator = np.random.default_rng(seed)
-    of_rows, main, interaction = (math.sqrt(part) for part in parts)
-    widths = []
-    for _ in range(tables):
-        table: FloatArray = of_rows * generator.standard_normal((rows, 1))
-        if model.shared_columns:
-            table = table + main * generator.standard_normal((1, columns))
-            table = table + interaction * generator.standard_normal((rows, columns))
-        else:
-            table = table + math.hypot(main, interaction) * generator.standard_normal((rows, columns))
-        estimate = model.estimate(table)
-        assert estimate is not None
-        low, high = estimate.interval(level)
-        widths.append((high - low) / 2)
-    return float(np.mean(widths))

@@ -10,7 +10,6 @@ from mlflow_l3d.analysis.importance.models import TableModel
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.precision import expected_half_width, optimal_columns
-from mlflow_l3d.errors import ParameterError
 
 MOST_ROWS: Final = 10_000
 MOST_COLUMNS: Final = 1_000
@@ -53,7 +52,7 @@ def runs_needed(
     half_width
         Wanted half-width of the interval of the corrected importance, above 0 and below 1.
     pilot
-        Variances from a pilot or an earlier investigation.
+        Variances from a pilot or an earlier investigation, whose scores were not all equal.
     model
         Of the investigation that is planned.
     columns
@@ -67,21 +66,9 @@ def runs_needed(
     Returns
     -------
     RunsNeeded
-        By the delta method of :func:`mlflow_l3d.analysis.planning.precision.expected_half_width`; check a plan that
-        matters with its simulation. With few columns a crossed table may never be enough, however many rows it has.
-
-    Raises
-    ------
-    ParameterError
-        If a number is out of range, or the pilot's scores were all equal.
+        By :func:`mlflow_l3d.analysis.planning.precision.expected_half_width`. With few columns a crossed table may
+        never be enough, however many rows it has.
     """
-    if not 0 < half_width < 1:
-        raise ParameterError("half_width", half_width, "must be above 0 and below 1")
-    least = model.least_columns
-    if columns is not None and columns < least:
-        raise ParameterError("columns", columns, f"must be at least {least} in the {model.name} design")
-    if not (pilot.total > 0 and pilot.contributed > 0):
-        raise ParameterError("pilot", "no variance", "must have scores that the factor changes", "Run a larger pilot.")
     if model.shared_columns and columns is None:
         found = [_fewest_rows(half_width, pilot, model, n, level, most_rows) for n in _column_choices()]
         enough = [each for each in found if each.cells is not None]
@@ -89,7 +76,7 @@ def runs_needed(
             return min(enough, key=lambda each: (each.cells or 0, each.rows or 0))
         return min(found, key=lambda each: each.half_width)
     if columns is None:
-        columns = min(optimal_columns(min(pilot.total_index, 0.99)), MOST_COLUMNS)
+        columns = min(optimal_columns(pilot.total_index), MOST_COLUMNS)
     return _fewest_rows(half_width, pilot, model, columns, level, most_rows)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import numpy.typing as npt
@@ -13,7 +13,6 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.importance import importance_path
 from mlflow_l3d.analysis.importance.tables import usable
-from mlflow_l3d.errors import ParameterError
 
 FIRST_ANALYSIS: Final = 20
 """Rows at the first look of the interval rule; each further look comes after twice as many."""
@@ -59,13 +58,22 @@ class InterimAnalysis:
 INTERIM_COLUMNS: Final = tuple(InterimAnalysis.__dataclass_fields__)
 
 
-def interim_frame(interim_analyses: list[InterimAnalysis]) -> pd.DataFrame:
-    """Return one row a look, columns are the fields of :class:`InterimAnalysis`."""
-    return pd.DataFrame([asdict(interim) for interim in interim_analyses], columns=list(INTERIM_COLUMNS))
+@dataclass
+class _Rule:
+    history: list[InterimAnalysis] = field(default_factory=list, kw_only=True)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the last look said stop."""
+        return bool(self.history) and self.history[-1].decision == "stop"
+
+    def history_frame(self) -> pd.DataFrame:
+        """Return one row a look, columns are the fields of :class:`InterimAnalysis`."""
+        return pd.DataFrame(self.history, columns=list(INTERIM_COLUMNS))
 
 
-@dataclass(slots=True)
-class EpsilonRule:
+@dataclass
+class EpsilonRule(_Rule):
     """Stop when another row changes nothing much (Pecher et al. 2024, Appendix B.3).
 
     Attributes
@@ -86,14 +94,6 @@ class EpsilonRule:
 
     epsilon: float
     least_rows: int = 3
-    history: list[InterimAnalysis] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        if not 0 < self.epsilon < math.inf:
-            raise ParameterError("epsilon", self.epsilon, "must be above 0")
-        if self.least_rows < 3:
-            raise ParameterError("least_rows", self.least_rows, "must be at least 3: a change needs two scores")
 
     def analyse(self, table: npt.ArrayLike, golden: npt.ArrayLike) -> InterimAnalysis:
         """Return the decision after the rows run so far.
@@ -111,8 +111,8 @@ class EpsilonRule:
             The first that said stop, or else that of the last row. Rows that came since the last call are looked at
             one by one, so that it does not matter how often the rule is asked.
         """
-        if (stopped := _stopped(self.history)) is not None:
-            return stopped
+        if self.stopped:
+            return self.history[-1]
         scores = usable(table)
         seen = self.history[-1].rows if self.history else 0
         path = importance_path(scores, golden, start=seen)
@@ -135,13 +135,9 @@ class EpsilonRule:
                 break
         return self.history[-1] if self.history else _early("epsilon", len(scores), "after 2 rows")
 
-    def history_frame(self) -> pd.DataFrame:
-        """Return the looks so far, see :func:`interim_frame`."""
-        return interim_frame(self.history)
 
-
-@dataclass(slots=True)
-class IntervalRule:
+@dataclass
+class IntervalRule(_Rule):
     """Stop when the interval of the corrected score excludes 0, or is narrow enough; one object for each factor.
 
     Attributes
@@ -174,18 +170,6 @@ class IntervalRule:
     alpha: float = 0.05
     factors: int = 1
     first_analysis: int = FIRST_ANALYSIS
-    history: list[InterimAnalysis] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        if not 0 < self.half_width < 1:
-            raise ParameterError("half_width", self.half_width, "must be above 0 and below 1")
-        if not 0 < self.alpha < 1:
-            raise ParameterError("alpha", self.alpha, "must be above 0 and below 1")
-        if self.factors < 1:
-            raise ParameterError("factors", self.factors, "must be at least 1")
-        if self.first_analysis < 3:
-            raise ParameterError("first_look", self.first_analysis, "must be at least 3: an interval needs three rows")
 
     def spent(self, number: int) -> float:
         """Return alpha_k of look `number`, counted from 1."""
@@ -207,20 +191,15 @@ class IntervalRule:
             The first that said stop, or else the last that was due. A look takes exactly the rows that it is due at, so
             that it does not matter how often the rule is asked; rows with missing cells count as run and are left out.
         """
-        if (stopped := _stopped(self.history)) is not None:
-            return stopped
+        if self.stopped:
+            return self.history[-1]
         while (rows := self.first_analysis * 2 ** len(self.history)) <= total:
-            interim = self._at(rows, estimate(rows))
-            self.history.append(interim)
-            if interim.decision == "stop":
+            self.history.append(self._at(rows, estimate(rows)))
+            if self.stopped:
                 break
         if self.history:
             return self.history[-1]
         return _early("interval", total, f"after {self.first_analysis} rows")
-
-    def history_frame(self) -> pd.DataFrame:
-        """Return the looks so far, see :func:`interim_frame`."""
-        return interim_frame(self.history)
 
     def _at(self, rows: int, estimate: Estimate | None) -> InterimAnalysis:
         alpha = self.spent(len(self.history) + 1)
@@ -241,10 +220,6 @@ class IntervalRule:
             reason = f"{found}, which holds 0 and is wider than wanted (half-width {half:.2f})"
         decision: Decision = "stop" if claim or narrow else "continue"
         return InterimAnalysis("interval", rows, decision, reason, estimate.importance, alpha, low, high, claim=claim)
-
-
-def _stopped(history: list[InterimAnalysis]) -> InterimAnalysis | None:
-    return history[-1] if history and history[-1].decision == "stop" else None
 
 
 def _early(rule: Literal["epsilon", "interval"], rows: int, when: str) -> InterimAnalysis:

@@ -129,9 +129,7 @@ def class_agreement(predictions: IntArray, labels: IntArray) -> SeedAgreement:
         "fleiss_kappa": fleiss_kappa(con.mean, totals.sum(axis=1), predictions.size),
         "unparsed_share": float((predictions == UNPARSED).mean()),
         "agreement_on_wrong": con.mean - ccon.mean,
-        "accuracy_std_population": population_std(right.mean(axis=1), ccon.mean, examples)
-        if examples > 1
-        else math.nan,
+        "accuracy_std_population": population_std(right.mean(axis=1), ccon.mean, examples),
         **dict(zip(names, shares.tolist(), strict=True)),
     }
     intervals = dict.fromkeys(("fleiss_kappa", *names), _UNKNOWN)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance
+from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance, t_quantile
 from mlflow_l3d.analysis.seeds.friedman import friedman
-from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.analysis.typing import FloatArray, known
 
 NAMED_SEED: Final = 42
 """The seed that people choose, and so the one hypothesis that stands before the data."""
@@ -76,14 +76,8 @@ class BetterSeed:
 
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name; those that are nan are left out."""
-        values = {
-            "friedman_p": self.p,
-            "kendall_w": self.kendall_w,
-            "kendall_w_ci_low": self.kendall_w_ci_low,
-            "kendall_w_ci_high": self.kendall_w_ci_high,
-            "rank_correlation": self.rank_correlation,
-        }
-        return {name: value for name, value in values.items() if not math.isnan(value)}
+        names = ("kendall_w", "kendall_w_ci_low", "kendall_w_ci_high", "rank_correlation")
+        return known({"friedman_p": self.p, **{name: getattr(self, name) for name in names}})
 
 
 def normalised(matrix: pd.DataFrame) -> pd.DataFrame:
@@ -108,17 +102,12 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int =
     Parameters
     ----------
     matrix
-        One row a task, one column a seed: scores, higher is better, each in its task's own metric: only ranks within a
-        task are used.
+        One row a task, one column a seed, two at least: scores, higher is better, each in its task's own metric: only
+        ranks within a task are used.
     level
         Confidence level of intervals; the test is at ``1 - level``.
     named_seed
         The seed that is looked at by itself.
-
-    Raises
-    ------
-    ParameterError
-        If there are fewer than two seeds, or a task or seed occurs twice.
 
     Notes
     -----
@@ -133,13 +122,6 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int =
     """
     from scipy.stats import rankdata
 
-    for name, labels in (("task", matrix.index), ("seed", matrix.columns)):
-        if labels.duplicated().any():
-            raise ParameterError(
-                name, labels[labels.duplicated()][0], "must occur once in the table of seeds and tasks"
-            )
-    if matrix.shape[1] < 2:
-        raise ParameterError("seeds", ", ".join(map(str, matrix.columns)) or "(none)", "must be at least two")
     scores = matrix.to_numpy(dtype=np.float64)
     kept = np.isfinite(scores).all(axis=1)
     ranks: FloatArray = rankdata(-scores[kept], axis=1)
@@ -174,19 +156,15 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int =
 
 def _correlation_interval(centred: FloatArray, level: float) -> tuple[float, float, float]:
     """Return the mean rank correlation between two tasks and its interval."""
-    from scipy.special import stdtrit
-
     tasks = len(centred)
-    if tasks < 2:
-        return math.nan, math.nan, math.nan
-    whole = _rank_correlation(centred)
+    whole = _rank_correlation(centred) if tasks > 1 else math.nan
     if tasks < 4:
         return whole, math.nan, math.nan
     without = np.array([_rank_correlation(np.delete(centred, task, axis=0)) for task in range(tasks)])
     error = math.sqrt(jackknife_variance(without))
     if error <= 1e-12:
         return whole, math.nan, math.nan
-    half = float(stdtrit(tasks - 1, (1 + level) / 2)) * error
+    half = t_quantile(tasks - 1, level) * error
     return whole, max(-1 / (tasks - 1), whole - half), min(1.0, whole + half)
 
 
@@ -227,13 +205,9 @@ def _differences(seeds: tuple[int, ...], centred: FloatArray) -> pd.DataFrame:
     if not tasks:
         return pd.DataFrame(columns=columns)
     error = math.sqrt(2 * float(np.square(centred).sum()) / (len(seeds) - 1))
-    sums = centred.sum(axis=0)
-    order = np.argsort(sums, kind="stable").tolist()
-    pairs = [(one, other) for at, one in enumerate(order) for other in order[at + 1 :]]
-    gaps = [float(sums[other] - sums[one]) for one, other in pairs]
-    p_values = [_two_sided(gap, error) for gap in gaps]
-    rows = [
-        (seeds[one], seeds[other], gap / tasks, p, adjusted)
-        for (one, other), gap, p, adjusted in zip(pairs, gaps, p_values, holm(p_values).tolist(), strict=True)
-    ]
-    return pd.DataFrame(rows, columns=columns).sort_values("p", kind="stable", ignore_index=True)
+    sums, numbers = centred.sum(axis=0), np.array(seeds)
+    better, other = np.array(list(combinations(np.argsort(sums, kind="stable"), 2))).T
+    gaps = sums[other] - sums[better]
+    p = np.array([_two_sided(gap, error) for gap in gaps.tolist()])
+    frame = pd.DataFrame(dict(zip(columns, (numbers[better], numbers[other], gaps / tasks, p, holm(p)), strict=True)))
+    return frame.sort_values("p", kind="stable", ignore_index=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from mlflow_l3d.analysis.seeds.power import SeedPower, seed_power
 from mlflow_l3d.analysis.seeds.size_correlation import MEASURES, size_correlations
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.seeds.tables import study_rows
+from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 
@@ -57,7 +57,7 @@ class ModelOverTasks:
             for kind in ("pearson", "spearman"):
                 for end in ("", "_ci_low", "_ci_high"):
                     found[f"size_{kind}{end}/{row['measure']}"] = float(row[kind + end])
-        return {name: value for name, value in found.items() if not math.isnan(value)}
+        return known(found)
 
 
 def over_tasks(studies: Sequence[SeedsStudy], *, level: float = LEVEL) -> tuple[ModelOverTasks, ...]:

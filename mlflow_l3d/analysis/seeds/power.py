@@ -11,7 +11,6 @@ import numpy as np
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.seeds.friedman import critical_w
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.errors import ParameterError
 
 POWER: Final = 0.8
 SIMULATIONS: Final = 2000
@@ -54,25 +53,19 @@ def seed_power(
     seeds, tasks
         k and n, at least two.
     power
-        The wanted probability to find it.
+        The wanted probability to find it, between ``1 - level`` and 1.
     level
         The test is at ``1 - level``.
     rng
         For the simulation; by default always the same one, so that the same question has the same answer.
-
-    Raises
-    ------
-    ParameterError
-        If there are fewer than two seeds or tasks, or `power` is not between ``1 - level`` and 1.
 
     Notes
     -----
     Simulated with normal scores, since formulas for ranks are far off for effects that so few tasks need. 2,000 draws,
     the same ones for every effect: the power that is met is uncertain by one percentage point.
     """
-    if not 1 - level < power < 1:
-        raise ParameterError("power", power, f"must be above {1 - level:g} and below 1")
-    noise = _noise(seeds, tasks, rng)
+    generator = np.random.default_rng(np.random.SeedSequence(0)) if rng is None else rng
+    noise = generator.standard_normal((SIMULATIONS, tasks, seeds))
     low, high = 0.0, _LARGEST
     if not _rejections(noise, high, level)[0] >= power:
         return SeedPower(seeds, tasks, power, level, math.nan, math.nan)
@@ -81,13 +74,6 @@ def seed_power(
         enough = _rejections(noise, middle, level)[0] >= power
         low, high = (low, middle) if enough else (middle, high)
     return SeedPower(seeds, tasks, power, level, high, _rejections(noise, high, level)[1])
-
-
-def _noise(seeds: int, tasks: int, rng: np.random.Generator | None) -> FloatArray:
-    if min(seeds, tasks) < 2:
-        raise ParameterError("seeds and tasks", f"{seeds} and {tasks}", "must both be at least two")
-    generator = np.random.default_rng(np.random.SeedSequence(0)) if rng is None else rng
-    return generator.standard_normal((SIMULATIONS, tasks, seeds))
 
 
 def _rejections(noise: FloatArray, one_better: float, level: float) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.tables import usable
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.regression import unit_length
 
 Scale = Literal["log", "size"]
@@ -80,9 +80,7 @@ def size_correlation(
     Raises
     ------
     ParameterError
-        If a size is not above 0, or `scale` is not one of the two.
-    ValueError
-        If the arrays differ in length.
+        If a size is not above 0.
 
     Notes
     -----
@@ -92,12 +90,7 @@ def size_correlation(
     """
     from scipy.stats import rankdata
 
-    if scale not in SCALES:
-        raise unknown_name("scale", str(scale), SCALES)
     size, value = usable(sizes), usable(values)
-    if size.shape != value.shape or size.ndim != 1:
-        msg = f"sizes and values must have one axis and be equally many, got {size.shape} and {value.shape}"
-        raise ValueError(msg)
     if (size <= 0).any():
         raise ParameterError("training_size", float(size[size <= 0][0]), "must be above 0")
     both = np.isfinite(size) & np.isfinite(value)
@@ -133,7 +126,7 @@ def size_correlations(
         size_correlation(frame["training_size"], frame[measure], measure=measure, scale=scale, level=level)
         for measure in measures
     ]
-    return pd.DataFrame([asdict(one) for one in found])
+    return pd.DataFrame(found)
 
 
 def _correlation(one: FloatArray, other: FloatArray) -> float:

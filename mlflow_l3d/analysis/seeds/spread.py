@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.analysis.importance.tables import known_std, usable
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray
 
 FEWEST_FOR_STD: Final = 5
@@ -69,16 +69,8 @@ def metric_spread(
         Confidence level of both intervals.
     limits
         Between which all scores lie: intervals claim nothing beyond, and no standard deviation above half of the range.
-
-    Raises
-    ------
-    ValueError
-        If `scores` has not one axis.
     """
     given = usable(scores)
-    if given.ndim != 1:
-        msg = f"scores must have one axis, one score a seed, got shape {given.shape}"
-        raise ValueError(msg)
     known = given[np.isfinite(given)]
     several = len(known) >= 2
     mean_low, mean_high = mean_interval(known, level=level)
@@ -118,13 +110,11 @@ def mean_interval(scores: FloatArray, *, level: float = LEVEL) -> tuple[float, f
     are exponential, and in 65 % where a collapse hits 10 % of seeds, since a third of all sets of 10 seeds then hold
     none. A bootstrapped t covers no better there, and is up to four times as wide.
     """
-    from scipy.special import stdtrit
-
     count = len(scores)
     spread = known_std(scores, ddof=1) if count >= 2 else 0.0
     if not spread:
         return math.nan, math.nan
-    half = float(stdtrit(count - 1, (1 + level) / 2)) * spread / math.sqrt(count)
+    half = t_quantile(count - 1, level) * spread / math.sqrt(count)
     mean = float(scores.mean())
     return mean - half, mean + half
 
@@ -155,7 +145,7 @@ def std_interval(scores: FloatArray, *, level: float = LEVEL) -> tuple[float, fl
     77 / 92 %, a collapse of 30 % of seeds 97 / 95 %; the ends of this one are 3.6 and of the other 2.7 times apart.
     A collapse that hits 10 % of seeds is missed by both (64 and 59 %): ten seeds often hold none.
     """
-    from scipy.special import ndtri, stdtrit
+    from scipy.special import ndtri
 
     count = len(scores)
     if count < FEWEST_FOR_STD or not known_std(scores):
@@ -168,6 +158,6 @@ def std_interval(scores: FloatArray, *, level: float = LEVEL) -> tuple[float, fl
     squares = float(np.square(scores - scores.mean()).sum())
     kurtosis = count * float(((scores - centre) ** 4).sum()) / squares**2
     error = factor * math.sqrt(max(0.0, kurtosis - (count - 3) / count) / (count - 1))
-    half = float(stdtrit(count - 1, (1 + level) / 2)) * error
+    half = t_quantile(count - 1, level) * error
     scaled = factor * squares / (count - 1)
     return math.sqrt(scaled * math.exp(-half)), math.sqrt(scaled * math.exp(half))

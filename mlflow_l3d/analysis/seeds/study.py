@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.seeds.agreement import Interval, PairSpread, SeedAgreem
 from mlflow_l3d.analysis.seeds.predictions import Kind, check_seeds, prediction_matrix
 from mlflow_l3d.analysis.seeds.spread import MetricSpread, metric_spread
 from mlflow_l3d.analysis.stability.examples import ExampleVotes, example_votes
+from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named, of_kind, scores_of
 
@@ -87,20 +88,18 @@ class SeedsStudy:
         ``seed_std/...`` and their intervals of each. Agreement has plain names, ``_spread`` being over pairs.
         """
         found = {"score_mean": self.own.mean, "score_std": self.own.var}
+        numbers = ("mean", "var", "std", "mean_ci_low", "mean_ci_high", "std_ci_low", "std_ci_high")
         for name, one in self.spreads.items():
-            found |= {f"seed_mean/{name}": one.mean, f"seed_var/{name}": one.var, f"seed_std/{name}": one.std}
-            found |= {f"seed_mean_ci_low/{name}": one.mean_ci_low, f"seed_mean_ci_high/{name}": one.mean_ci_high}
-            found |= {f"seed_std_ci_low/{name}": one.std_ci_low, f"seed_std_ci_high/{name}": one.std_ci_high}
+            found |= {f"seed_{number}/{name}": getattr(one, number) for number in numbers}
         for name, pair in self.pairs.items():
-            found |= {name: pair.mean, f"{name}_ci_low": pair.mean_ci_low, f"{name}_ci_high": pair.mean_ci_high}
-            found |= {f"{name}_spread": pair.std, f"{name}_spread_ci_low": pair.std_ci_low}
-            found |= {f"{name}_spread_ci_high": pair.std_ci_high}
+            for kind, number in (("", "mean"), ("_spread", "std")):
+                found |= {f"{name}{kind}{end}": getattr(pair, f"{number}{end}") for end in ("", "_ci_low", "_ci_high")}
         found |= self.together
         for name, (low, high) in self.intervals.items():
             found |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
         if self.compared:
             found["constant_share"] = len(self.constant_seeds) / len(self.compared)
-        return {name: float(value) for name, value in found.items() if not math.isnan(value)}
+        return known(found)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a seed: its scores, mean agreement with the others, and whether it predicts one thing only."""
@@ -154,9 +153,9 @@ def seeds_study(
     if "seed" not in scores:
         raise ParameterError("column", "seed", f"must be in the scores, which have {', '.join(map(str, scores))}")
     seeds = check_seeds(scores["seed"].tolist())
-    known = [each.name for each in of_kind(kind)]
-    metric = metric or known[0]
-    names = [name for name in dict.fromkeys((metric, *known)) if name in scores]
+    usual = [each.name for each in of_kind(kind)]
+    metric = metric or usual[0]
+    names = [name for name in dict.fromkeys((metric, *usual)) if name in scores]
     table = scores.set_index("seed")[names].astype(np.float64)
     agreement, examples = SeedAgreement({}, {}, {}), None
     compared: tuple[int, ...] = ()
@@ -165,7 +164,7 @@ def seeds_study(
         compared, matrix, labels, ids = prediction_matrix(predictions, seeds, kind)
         rows = {seed: scores_of(labels, row, kind) for seed, row in zip(compared, matrix, strict=True)}
         computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
-        wanted = [name for name in dict.fromkeys((*names, *known)) if name in table or name in computed]
+        wanted = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]
         table = table.reindex(columns=wanted).astype(np.float64).combine_first(computed)[wanted]
         table = table.reindex(index=pd.Index(seeds, name="seed"))
         constant = tuple(seed for seed, row in zip(compared, matrix, strict=True) if np.ptp(row) == 0)

@@ -20,6 +20,18 @@ TABLE_7: Final = {
     "CON": ("con", "con_std"),
     "CCON": ("ccon", "ccon_std"),
 }
+_COLUMNS: Final = {
+    **{"seeds": ("own", "runs"), "metric_mean": ("own", "mean"), "var": ("own", "var")},
+    **{"con": ("con", "mean"), "ccon": ("ccon", "mean"), "con_std": ("con", "std"), "ccon_std": ("ccon", "std")},
+    **{
+        name: (measure, value)
+        for measure in ("precision", "recall", "f1")
+        for name, value in ((measure, "mean"), (f"{measure}_std", "var"))
+    },
+    **{f"{name}_ci_{end}": ("own", f"{name}_ci_{end}") for name in ("mean", "std") for end in ("low", "high")},
+    **{f"{name}_ci_{end}": (name, f"mean_ci_{end}") for name in ("con", "ccon") for end in ("low", "high")},
+}
+"""Column -> which record of a study holds it, and where; nan in studies without the record."""
 
 
 def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
@@ -39,50 +51,26 @@ def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
 
 
 def _row(study: SeedsStudy) -> dict[str, object]:
-    nothing = (math.nan,) * 6
-    numeric = study.kind == "regression"
-    con = study.pairs.get("consistency_pearson" if numeric else "consistency")
-    ccon = None if numeric else study.pairs.get("correct_consistency")
-    con_values = nothing if con is None else (con.mean, con.std, con.mean_ci_low, con.mean_ci_high)
-    ccon_values = nothing if ccon is None else (ccon.mean, ccon.std, ccon.mean_ci_low, ccon.mean_ci_high)
+    records = {
+        "own": study.own,
+        "con": study.pairs.get("consistency_pearson" if study.kind == "regression" else "consistency"),
+        "ccon": study.pairs.get("correct_consistency"),
+        **{name: study.spreads.get(f"{name}_macro") for name in ("precision", "recall", "f1")},
+    }
     row: dict[str, object] = {
         "model": study.model,
         "benchmark": study.benchmark,
         "task": study.task,
         "metric": study.metric,
         "training_size": math.nan if study.training_size is None else float(study.training_size),
-        "seeds": study.own.runs,
-        "metric_mean": study.own.mean,
-        "var": study.own.var,
-        "con": con_values[0],
-        "ccon": ccon_values[0],
-        "con_std": con_values[1],
-        "ccon_std": ccon_values[1],
     }
-    for short, name in (("precision", "precision_macro"), ("recall", "recall_macro"), ("f1", "f1_macro")):
-        spread = None if numeric else study.spreads.get(name)
-        row |= {short: math.nan if spread is None else spread.mean}
-        row |= {f"{short}_std": math.nan if spread is None else spread.var}
-    own, examples = study.own, study.examples
-    return row | {
-        "mean_ci_low": own.mean_ci_low,
-        "mean_ci_high": own.mean_ci_high,
-        "std_ci_low": own.std_ci_low,
-        "std_ci_high": own.std_ci_high,
-        "con_ci_low": con_values[2],
-        "con_ci_high": con_values[3],
-        "ccon_ci_low": ccon_values[2],
-        "ccon_ci_high": ccon_values[3],
-        "kappa": study.together.get("fleiss_kappa", math.nan),
-        "robust_share": math.nan if examples is None else examples.robust_share,
-        "fragile_share": math.nan if examples is None else examples.fragile_share,
-        **{
-            f"{short}_ci_{end}": limit
-            for short, name in (("kappa", "fleiss_kappa"), ("robust", "robust_share"), ("fragile", "fragile_share"))
-            for end, limit in zip(("low", "high"), study.intervals.get(name, (math.nan, math.nan)), strict=True)
-        },
-        "constant_seeds": len(study.constant_seeds),
-    }
+    for column, (record, value) in _COLUMNS.items():
+        row[column] = getattr(records[record], value, math.nan)
+    row["kappa"] = study.together.get("fleiss_kappa", math.nan)
+    row |= {name: getattr(study.examples, name, math.nan) for name in ("robust_share", "fragile_share")}
+    for short, name in (("kappa", "fleiss_kappa"), ("robust", "robust_share"), ("fragile", "fragile_share")):
+        row[f"{short}_ci_low"], row[f"{short}_ci_high"] = study.intervals.get(name, (math.nan, math.nan))
+    return row | {"constant_seeds": len(study.constant_seeds)}
 
 
 def table_1(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:

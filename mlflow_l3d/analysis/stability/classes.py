@@ -112,8 +112,7 @@ class VoteGroup(RunGroup[Sums]):
         # Sorted, so that the order of the runs does not show in the last digit.
         accuracies = np.sort(self._hits) / size
         ccon = self._correct / self._comparisons
-        population = population_variance(accuracies, ccon, size) if size > 1 else math.nan
-        return float(accuracies.var(ddof=1)), population
+        return float(accuracies.var(ddof=1)), population_variance(accuracies, ccon, size)
 
 
 class ClassComparison(Comparison[Sums]):
@@ -173,10 +172,7 @@ def _as_array(ids: list[Hashable]) -> npt.NDArray[np.int64] | npt.NDArray[np.obj
 
 def _grown(votes: npt.NDArray[np.int32], rows: int, columns: int) -> npt.NDArray[np.int32]:
     """Return `votes` with room for at least `rows` and `columns`; rows at least double, so that growing is rare."""
-    have_rows, have_columns = votes.shape
-    if rows <= have_rows and columns <= have_columns:
+    more_rows, more_columns = max(0, rows - len(votes)), max(0, columns - votes.shape[1])
+    if not (more_rows or more_columns):
         return votes
-    new_rows = have_rows if rows <= have_rows else max(rows, 2 * have_rows)
-    larger = np.zeros((new_rows, max(columns, have_columns)), dtype=np.int32)
-    larger[:have_rows, :have_columns] = votes
-    return larger
+    return np.pad(votes, ((0, max(more_rows, len(votes)) if more_rows else 0), (0, more_columns)))

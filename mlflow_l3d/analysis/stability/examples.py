@@ -106,15 +106,10 @@ def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArr
         }
     )
     frame = frame.sort_values(["entropy", "share_right"], ascending=[False, True], kind="stable", ignore_index=True)
-    total = len(frame)
-    robust, fragile, never = (int((kinds == kind).sum()) for kind in (ROBUST, FRAGILE, NEVER_RIGHT))
-    return ExampleVotes(
-        frame=frame,
-        robust_share=robust / total if total else math.nan,
-        fragile_share=fragile / total if total else math.nan,
-        never_right_share=never / total if total else math.nan,
-        left_out=len(kept) - total,
+    robust, fragile, never = (
+        float((kinds == kind).mean()) if len(frame) else math.nan for kind in (ROBUST, FRAGILE, NEVER_RIGHT)
     )
+    return ExampleVotes(frame, robust, fragile, never, len(kept) - len(frame))
 
 
 def entropy(counts: npt.ArrayLike) -> FloatArray:

@@ -18,18 +18,13 @@ def population_variance(accuracies: npt.ArrayLike, correct_consistency: float, e
     correct_consistency
         CCON of the same runs: mean over pairs of runs of the share of examples that both have right.
     examples
-        n, at least 2.
+        n.
 
     Returns
     -------
     float
         In squared units of the accuracy; below zero where runs differ less than the test set alone lets expect. nan
-        below two runs.
-
-    Raises
-    ------
-    ValueError
-        If `examples` is below 2.
+        below two runs or examples.
 
     Notes
     -----
@@ -37,12 +32,9 @@ def population_variance(accuracies: npt.ArrayLike, correct_consistency: float, e
     Unbiased where the examples are drawn independently of each other: equally good runs have 0 on average, though s2
     does not. For the accuracy only, and for one test set that all runs share.
     """
-    if examples < 2:
-        msg = f"examples must be at least 2, got {examples}"
-        raise ValueError(msg)
     values = np.asarray(accuracies, dtype=np.float64).reshape(-1)
     known = values[np.isfinite(values)]
-    if len(known) < 2 or not math.isfinite(correct_consistency):
+    if len(known) < 2 or examples < 2 or not math.isfinite(correct_consistency):
         return math.nan
     spread = examples * float(known.var(ddof=1))
     return (spread - (float(known.mean()) - correct_consistency)) / (examples - 1)

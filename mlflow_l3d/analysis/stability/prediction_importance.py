@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.jackknife import ratio_interval
 from mlflow_l3d.analysis.stability.results import Consistency
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.typing import FloatArray, known
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class PredictionImportance:
             "prediction_share_ci_low": self.share_ci_low,
             "prediction_share_ci_high": self.share_ci_high,
         }
-        return {name: value for name, value in values.items() if not math.isnan(value)}
+        return known(values)
 
 
 def prediction_importance(
@@ -90,12 +90,6 @@ def prediction_importance(
         are the golden runs, so both parts of the ratio lose a row together; instead of `without_golden`. A row whose
         value is nan then still counts as a row that may be left out.
 
-    Raises
-    ------
-    ValueError
-        If the mean of `row_values` is not the consistency of `within`, a value lies outside [0, 1], or
-        `golden_without_row` has another length than `row_values`, or stands beside `without_golden`.
-
     Notes
     -----
     A pair of runs disagrees on an example with probability ``1 - CON``, half the expected squared distance of their
@@ -103,29 +97,17 @@ def prediction_importance(
     variance: Jansen's form of the total Sobol index, for vectors. Interval: jackknife of its logarithm, t quantiles;
     variances of what is left out are added.
     """
-    every = _checked(row_values, "row_values")
+    every = np.asarray(row_values, dtype=np.float64)
     rows = every[~np.isnan(every)]
-    known = len(rows) > 0 and not math.isnan(within.consistency)
-    if known and not math.isclose(float(rows.mean()), within.consistency, rel_tol=0, abs_tol=1e-9):
-        msg = f"row_values have the mean {rows.mean()}, but CON within rows is {within.consistency}"
-        raise ValueError(msg)
-    ratio = _ratio(within.consistency, golden.consistency)
-    if golden_without_row is None:
-        left_out, over = [_without_one(rows, golden.consistency)], ["rows"]
-    else:
-        goldens = _checked(golden_without_row, "golden_without_row")
-        if len(goldens) != len(every) or without_golden is not None:
-            msg = "golden_without_row must have one value for each of row_values, and stands instead of without_golden"
-            raise ValueError(msg)
-        left_out, over = [_without_one_jointly(every, goldens)], ["rows with golden runs"]
+    left_out: dict[str, tuple[npt.ArrayLike, npt.ArrayLike]] = {"rows": (_without_each(rows), golden.consistency)}
+    if golden_without_row is not None:
+        left_out = {"rows with golden runs": (_without_each(every), golden_without_row)}
     if without_column is not None:
-        left_out.append(_ratios(_checked(without_column, "without_column"), golden.consistency))
-        over.append("columns")
+        left_out["columns"] = (without_column, golden.consistency)
     if without_golden is not None:
-        goldens = _checked(without_golden, "without_golden")
-        left_out.append(np.array([_ratio(within.consistency, value) for value in goldens.tolist()]))
-        over.append("golden runs")
-    low, high = ratio_interval(ratio, *left_out)
+        left_out["golden runs"] = (within.consistency, without_golden)
+    ratio = float(_ratios(within.consistency, golden.consistency))
+    low, high = ratio_interval(ratio, *(_ratios(*each) for each in left_out.values()))
     cut = min(1.0, ratio)
     return PredictionImportance(
         factor=within.group,
@@ -136,40 +118,22 @@ def prediction_importance(
         consistency=within.consistency,
         golden_consistency=golden.consistency,
         rows=len(rows),
-        interval_over=tuple(over),
+        interval_over=tuple(left_out),
     )
 
 
-def _checked(values: npt.ArrayLike, what: str) -> FloatArray:
-    given: FloatArray = np.asarray(values, dtype=np.float64)
-    if given.ndim != 1 or bool(((given < 0) | (given > 1)).any()):
-        msg = f"{what} must be one axis of shares in [0, 1]"
-        raise ValueError(msg)
-    return given
+def _ratios(within: npt.ArrayLike, golden: npt.ArrayLike) -> FloatArray:
+    """Return ``(1 - within) / (1 - golden)``; nan where golden runs never disagree."""
+    golden_left = 1 - np.asarray(golden, dtype=np.float64)
+    varies = golden_left > 0
+    ratios: FloatArray = (1 - np.asarray(within, dtype=np.float64)) / np.where(varies, golden_left, 1.0)
+    return np.where(varies, ratios, math.nan)
 
 
-def _ratio(within: float, golden: float) -> float:
-    return (1 - within) / (1 - golden) if golden < 1 else math.nan
-
-
-def _ratios(within: FloatArray, golden: float) -> FloatArray:
-    return (1 - within) / (1 - golden) if golden < 1 else np.full(len(within), math.nan)
-
-
-def _without_one(rows: FloatArray, golden: float) -> FloatArray:
-    """Return shape (M,): the ratio without one row."""
-    count = len(rows)
-    if count < 2:
-        return np.full(count, math.nan)
-    return _ratios((rows.sum() - rows) / (count - 1), golden)
-
-
-def _without_one_jointly(rows: FloatArray, goldens: FloatArray) -> FloatArray:
-    """Return shape (M,): the ratio without one row and the golden runs that belong to it."""
-    known = ~np.isnan(rows)
-    count = int(known.sum())
+def _without_each(rows: FloatArray) -> FloatArray:
+    """Return shape (M,): the mean without one row; nan below two that are known."""
+    known_rows = ~np.isnan(rows)
+    count, total = int(known_rows.sum()), float(np.nansum(rows))
     if count < 2:
         return np.full(len(rows), math.nan)
-    total = float(rows[known].sum())
-    within = np.where(known, (total - np.where(known, rows, 0.0)) / (count - 1), total / count)
-    return np.array([_ratio(one, golden) for one, golden in zip(within.tolist(), goldens.tolist(), strict=True)])
+    return np.where(known_rows, (total - np.nan_to_num(rows)) / (count - 1), total / count)

@@ -201,7 +201,7 @@ def _precision(specification: Specification, pilot: VarianceComponents | None) -
         row["half_width"] = plan.design.half_width(pilot, rows=plan.mitigation_runs, columns=plan.investigation_runs)
     usable = pilot is not None and pilot.total > 0 and pilot.contributed > 0
     if pilot is not None and usable:
-        row["nested_optimum"] = optimal_columns(min(pilot.total_index, 0.99))
+        row["nested_optimum"] = optimal_columns(pilot.total_index)
     for name, design in plannable_designs().items():
         found = design.needed(plan.half_width, pilot) if pilot is not None and usable else None
         row |= _needed(name, found)

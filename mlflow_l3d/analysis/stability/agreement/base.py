@@ -12,15 +12,7 @@ import numpy as np
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 
-
-class _NoTruth:
-    """The type of :data:`NO_TRUTH`."""
-
-    def __repr__(self) -> str:
-        return "NO_TRUTH"
-
-
-NO_TRUTH: Final = _NoTruth()
+NO_TRUTH: Final = object()
 """Stands where no truth is given; None is an unparsed prediction."""
 
 
@@ -74,7 +66,7 @@ class Scoring(ABC):
         """Return pi(one, other), or pi(one, other, truth)."""
         forms = [None if each is None else self.prepare(each) for each in (one, other)]
         if truth is NO_TRUTH:
-            return 0.0 if None in forms else self.pair(*forms)
+            return float(matrix_of_pairs(self, forms)[0, 1])
         return float(matrix_with_truth(self, forms, self.prepare_truth(truth))[0, 1])
 
 
@@ -99,12 +91,12 @@ class Similarity(Scoring):
     def pair(self, one: Any, other: Any) -> float:
         """Return zeta, averaged over both directions where they differ."""
         if self.symmetric:
-            return float(_rounded(self.similarity(one, other)))
-        return float(_rounded((self.similarity(one, other) + self.similarity(other, one)) / 2))
+            return self.similarity(one, other)
+        return (self.similarity(one, other) + self.similarity(other, one)) / 2
 
     def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
         """Return the mean of both similarities to the truth."""
-        values = _rounded(np.array([self.similarity_to_truth(form, truth) for form in forms], dtype=np.float64))
+        values = np.array([self.similarity_to_truth(form, truth) for form in forms], dtype=np.float64)
         mean: FloatArray = (values[:, None] + values[None, :]) / 2
         return mean
 
@@ -232,11 +224,3 @@ def f1_of_sets(one: Iterable[Hashable], other: Iterable[Hashable]) -> float:
     first, second = frozenset(one), frozenset(other)
     total = len(first) + len(second)
     return 2 * len(first & second) / total if total else 1.0
-
-
-def _rounded(values: float | FloatArray) -> FloatArray:
-    """Put values that rounding has carried beyond 0 or 1 back onto it, by at most a billionth; others stay wrong."""
-    array = np.asarray(values, dtype=np.float64)
-    clipped = np.clip(array, 0.0, 1.0)
-    rounded: FloatArray = np.where(np.abs(array - clipped) <= 1e-9, clipped, array)
-    return rounded

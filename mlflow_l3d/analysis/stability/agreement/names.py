@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from mlflow_l3d.analysis.stability.agreement.answers import SquadExact, SquadF1
@@ -11,39 +12,20 @@ from mlflow_l3d.analysis.stability.agreement.base import Scoring
 from mlflow_l3d.analysis.stability.agreement.matching import EntityF1, ExactMatch, TokenMatch
 from mlflow_l3d.analysis.stability.agreement.rankings import Ndcg, Overlap, RankBiasedOverlap
 from mlflow_l3d.analysis.stability.agreement.structures import Attachment, Closeness, SetF1
-from mlflow_l3d.analysis.stability.agreement.texts import Bleu, Chrf, Rouge
+from mlflow_l3d.analysis.stability.agreement.texts import ROUGE_KINDS, Bleu, Chrf, Rouge
 from mlflow_l3d.errors import ParameterError, unknown_name
-
-
-def _rouge(kind: str) -> Callable[..., Scoring]:
-    def make(*, stemmer: bool = False, tokenizer: Any = None) -> Scoring:
-        return Rouge(kind, stemmer=stemmer, tokenizer=tokenizer)
-
-    return make
-
-
-def _las() -> Scoring:
-    return Attachment(labelled=True)
-
-
-def _uas() -> Scoring:
-    return Attachment(labelled=False)
-
 
 SCORINGS: Final[dict[str, Callable[..., Scoring]]] = {
     "exact_match": ExactMatch,
     "closeness": Closeness,
     "bleu": Bleu,
     "chrf": Chrf,
-    "rouge1": _rouge("rouge1"),
-    "rouge2": _rouge("rouge2"),
-    "rougeL": _rouge("rougeL"),
-    "rougeLsum": _rouge("rougeLsum"),
+    **{kind: partial(Rouge, kind) for kind in ROUGE_KINDS},
     "token_match": TokenMatch,
     "entity_f1": EntityF1,
     "set_f1": SetF1,
-    "las": _las,
-    "uas": _uas,
+    "las": lambda: Attachment(labelled=True),
+    "uas": lambda: Attachment(labelled=False),
     "squad_exact": SquadExact,
     "squad_f1": SquadF1,
     "overlap": Overlap,
@@ -55,7 +37,7 @@ SCORINGS: Final[dict[str, Callable[..., Scoring]]] = {
 TASK_TYPES: Final[dict[str, tuple[str, ...]]] = {
     "classification": ("exact_match",),
     "regression": ("closeness",),
-    "generation": ("bleu", "chrf", "rouge1", "rouge2", "rougeL", "rougeLsum", "exact_match"),
+    "generation": ("bleu", "chrf", *ROUGE_KINDS, "exact_match"),
     "sequence_labelling": ("token_match", "entity_f1"),
     "structured_prediction": ("set_f1", "las", "uas", "exact_match"),
     "question_answering": ("squad_f1", "squad_exact"),

@@ -84,7 +84,9 @@ class RankBiasedOverlap(_Ranking):
         if not short:
             return float(not long)
         depths = np.arange(1, len(long) + 1)
-        shared = np.array(_shared_by_depth(short, long), dtype=np.float64)
+        places = {each: place for place, each in enumerate(long)}
+        first_in_both = [max(place, places[each]) for place, each in enumerate(short) if each in places]
+        shared = np.bincount(np.array(first_in_both, dtype=np.intp), minlength=len(long)).cumsum()
         at_short, at_long = shared[len(short) - 1], shared[-1]
         weights = self._p**depths
         total = float((shared / depths * weights).sum())
@@ -92,19 +94,6 @@ class RankBiasedOverlap(_Ranking):
         total += float((at_short * (depths - len(short)) / (len(short) * depths) * weights)[beyond].sum())
         rest = (at_long - at_short) / len(long) + at_short / len(short)
         return float((1 - self._p) / self._p * total + rest * self._p ** len(long))
-
-
-def _shared_by_depth(short: Sequence[Hashable], long: Sequence[Hashable]) -> list[int]:
-    """Return, for each depth of the longer ranking, how many ids both have up to there."""
-    seen_short: set[Hashable] = set()
-    seen_long: set[Hashable] = set()
-    counts = []
-    for depth, item in enumerate(long):
-        seen_long.add(item)
-        if depth < len(short):
-            seen_short.add(short[depth])
-        counts.append(len(seen_short & seen_long))
-    return counts
 
 
 class Ndcg(_Ranking):
