@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from typing import Any, NoReturn
 
 from mlflow_l3d import __version__
@@ -129,8 +130,9 @@ def _parse(argv: Sequence[str] | None) -> dict[str, str]:
 def _run(verb: str, options: dict[str, str]) -> str:
     """Call the verb's function; return what to print."""
     row = VERBS[verb]
-    more = {"progress": True} if row.progress else {}
-    return str(getattr(import_module(row.module), row.function)(**options, **more).summary())
+    function = getattr(import_module(row.module), row.function)
+    more = {"progress": True} if "progress" in signature(function).parameters else {}  # which shows a bar
+    return str(function(**options, **more).summary())
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:

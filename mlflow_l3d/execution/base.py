@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Value
@@ -55,6 +55,9 @@ class Executor(Protocol):
     ``__length_hint__`` how many cells it still has needs no such look ahead. Its number also bounds the next calls, so
     one that may end early, because of a stopping rule, can keep them small.
     """
+
+    one_worker: ClassVar[bool] = False
+    """Whether it runs one cell at a time, so that ``workers`` has no part; a class without it counts as one of many."""
 
     def __init__(self, *, job: Job, workers: int | None) -> None:
         """Remember the job; nothing starts before :meth:`run`."""

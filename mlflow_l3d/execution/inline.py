@@ -28,6 +28,8 @@ class InlineExecutor:
         If more workers are asked for: they would have no effect.
     """
 
+    one_worker = True
+
     def __init__(self, *, job: Job, workers: int | None = None) -> None:
         if workers not in {None, 1}:
             raise ParameterError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 from mlflow_l3d.approaches.base import Approach
@@ -32,7 +32,7 @@ class Subject:
         Names as people see them.
     task_fingerprint, model_revision
         What identifies the data and the weights.
-    approach, version
+    approach, approach_version
         Name of the approach, and its version.
     settings
         Of the split.
@@ -41,7 +41,7 @@ class Subject:
     task: str
     task_fingerprint: str
     approach: str
-    version: str
+    approach_version: str
     model: str
     model_revision: str
     settings: SplitSettings
@@ -49,15 +49,8 @@ class Subject:
     @classmethod
     def of(cls, approach: Approach, model: str, model_revision: str, task: Task) -> Self:
         """Return what is trained on what; `model` may be a private path, and its public name is kept."""
-        return cls(
-            task=task.name,
-            task_fingerprint=task.fingerprint,
-            approach=approach.name,
-            version=approach.version,
-            model=public_name(model),
-            model_revision=model_revision,
-            settings=task.settings,
-        )
+        of_approach = approach.name, approach.version
+        return cls(task.name, task.fingerprint, *of_approach, public_name(model), model_revision, task.settings)
 
     @property
     def key(self) -> str:
@@ -101,21 +94,17 @@ def search_document(
     searched_on
         Seed of every factor, one mapping a configuration.
     """
-    settings = subject.settings
+    about = asdict(subject)
+    settings = about.pop("settings")
     return {
         "schema": SCHEMA,
         "hyperparameters": dict(hyperparameters),
         "score": score,
         "metric": metric,
         "search_run_id": search_run_id,
-        "task": subject.task,
-        "task_fingerprint": subject.task_fingerprint,
-        "approach": subject.approach,
-        "approach_version": subject.version,
-        "model": subject.model,
-        "model_revision": subject.model_revision,
+        **about,
         "searched_on": [dict(seeds) for seeds in searched_on],
-        "settings": {name: getattr(settings, name) for name in (*_SETTINGS, *_MORE_SETTINGS)},
+        "settings": {name: settings[name] for name in (*_SETTINGS, *_MORE_SETTINGS)},
     }
 
 
@@ -148,9 +137,9 @@ def differences(document: Mapping[str, Any], subject: Subject) -> list[str]:
         other = document.get("model")
         another = f"with the model {other}, and are used with {subject.model}"
         found.append(f"with other weights of {other}" if other == subject.model else another)
-    if str(document.get("approach_version")) != subject.version:
-        version = document.get("approach_version")
-        found.append(f"with version {version} of {subject.approach}, and are used with version {subject.version}")
+    if str(document.get("approach_version")) != subject.approach_version:
+        version, own = document.get("approach_version"), subject.approach_version
+        found.append(f"with version {version} of {subject.approach}, and are used with version {own}")
     settings: Mapping[str, Any] = document.get("settings") or {}
     searched, used = settings.get("num_labelled"), subject.settings.num_labelled
     if "num_labelled" in settings and searched != used:
@@ -181,12 +170,9 @@ def splits_of(
     if document.get("task_fingerprint") != fingerprint or not _same_settings(document, settings):
         return ()
     active = [name for name in TASK_FACTORS if name in factors]
-    found: list[dict[str, int]] = []
-    for seeds in document.get("searched_on", []):
-        if all(name in seeds for name in active):
-            split: dict[str, int] = {name: int(seeds[name]) for name in active}
-            found += [split] if split not in found else []
-    return tuple(found)
+    searched_on = [seeds for seeds in document.get("searched_on", []) if set(active) <= set(seeds)]
+    found = dict.fromkeys(tuple((name, int(seeds[name])) for name in active) for seeds in searched_on)
+    return tuple(map(dict, found))
 
 
 def _same_settings(document: Mapping[str, Any], settings: SplitSettings) -> bool:

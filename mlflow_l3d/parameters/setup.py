@@ -42,7 +42,7 @@ class Setup:
     fixed_factors
         Factors of the approach without an effect under these choices, each with the reason.
     executor, workers
-        Where cells run.
+        Where cells run, and how many at a time; None leaves that to the executor.
     """
 
     approach: Approach
@@ -138,9 +138,10 @@ def set_up(
     ParameterError
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
-    workers = MAIN["workers"].parse(given)
-    if given["executor"] == "inline" and workers not in {None, 1}:
-        raise ParameterError("workers", workers, "executor=inline has one", "Use executor=processes.")
+    workers, executor = MAIN["workers"].parse(given), given["executor"]
+    one_worker = getattr(registry.load("executor", executor), "one_worker", False)
+    if one_worker and workers not in {None, 1}:
+        raise ParameterError("workers", workers, f"executor={executor} has one", "Use executor=processes.")
     settings = _split_settings(given, root_seed, validation_fraction, predefined_split=predefined_split)
     device = _device(given["device"], approach)
     model = approach.default_model if given["model"] == "auto" else given["model"]
@@ -187,8 +188,8 @@ def set_up(
         device=device,
         numerics=numerics,
         fixed_factors={**fixed_by_task, **approach.inactive_factors(hyperparameters)},
-        executor=given["executor"],
-        workers=workers,
+        executor=executor,
+        workers=1 if one_worker else workers,
     )
 
 

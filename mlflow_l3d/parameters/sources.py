@@ -54,11 +54,7 @@ class Origin:
 
     def document(self) -> dict[str, Any]:
         """Return the origin as JSON types, for ``investigation.json``."""
-        return {
-            "source": self.source,
-            "search_run_id": self.search_run_id or None,
-            "overridden": list(self.overridden),
-        }
+        return {"source": self.source, "search_run_id": self.search_run_id or None, "overridden": list(self.overridden)}
 
 
 def choose(

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mlflow_l3d.parameters import table
-from mlflow_l3d.parameters.table import Parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +29,19 @@ class Verb:
         One line of help.
     is_study
         Whether it is a study, and no help with one.
-    progress
-        Whether the function takes ``progress``, too, which shows a bar.
     in_project
         Whether it is an entry point of MLproject.
     words
         What stands behind the verb without a name of its own, in this order.
-    result
-        Class of what the function returns, in the same module, where the package has that name, too.
     """
 
     name: str
-    parameters: Parameters
+    parameters: table.Parameters
     target: str
     description: str
     is_study: bool = True
-    progress: bool = True
     in_project: bool = True
-    words: Parameters = field(default_factory=dict)
-    result: str = ""
+    words: table.Parameters = field(default_factory=dict)
 
     @property
     def module(self) -> str:
@@ -67,13 +60,7 @@ class Verb:
 
 
 _ROWS: Final = (
-    Verb(
-        "investigate",
-        table.MAIN,
-        "studies.investigation.run:investigate",
-        "run an investigation and score it",
-        result="Investigation",
-    ),
+    Verb("investigate", table.MAIN, "studies.investigation.run:investigate", "run an investigation and score it"),
     Verb(
         "search",
         table.SEARCH,
@@ -97,7 +84,6 @@ _ROWS: Final = (
         table.ABLATION,
         "studies.ablation.run:ablate",
         "say what fewer runs and test examples would have found, without new runs",
-        progress=False,
     ),
     Verb(
         "plan",
@@ -106,21 +92,13 @@ _ROWS: Final = (
         "say how many cells an investigation has, what they cost, and how many it needs",
         is_study=False,
     ),
-    Verb(
-        "evaluate",
-        table.EVALUATE,
-        "studies.evaluation.run:evaluate",
-        "score an existing parent run",
-        is_study=False,
-        progress=False,
-    ),
+    Verb("evaluate", table.EVALUATE, "studies.evaluation.run:evaluate", "score an existing parent run", is_study=False),
     Verb(
         "delete",
         table.DELETE,
         "studies.evaluation.delete:delete",
         "delete a parent run with its children",
         is_study=False,
-        progress=False,
         in_project=False,
     ),
     Verb(
@@ -129,14 +107,11 @@ _ROWS: Final = (
         "testing.skeleton:new",
         "write a package with an approach of your own, which passes the conformance suite",
         is_study=False,
-        progress=False,
         in_project=False,
         words=table.NEW,
     ),
 )
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in _ROWS}
 """Name -> verb, studies first."""
-PUBLIC: Final[Mapping[str, str]] = {
-    name: verb.module for verb in _ROWS for name in (verb.function, verb.result) if name
-}
+PUBLIC: Final = {verb.function: verb.module for verb in _ROWS} | {"Investigation": VERBS["investigate"].module}
 """Name in the package `mlflow_l3d` -> the module that it is loaded from."""

@@ -44,7 +44,7 @@ def left(subject: Subject = SUBJECT, **changes: Any) -> dict[str, Any]:
         "task": subject.task,
         "task_fingerprint": subject.task_fingerprint,
         "approach": subject.approach,
-        "approach_version": subject.version,
+        "approach_version": subject.approach_version,
         "model": subject.model,
         "model_revision": subject.model_revision,
         "searched_on": [{"data_split": 5, "label_selection": 0, "data_order": 9}],
@@ -382,7 +382,10 @@ def test_a_specification_says_where_its_hyperparameters_came_from() -> None:
 def test_the_subject_of_a_search_is_data_approach_and_weights() -> None:
     parts = {"task": "f" * 32, "approach": "fake", "model": "none"}
     assert SUBJECT.key == content_key(parts)
-    assert replace(SUBJECT, task="renamed", version="2", model="renamed", settings=SplitSettings()).key == SUBJECT.key
+    assert (
+        replace(SUBJECT, task="renamed", approach_version="2", model="renamed", settings=SplitSettings()).key
+        == SUBJECT.key
+    )
     changed = {replace(SUBJECT, **{name: "x"}).key for name in ("task_fingerprint", "approach", "model_revision")}
     assert len(changed | {SUBJECT.key}) == 4
 

@@ -23,16 +23,7 @@ from mlflow_l3d.report.investigation.verdicts import (
     interval,
     verdict,
 )
-from mlflow_l3d.report.numbers import (
-    MISSING,
-    between,
-    percent,
-    plain,
-    points,
-    probability,
-    signed,
-    squared_points,
-)
+from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, probability, signed, squared_points
 from mlflow_l3d.report.table import Table
 
 INTERIM_SHOWN: Final = 12

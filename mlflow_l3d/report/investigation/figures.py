@@ -14,13 +14,7 @@ from mlflow_l3d.analysis.importance.strategies import IMPORTANT_SHARE
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.report.investigation.verdicts import (
-    by_importance,
-    golden_runs,
-    golden_share,
-    golden_word,
-    level_of,
-)
+from mlflow_l3d.report.investigation.verdicts import by_importance, golden_runs, golden_share, golden_word, level_of
 from mlflow_l3d.report.numbers import percent, points, shorten, signed
 from mlflow_l3d.report.style import (
     BLUE,

@@ -30,13 +30,7 @@ def summary(result: SearchResult, *, lines: Sequence[str] = ()) -> str:
     """
     took = f"{counted(result.trials_run, 'trial')} in {duration(result.seconds)}, scored by {result.metric} (points)."
     blocks = [*heading(result.title), *[part for line in lines for part in wrap(line, split_words=False)], *wrap(took)]
-    blocks += [
-        "",
-        *stage_table(result).lines(),
-        "",
-        *setting_table(result, "range at level {number}").lines(),
-        "",
-    ]
+    blocks += ["", *stage_table(result).lines(), "", *setting_table(result, "range at level {number}").lines(), ""]
     if result.importances:
         shares = ", ".join(f"{name} {share_text(share)}" for name, share in result.importances.items())
         blocks += wrap(f"Share of the variance of the score at level 1: {shares}.", "    ")

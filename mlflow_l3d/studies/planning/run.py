@@ -131,7 +131,7 @@ def _assemble(
     project_run: str | None,
 ) -> Plan:
     setup = specification.setup
-    workers = 1 if setup.executor == "inline" else setup.workers or default_workers(setup.device)
+    workers = setup.workers or default_workers(setup.device)
     counts = cell_table(specification, done)
     factors = factor_table(specification, known.factors)
     to_compute = int(counts["to_compute"].sum())
