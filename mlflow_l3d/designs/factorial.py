@@ -68,7 +68,7 @@ class FactorialDesign(Design):
     ablates = False
     auto_rows = 50
     words = Words(
-        legend="importance = (contr - mitig) / gold, important if above 0; main effects alone. pp: percentage points "
+        legend="importance = (contr - mitig) / gold, important if above 0; main effects alone. {pp}: {unit} "
         "of {metric}. std of the factor's main effect (contr), of all else (mitig), of every factor (gold), from "
         "blocks of two configurations a factor. CON, CCON: {meaning}. miss: cells without a score.",
         rows="The other rows hold the same runs, those at the first configuration of the factor before the others.",

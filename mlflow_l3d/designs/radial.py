@@ -42,7 +42,7 @@ class RadialDesign(Design):
     name = "radial"
     pairs = True
     words = Words(
-        legend="importance = (contr - mitig) / gold, important if above 0. pp: percentage points of {metric}. std "
+        legend="importance = (contr - mitig) / gold, important if above 0. {pp}: {unit} of {metric}. std "
         "(estimated without bias) of the factor alone (contr), of all other factors (mitig), of every factor (gold), "
         "from base and swap runs. CON, CCON: {meaning}. miss: cells without a score.",
         rows="The other rows hold the base runs and those in which that factor was drawn anew.",

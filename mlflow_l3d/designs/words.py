@@ -1,7 +1,8 @@
 """What reports say about a design; the defaults are those of M x N tables with golden runs.
 
-In braces stand ``{factor}``, ``{metric}``, ``{design}``, ``{runs}`` (golden runs, pooled runs, ...), ``{gold}`` and
-``{golden}`` (the word before *std*, short and long), ``{meaning}`` (of CON and CCON), where a text is said to have it.
+In braces stand ``{metric}`` with its ``{unit}`` (short: ``{pp}``), ``{design}``, ``{level}`` (of intervals), ``{runs}``
+(golden runs, pooled runs, ...), ``{gold}`` and ``{golden}`` (the word before *std*, short and long); ``{factor}`` and
+``{meaning}`` (of CON and CCON) only where a text is said to have them.
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ class Words:
 
     Attributes
     ----------
-    legend
-        Below the table in the terminal: metric, design, runs, gold, meaning.
+    order
+        Which factors stand first.
+    legend, note
+        Below the table of factors, in the terminal and on a page.
+    bars
+        The picture of all factors: for who cannot see it, and below it.
     rows
         What the rows of the figure of single scores hold, after the first.
     table
@@ -39,7 +44,7 @@ class Words:
     examples
         The runs in which every factor changes, in the table of agreement.
     reading
-        Term and meaning, for "How to read this": design, golden, runs.
+        Term and meaning, for "How to read this".
     drawn, first_row
         Of a design whose own runs serve as golden runs: how they are drawn, and what the first row of the figure of
         single scores holds.
@@ -47,10 +52,21 @@ class Words:
         Of a baseline: why its verdict may be wrong.
     """
 
+    order: str = "most important"
     legend: str = (
-        "importance = (contr - mitig) / {gold}, important if above 0. pp: percentage points of {metric}. std within a "
+        "importance = (contr - mitig) / {gold}, important if above 0. {pp}: {unit} of {metric}. std within a "
         "row (contr: the factor alone), of the row means (mitig: all other factors), of the {runs} ({gold}: every "
         "factor). CON, CCON: {meaning}. miss: cells without a score."
+    )
+    note: str = (
+        "contr., mitig.: contributed and mitigated; missing: cells without a score. Standard deviations and scores are "
+        "{unit} of {metric}. Important by the published rule (score above 0); unsure where the interval does not "
+        "confirm it."
+    )
+    bars: tuple[str, str] = (
+        "Importance of every factor",
+        "Bars are the published score, points and lines the corrected score with its {level} interval. A factor whose "
+        "whole interval lies to the right of 0 matters more than all others together.",
     )
     rows: str = (
         "The other rows hold the table of one factor, in which it changes along a row and everything else from row to "
@@ -76,8 +92,16 @@ NESTED: Final = Words(reading=(("Cell, row, column", f"{_CELL}has columns of its
 def baseline(rows: str, reading: str, within: str, caution: str) -> Words:
     """Return the sentences of a baseline strategy."""
     return Words(
+        order="largest standard deviation",
+        note="missing: runs without a score. Standard deviations and scores are {unit} of {metric}. Important by the "
+        "{design} strategy: a share of at least 0.50; without an interval this stays unsure.",
+        bars=(
+            "Std of every factor's runs",
+            "Std of the runs as a share of the {golden} std. From half on (line) the {design} strategy calls a factor "
+            "important; it has no importance score and no interval.",
+        ),
         legend="The {design} strategy has no importance score: important where the std of the runs is at least half "
-        "that of the {runs} (gold). Std and mean in percentage points of {metric}. CON, CCON: % of {meaning}. miss: "
+        "that of the {runs} (gold). Std and mean in {unit} of {metric}. CON, CCON: % of {meaning}. miss: "
         "runs without a score.",
         rows=f"The other rows hold the runs of one factor, in which {rows}.",
         within=within,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,9 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.planning.subsets import NUMBERS
 from mlflow_l3d.report.numbers import bracketed, points, shorten, signed
-from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, dress, new_figure, settings
-from mlflow_l3d.report.table import Table
-from mlflow_l3d.report.text import WIDTH, document, heading, wrap
+from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, dress, panels
+from mlflow_l3d.report.table import Table, document
+from mlflow_l3d.report.text import WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,11 +54,12 @@ def spread(frame: pd.DataFrame) -> pd.DataFrame:
         for name in NUMBERS[:2] if key[-1] == GOLDEN_ROW else NUMBERS:
             known = part[name].to_numpy(dtype=np.float64)
             known = known[np.isfinite(known)]
-            # Repeats of a setting without a choice are equal, and their mean must be that number to the last digit.
-            equal = bool(len(known)) and bool((known == known[0]).all())
-            mean = math.nan if not len(known) else float(known[0] if equal else known.mean())
-            low, high = np.percentile(known, [5, 95]) if len(known) else (math.nan, math.nan)
-            lines.append((*key, name, mean, float(low), float(high), len(known)))
+            mean = low = high = math.nan
+            if len(known):
+                low, high = np.percentile(known, [5, 95]).tolist()
+                # Repeats of a setting without a choice are equal, and their mean must be that number to the last digit.
+                mean = float(np.clip(known.mean(), known.min(), known.max()))
+            lines.append((*key, name, mean, low, high, len(known)))
     result = pd.DataFrame(lines, columns=[*_KEYS, "number", "mean", "low", "high", "repeats"])
     return result.astype({"test_examples": "Int64", "investigation_runs": "Int64"})
 
@@ -72,20 +73,14 @@ def ablation_table(frame: pd.DataFrame) -> pd.DataFrame:
         Index ``factor`` and ``number``; a column for each setting, named by the table's header lines: mitigation runs,
         investigation runs, test size, share of the baseline.
     """
-    means = spread(frame)
-    columns, heads = {}, []
-    for _, part in means.groupby("setting", sort=True):
+    columns = {}
+    for _, part in spread(frame).groupby("setting", sort=True):
         first = part.iloc[0]
-        size = "all" if pd.isna(first["test_examples"]) else str(first["test_examples"])
-        share = f"{100 * first['share_of_baseline']:.3g}%"
-        columns_of = "-" if pd.isna(first["investigation_runs"]) else str(first["investigation_runs"])
-        heads.append((str(first["mitigation_runs"]), columns_of, size, share))
+        runs = "-" if pd.isna(first["investigation_runs"]) else str(first["investigation_runs"])
+        head = (str(first["mitigation_runs"]), runs, _size(first), f"{100 * first['share_of_baseline']:.3g}%")
         index = pd.MultiIndex.from_frame(part[["factor", "number"]].replace({"number": _WORDS}))
-        texts = [_text(name, mean) for name, mean in zip(part["number"], part["mean"], strict=True)]
-        columns[len(heads) - 1] = pd.Series(texts, index=index)
-    table = pd.DataFrame(columns)
-    table.columns = pd.MultiIndex.from_tuples(heads, names=_HEAD)
-    return table
+        columns[head] = pd.Series(list(map(_text, part["number"], part["mean"])), index=index)
+    return pd.DataFrame(columns).rename_axis(columns=list(_HEAD))
 
 
 def ablation_text(title: str, frame: pd.DataFrame, notes: Sequence[str] = ()) -> str:
@@ -95,16 +90,18 @@ def ablation_text(title: str, frame: pd.DataFrame, notes: Sequence[str] = ()) ->
     rows: list[tuple[str, ...]] = []
     for factor, part in table.groupby("factor", sort=False):
         rows.append(("golden model" if factor == GOLDEN_ROW else str(factor), *[""] * table.shape[1]))
-        rows += [
-            (f"  {number}", *map(str, texts)) for (_, number), texts in zip(part.index, part.to_numpy(), strict=True)
-        ]
-    lines = [*heading(title), *Table(tuple(map("\n".join, [_HEAD, *table.columns])), tuple(rows)).lines(), ""]
+        rows += [(f"  {number}", *texts) for (_, number), *texts in part.itertuples(name=None)]
+    lines = [*Table(tuple(map("\n".join, [_HEAD, *table.columns])), tuple(rows)).lines(), ""]
     lines += _ranges(frame) if repeats > 1 else []
     legend = (
         f"Means over {repeats} random choices of rows, columns, golden runs and examples. Standard deviations in "
         "percentage points. The first column is all that was run. corrected: importance with its 95 % interval."
     )
-    return document([*lines, *wrap(legend), *[line for note in notes for line in wrap(f"- {note}", "  ")]])
+    return document(title, (), [lines, legend, *[f"- {note}" for note in notes]])
+
+
+def _size(row: Any) -> str:
+    return "all" if pd.isna(row["test_examples"]) else str(row["test_examples"])
 
 
 def _ranges(frame: pd.DataFrame) -> list[str]:
@@ -115,9 +112,8 @@ def _ranges(frame: pd.DataFrame) -> list[str]:
     for factor, part in means.groupby("factor", sort=False):
         lines.append(shorten(f"importance of {factor}: mean and 5-95 % range over the choices", WIDTH))
         for row in part.to_dict("records"):
-            size = "all" if pd.isna(row["test_examples"]) else str(row["test_examples"])
             runs = "base runs" if pd.isna(row["investigation_runs"]) else f"x {row['investigation_runs']}"
-            setting = f"  {row['mitigation_runs']} {runs}, {size} examples"
+            setting = f"  {row['mitigation_runs']} {runs}, {_size(row)} examples"
             lines.append(f"{setting:38}{signed(row['mean'])}  {bracketed(row['low'], row['high'])}")
         lines.append("")
     return lines
@@ -128,28 +124,31 @@ def ablation_figure(frame: pd.DataFrame) -> Figure:
     means = spread(frame)
     radial = bool(means["investigation_runs"].isna().all())
     means = means.assign(investigation_runs=means["investigation_runs"].fillna(1).astype(int))
-    full = means[means["setting"] == means["setting"].min()].iloc[0]
+    means = means.assign(runs=(means["mitigation_runs"] * means["investigation_runs"]).astype(float))
     means = means[means["test_examples"].isna()]
     runs, fewer = ("base runs", "base runs") if radial else ("runs (rows x columns)", "rows")
     factors = [name for name in means["factor"].unique() if name != GOLDEN_ROW]
-    with settings():
-        figure = new_figure(0.6 + 2.3 * len(factors))
-        for place, factor in enumerate(factors):
-            axes = figure.add_subplot(len(factors), 1, place + 1)
+    with panels(0.6 + 2.3 * len(factors), len(factors)) as (figure, every):
+        for axes, factor in zip(every, factors, strict=True):
             own = means[means["factor"] == factor]
-            base = own[own["setting"] == full["setting"]].iloc[0]
+            base = own.loc[own["setting"].idxmin()]
             by_rows = own[own["investigation_runs"] == base["investigation_runs"]]
             by_columns = own[own["mitigation_runs"] == base["mitigation_runs"]]
             dress(axes, x=runs, y="importance", title=shorten(str(factor), 60), grid="y")
             _line(axes, by_rows, BLUE, f"published score, fewer {fewer}")
             if not radial:
                 _line(axes, by_columns, GREY, "published score, fewer columns")
-            _interval(axes, by_rows, f"corrected, fewer {fewer}, 95 % interval")
+            wide = by_rows.pivot(index="runs", columns="number", values="mean")
+            axes.vlines(wide.index, wide["importance_ci_low"], wide["importance_ci_high"], color=ORANGE, linewidth=1.6)
+            label = f"corrected, fewer {fewer}, 95 % interval"
+            axes.plot(wide.index, wide["importance_corrected"], "s", color=ORANGE, markersize=4, label=label)
             axes.axhline(0, color=INK, linewidth=1)
             axes.set_xscale("log")
-            axes.set_xticks(ticks := _ticks(own["mitigation_runs"] * own["investigation_runs"]), map(str, ticks))
+            axes.set_xticks(ticks := _ticks(own["runs"]), map(str, ticks))
             axes.set_xticks([], minor=True)
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=3, fontsize=8, frameon=False)
+        figure.legend(
+            *every[0].get_legend_handles_labels(), loc="outside lower left", ncols=3, fontsize=8, frameon=False
+        )
     return figure
 
 
@@ -164,16 +163,8 @@ def _ticks(runs: pd.Series) -> list[int]:
 
 def _line(axes: Axes, part: pd.DataFrame, colour: str, label: str) -> None:
     own = part[part["number"] == "importance"].sort_values("share_of_baseline")
-    runs = (own["mitigation_runs"] * own["investigation_runs"]).to_numpy(dtype=float)
-    axes.plot(runs, own["mean"].to_numpy(), "o-", color=colour, markersize=4, label=label)
-    axes.fill_between(runs, own["low"].to_numpy(), own["high"].to_numpy(), color=colour, alpha=0.15, linewidth=0)
-
-
-def _interval(axes: Axes, part: pd.DataFrame, label: str) -> None:
-    own = part.pivot(index=["mitigation_runs", "investigation_runs"], columns="number", values="mean").reset_index()
-    runs = (own["mitigation_runs"] * own["investigation_runs"]).to_numpy(dtype=float)
-    axes.vlines(runs, own["importance_ci_low"], own["importance_ci_high"], color=ORANGE, linewidth=1.6)
-    axes.plot(runs, own["importance_corrected"], "s", color=ORANGE, markersize=4, label=label)
+    axes.plot(own["runs"], own["mean"], "o-", color=colour, markersize=4, label=label)
+    axes.fill_between(own["runs"], own["low"], own["high"], color=colour, alpha=0.15, linewidth=0)
 
 
 def _text(name: str, value: float) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
+
+from mlflow_l3d.metrics.known import named
 
 MISSING: Final = "n/a"
 """What stands where there is no number."""
@@ -25,14 +28,44 @@ def signed(value: float) -> str:
     return plain(value, sign="+")
 
 
-def change(difference: float) -> str:
-    """Return a difference of fractions as signed percentage points."""
-    return signed(100 * difference)
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What scores are written in: percentage points, or the units of a metric that is not read in percent.
+
+    Attributes
+    ----------
+    scale
+        What a score is multiplied by.
+    name, noun, short
+        The unit in a heading, behind a number, and at an axis.
+    """
+
+    scale: int
+    name: str
+    noun: str
+    short: str
+
+    def text(self, value: float, digits: int = 2) -> str:
+        """Return a score, or a difference or standard deviation of scores."""
+        return plain(self.scale * value, digits if self.scale > 1 else 3)
+
+    def change(self, difference: float) -> str:
+        """Return a difference with its sign."""
+        return plain(self.scale * difference, 2 if self.scale > 1 else 3, "+")
+
+    def squared(self, value: float) -> str:
+        """Return a variance: three decimals, two digits where these would be zeros."""
+        scaled = self.scale**2 * value
+        return f"{scaled:.2g}" if 0 < abs(scaled) < 1e-3 else plain(scaled, 3)
 
 
-def squared_points(value: float) -> str:
-    """Return a squared fraction in squared percentage points: three decimals, two digits where these would be zeros."""
-    return f"{1e4 * value:.2g}" if 0 < abs(value) < 1e-7 else plain(1e4 * value, 3)
+_POINTS: Final = Unit(100, "percentage points", "points", "pp")
+_UNITS: Final = Unit(1, "units", "units", "units")
+
+
+def unit_of(metric: str) -> Unit:
+    """Return the unit of a metric's scores."""
+    return _POINTS if named(metric).percent else _UNITS
 
 
 def probability(value: float) -> str:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from mlflow_l3d.report.numbers import shorten
 from mlflow_l3d.report.style import to_svg
@@ -16,11 +18,7 @@ from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
     from matplotlib.figure import Figure
-
-NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +32,6 @@ class Picture:
     @classmethod
     def of(cls, figure: Figure, name: str, label: str, caption: str) -> Picture:
         """Draw a figure; `name` makes the ids in it its own."""
-        from markupsafe import Markup
-
         # Made by matplotlib, which escapes every text in it.
         return cls(Markup(to_svg(figure, name)), shorten(label, 200), caption)  # noqa: S704
 
@@ -55,8 +51,7 @@ def page(
     answers: Sequence[Answer] = (),
     sections: Sequence[Section] = (),
     notes: Sequence[str] = (),
-    links: Mapping[str, str] = NO_TEXTS,
-    settings: Mapping[str, str] = NO_TEXTS,
+    settings: Mapping[str, str] = MappingProxyType({}),
     template: str = "page.html",
     **more: Any,
 ) -> str:
@@ -72,8 +67,6 @@ def page(
         What follows.
     notes
         Sentences shown below the heading.
-    links
-        Label -> address. An address that is not http or https is shown as text.
     settings
         Name -> value, shown as they are: leave out what must not be seen (tokens, private paths).
     template
@@ -84,25 +77,12 @@ def page(
     str
         Every text that is passed in is escaped. Same input, same page.
     """
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            title=title,
-            answers=answers,
-            sections=sections,
-            notes=notes,
-            links=[(label, address, urlsplit(address).scheme in ("http", "https")) for label, address in links.items()],
-            settings=settings,
-            **more,
-        )
-    )
+    shown = {"title": title, "answers": answers, "sections": sections, "notes": notes, "settings": settings}
+    return _environment().get_template(template).render(**shown, **more)
 
 
 def chip(kind: str, text: str) -> Markup:
     """Return a short word on a coloured ground, for a cell of a table; `kind` is a class of the style sheet."""
-    from markupsafe import Markup
-
     return Markup('<span class="chip {}">{}</span>').format(kind, text)
 
 
@@ -117,15 +97,11 @@ def _prose(text: str) -> str:
 
 def _name(text: str) -> Markup:
     """Return a name that may break after an underscore or a plus; a text that is escaped stays as it is."""
-    from markupsafe import Markup, escape
-
     return Markup(re.sub(r"([_+])(?=[A-Za-z])", r"\1<wbr>", str(escape(text))))  # noqa: S704 - escaped
 
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     environment = Environment(
         loader=PackageLoader("mlflow_l3d.report"),
         autoescape=True,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.numbers import MISSING, bracketed, plain, rough_duration, shorten
-from mlflow_l3d.report.table import Table
-from mlflow_l3d.report.text import document, heading, wrap
+from mlflow_l3d.report.table import Table, document
 
 _NAME_WIDTH = 26
 
@@ -46,37 +46,42 @@ def plan_text(
     str
         Lines of at most 100 characters.
     """
-    blocks = [*heading(title), *[part for line in lines for part in wrap(line)], "", "Cells", *_cells(cells)]
     wanted = f"wanted half-width of the interval of the corrected importance: {half_width:g}"
+    tables = {"Cells": _cells(cells)}
     if factors["total_index"].notna().any():
-        blocks += ["", f"Factors ({wanted})", *_factors(factors)]
+        tables[f"Factors ({wanted})"] = _factors(factors)
     if guidance is not None:
-        blocks += ["", f"For assumed values of S_T ({wanted})", *_guidance(guidance)]
-    blocks += ["", "Designs side by side (all cells, computed from nothing)", *_designs(designs)]
-    blocks += ["", "Notes"] if notes else []
-    return document([*blocks, *[part for note in notes for part in wrap(f"- {note}", "  ")]])
+        tables[f"For assumed values of S_T ({wanted})"] = _guidance(guidance)
+    tables["Designs side by side (all cells, computed from nothing)"] = _designs(designs)
+    parts: list[str | list[str]] = [["", head, *table.lines("  ")] for head, table in tables.items()]
+    parts += [["", "Notes"], *[f"- {note}" for note in notes]] if notes else []
+    return document(title, lines, parts)
 
 
-def _cells(cells: pd.DataFrame) -> list[str]:
+def _cells(cells: pd.DataFrame) -> Table:
     rows = []
     for phase, factor, *counts in cells.itertuples(index=False, name=None):
         name = f"{phase} {factor}" if isinstance(factor, str) else str(phase)
         rows.append((name, *map(str, counts)))
-    return Table(("", "cells", "done", "to compute"), tuple(rows)).lines("  ")
+    return Table(("", "cells", "done", "to compute"), tuple(rows))
 
 
-def _factors(factors: pd.DataFrame) -> list[str]:
+def _factors(factors: pd.DataFrame) -> Table:
     rows = []
-    for _, row in factors.iterrows():
+    for row in factors.to_dict("records"):
         pilot = MISSING
         if isinstance(row["pilot_design"], str):
             pilot = f"{row['pilot_design']} {row['pilot_rows']:.0f}x{row['pilot_columns']:.0f}"
-        name = shorten(str(row["factor"]), _NAME_WIDTH)
         rows.append(
-            (name, plain(row["total_index"]), bracketed(row["low"], row["high"], plain), pilot, *_precision(row))
+            {
+                "factor": shorten(str(row["factor"]), _NAME_WIDTH),
+                "S_T": plain(row["total_index"]),
+                "95 % interval": bracketed(row["low"], row["high"], plain),
+                "pilot": pilot,
+                **_precision(row),
+            }
         )
-    head = ("factor", "S_T", "95 % interval", "pilot", "this plan", *_designs_of(factors))
-    return Table(head, tuple(rows), _legend("in the pilot")).lines("  ")
+    return Table.of(rows, _legend("in the pilot"))
 
 
 def _legend(source: str) -> str:
@@ -87,42 +92,43 @@ def _legend(source: str) -> str:
     )
 
 
-def _guidance(guidance: pd.DataFrame) -> list[str]:
+def _guidance(guidance: pd.DataFrame) -> Table:
     rows = []
-    for _, row in guidance.iterrows():
-        main = "all" if row["main_share"] == 1 else "half"
-        rows.append((plain(row["total_index"]), main, *_precision(row), f"{row['nested_optimum']:.0f}"))
-    head = ("S_T", "by main effect", "this plan", *_designs_of(guidance), "nested columns")
-    return Table(head, tuple(rows), _legend("assumed")).lines("  ")
+    for row in guidance.to_dict("records"):
+        assumed = {"S_T": plain(row["total_index"]), "by main effect": "all" if row["main_share"] == 1 else "half"}
+        rows.append({**assumed, **_precision(row), "nested columns": f"{row['nested_optimum']:.0f}"})
+    return Table.of(rows, _legend("assumed"))
 
 
-def _designs_of(columns: Iterable[object]) -> list[str]:
-    """Return the designs that columns of a table are about."""
-    return [str(name).removeprefix("rows/") for name in columns if str(name).startswith("rows/")]
-
-
-def _precision(row: pd.Series) -> tuple[str, ...]:
-    found = [_half_width(row["half_width"])]
-    for design in _designs_of(row.index):
+def _precision(row: Mapping[Hashable, Any]) -> dict[str, str]:
+    found = {"this plan": _half_width(row["half_width"])}
+    for design in [str(name).removeprefix("rows/") for name in row if str(name).startswith("rows/")]:
         rows, columns = row[f"rows/{design}"], row[f"columns/{design}"]
         if not math.isfinite(rows):
-            found.append("never" if math.isfinite(row["nested_optimum"]) else MISSING)
+            found[design] = "never" if math.isfinite(row["nested_optimum"]) else MISSING
         else:
-            found.append(f"{rows:.0f}" if design_named(design).table_columns else f"{rows:.0f}x{columns:.0f}")
-    return tuple(found)
+            found[design] = f"{rows:.0f}" if design_named(design).table_columns else f"{rows:.0f}x{columns:.0f}"
+    return found
 
 
-def _designs(designs: pd.DataFrame) -> list[str]:
-    widths = designs[[name for name in designs if str(name).startswith("half_width/")]].max(axis=1, skipna=False)
+def _designs(designs: pd.DataFrame) -> Table:
+    widths = designs.filter(like="half_width/").max(axis=1, skipna=False)
     rows = []
-    for (_, row), width in zip(designs.iterrows(), widths, strict=True):
+    for row, width in zip(designs.to_dict("records"), widths, strict=True):
         needed = MISSING if not row["never"] else "never"
         if math.isfinite(row["cells_needed"]):
             needed = f"{row['cells_needed']:.0f}" + ("*" if row["never"] else "")
-        counts = f"{row['rows']} x {row['columns']}", str(row["golden_runs"]), str(row["cells"])
-        time = rough_duration(row["hours"])
         rows.append(
-            (str(row["design"]), *counts, time, _half_width(width), needed, rough_duration(row["hours_needed"]))
+            {
+                "": str(row["design"]),
+                "rows x columns": f"{row['rows']} x {row['columns']}",
+                "golden": str(row["golden_runs"]),
+                "cells": str(row["cells"]),
+                "time": rough_duration(row["hours"]),
+                "widest": _half_width(width),
+                "cells needed": needed,
+                "time needed": rough_duration(row["hours_needed"]),
+            }
         )
     legend = (
         "widest: expected half-width of the factor that is known least. needed: for the wanted half-width of every "
@@ -130,8 +136,7 @@ def _designs(designs: pd.DataFrame) -> list[str]:
     )
     if designs["never"].ne("").any():
         legend += " never: no table is expected to be narrow enough, see the notes; *: for the other factors alone."
-    head = ("", "rows x columns", "golden", "cells", "time", "widest", "cells needed", "time needed")
-    return Table(head, tuple(rows), legend).lines("  ")
+    return Table.of(rows, legend)
 
 
 def _half_width(value: float) -> str:

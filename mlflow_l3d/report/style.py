@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.report.numbers import shorten
@@ -34,15 +35,8 @@ ORANGE: Final = "#d55e00"
 LIGHT_BLUE: Final = "#6aaed6"
 GREY: Final = "#9aa3b0"
 
-THEME: Final = {
-    INK: "var(--ink)",
-    MUTED: "var(--muted)",
-    GRID: "var(--grid)",
-    ABSENT: "var(--absent)",
-    BLUE: "var(--blue)",
-    ORANGE: "var(--orange)",
-}
-"""Colours that follow the light or dark page where a figure stands inline."""
+THEME: Final = {INK: "ink", MUTED: "muted", GRID: "grid", ABSENT: "absent", BLUE: "blue", ORANGE: "orange"}
+"""Colours that follow the light or dark page where a figure stands inline: the names of its variables."""
 
 _SETTINGS: Final[Any] = {
     "font.family": ["sans-serif"],
@@ -64,6 +58,10 @@ _SETTINGS: Final[Any] = {
 
 TITLE: Final[Any] = {"color": INK, "fontsize": 10, "fontweight": "bold", "loc": "left", "parse_math": False}
 """How the title of axes is written."""
+HEADING: Final[Any] = {"color": INK, "fontsize": 10, "fontweight": "bold", "x": 0.01, "ha": "left"}
+"""How the title of a figure, or of a part of one, is written."""
+LABEL: Final[Any] = {"color": MUTED, "fontsize": 9, "parse_math": False}
+"""How axes are labelled; no text is read as mathematics."""
 NAME: Final = 24
 """Longest name of a row, in characters."""
 
@@ -74,8 +72,7 @@ def _saving(figure: Figure) -> Iterator[None]:
     # A name in a script that the font lacks is no fault of the user's: boxes in a PNG, right in a browser.
     with settings(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
-        engine = figure.get_layout_engine()
-        if engine is not None:
+        if (engine := figure.get_layout_engine()) is not None:
             engine.execute(figure)
             figure.set_layout_engine(None)
         yield
@@ -95,10 +92,18 @@ def new_figure(height: float) -> Figure:
     return Figure(figsize=(WIDTH, height), dpi=_DPI, layout="constrained", facecolor="white")
 
 
-def dress(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: str = "") -> None:
-    """Give axes their labels (never read as mathematics), quiet spines and, along `grid`, thin lines."""
-    axes.set_xlabel(x, color=MUTED, fontsize=9, parse_math=False)
-    axes.set_ylabel(y, color=MUTED, fontsize=9, parse_math=False)
+@contextmanager
+def panels(height: float, rows: int = 1, columns: int = 1, **how: Any) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Give a new figure and its axes, to be drawn in within :func:`settings`; `how` as in ``Figure.subplots``."""
+    with settings():
+        figure = new_figure(height)
+        yield figure, list(figure.subplots(rows, columns, squeeze=False, **how).flat)
+
+
+def dress(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: Literal["x", "y", "both", ""] = "") -> None:
+    """Give axes their labels, quiet spines and, along `grid`, thin lines."""
+    axes.set_xlabel(x, **LABEL)
+    axes.set_ylabel(y, **LABEL)
     if title:
         axes.set_title(title, **TITLE)
     axes.set_facecolor("none")
@@ -107,8 +112,8 @@ def dress(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: str = 
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(GRID)
-    if grid in ("x", "y"):
-        axes.grid(axis="x" if grid == "x" else "y", color=GRID, linewidth=0.7)
+    if grid:
+        axes.grid(axis=grid, color=GRID, linewidth=0.7)
         axes.set_axisbelow(True)
 
 
@@ -129,17 +134,27 @@ def draw_matrix(axes: Axes, values: FloatArray, colours: str | Colormap, low: fl
         axes.patch.set(hatch="/////", edgecolor=GREY, linewidth=0.0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    shown = np.ma.masked_invalid(values)
-    return axes.imshow(shown, cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="none")
+    return axes.imshow(
+        np.ma.masked_invalid(values), cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="none"
+    )
+
+
+def write_cells(
+    axes: Axes, values: FloatArray, text: Callable[[float], str], dark: npt.NDArray[np.bool_], size: float = 8.0
+) -> None:
+    """Write the numbers into :func:`draw_matrix`, in white where its colour is `dark`."""
+    for place, value in np.ndenumerate(values):
+        if np.isfinite(value):
+            colour = "#ffffff" if dark[place] else "#10141c"
+            axes.text(place[1], place[0], text(value), ha="center", va="center", fontsize=size, color=colour)
 
 
 def colour_bar(figure: Figure, image: AxesImage, axes: Sequence[Axes], label: str, **more: Any) -> None:
     """Draw what the colours of :func:`draw_matrix` mean; `more` as in ``Figure.colorbar``."""
-    values = image.get_array()
-    if np.ma.is_masked(values):
+    if np.ma.is_masked(image.get_array()):
         label += "   hatched: no score"
     bar = figure.colorbar(image, ax=list(axes), location="right", fraction=0.03, pad=0.015, **more)
-    bar.set_label(label, color=MUTED, fontsize=9, parse_math=False)
+    bar.set_label(label, **LABEL)
     bar.outline.set_visible(False)
     bar.ax.tick_params(colors=GRID, labelcolor=INK, labelsize=8)
 
@@ -147,9 +162,8 @@ def colour_bar(figure: Figure, image: AxesImage, axes: Sequence[Axes], label: st
 def legend(figure: Figure, axes: Axes) -> None:
     """Write what stands for what above a figure, to the right."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside upper right", ncols=len(labels), frameon=False, fontsize=8.5, labelcolor=INK
-    )
+    look: Any = {"frameon": False, "fontsize": 8.5, "labelcolor": INK}
+    figure.legend(handles, labels, loc="outside upper right", ncols=len(labels), **look)
 
 
 def save_png(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:
@@ -166,20 +180,14 @@ def to_svg(figure: Figure, name: str) -> str:
     """
     buffer = io.StringIO()
     with _saving(figure):
-        figure.savefig(
-            buffer,
-            format="svg",
-            transparent=True,
-            metadata={"Creator": None, "Date": None, "Format": None, "Type": None},
-        )
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :].strip()
-    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    opening, rest = text.split(">", 1)
+        anonymous = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=anonymous)
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
+    opening, rest = text[text.index("<svg") :].strip().split(">", 1)
     opening = re.sub(r'\s(?:xmlns(?::\w+)?|width|height|version)="[^"]*"', "", opening)
     rest = re.sub(r'(\sid="|url\(#|xlink:href="#)', rf"\g<1>{name}-", rest)
     for colour, variable in THEME.items():
-        rest = rest.replace(colour, variable)
+        rest = rest.replace(colour, f"var(--{variable})")
     return f"{opening}>{rest}"
 
 

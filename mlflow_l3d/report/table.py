@@ -1,13 +1,13 @@
-"""The table of every report: the same object as text in the terminal and, by a macro, on a page."""
+"""The table of every report: the same object as text in the terminal and, by a macro, on a page; texts with tables."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mlflow_l3d.report.numbers import MISSING, shorten
-from mlflow_l3d.report.text import WIDTH, wrap
+from mlflow_l3d.report.text import WIDTH, heading, wrap
 
 _NAME: Final = 60
 """Longest first cell, in characters."""
@@ -47,6 +47,11 @@ class Table:
     texts: frozenset[int] = frozenset()
     title: str = ""
     kind: str = ""
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, str]], note: str = "", **more: Any) -> Table:
+        """Return the table of rows, at least one, that are mappings from the head to the cell, all alike."""
+        return cls(tuple(rows[0]), tuple(tuple(row.values()) for row in rows), note, **more)
 
     def without_empty(self, names: Collection[str], empty: str = MISSING) -> Table:
         """Return the table without those of the named columns that hold nothing but `empty`."""
@@ -108,3 +113,30 @@ def _one_line(cell: str, width: int) -> str:
     """Return a cell on one line; spaces that line up its parts stay."""
     text = cell.replace("(\N{PLUS-MINUS SIGN}", "(")
     return text if text.isprintable() and len(text) <= width else shorten(text, width)
+
+
+Part = str | Table | list[str] | None
+"""Of a text: a paragraph, a table with an empty line before it, lines as they are, or nothing."""
+
+
+def document(title: str, lines: Iterable[str], parts: Iterable[Part]) -> str:
+    """Return a text with what ASCII lacks written out.
+
+    Parameters
+    ----------
+    title
+        Its heading.
+    lines
+        Below it: paragraphs whose long words (paths, addresses) stay whole.
+    parts
+        What follows.
+    """
+    found = [*heading(title), *[line for text in lines for line in wrap(text, split_words=False)]]
+    for part in parts:
+        if isinstance(part, str):
+            found += wrap(part, "    ")
+        elif isinstance(part, list):
+            found += part
+        elif part is not None:
+            found += ["", *part.lines()]
+    return "\n".join(line.rstrip() for line in found).replace("±", "+-") + "\n"

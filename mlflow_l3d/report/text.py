@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,8 +33,3 @@ def wrap(text: str, indent: str = "", *, split_words: bool = True) -> list[str]:
     return textwrap.wrap(
         line, WIDTH, subsequent_indent=indent, break_long_words=split_words, break_on_hyphens=False
     ) or [""]
-
-
-def document(lines: Iterable[str]) -> str:
-    """Return lines as one text, with what ASCII lacks written out."""
-    return "\n".join(line.rstrip() for line in lines).replace("±", "+-") + "\n"

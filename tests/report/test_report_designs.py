@@ -17,12 +17,11 @@ from mlflow_l3d.report.investigation.factor_tables import (
     ranking_tables,
 )
 from mlflow_l3d.report.investigation.heatmap import heatmap
-from mlflow_l3d.report.investigation.page import drawn, render
+from mlflow_l3d.report.investigation.page import _FURTHER, drawn, render
 from mlflow_l3d.report.investigation.prediction_tables import fragile_table
 from mlflow_l3d.report.investigation.terminal import summary
-from mlflow_l3d.report.investigation.verdicts import verdict
+from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.investigation.words import answers, early_stops
-from mlflow_l3d.report.numbers import squared_points
 from mlflow_l3d.report.text import WIDTH
 
 pytestmark = pytest.mark.slow
@@ -72,7 +71,7 @@ def test_pooled_runs_are_nowhere_called_golden():
         assert "golden" not in re.sub(r"(in|the) place of golden runs", "", text).lower()
         assert "golden std" not in text
         assert "two golden runs" not in text
-    assert "over 360 pooled runs" in answers(pooled)[0].sentences[0]
+    assert "over 360 pooled runs" in answers(Shown(pooled))[0].sentences[0]
 
 
 def test_level_of_the_records_is_shown():
@@ -80,8 +79,8 @@ def test_level_of_the_records_is_shown():
     for text in (words(page(analysis)), summary(analysis, title="t")):
         assert "90 % interval" in text
     record = next(iter(analysis.importances.values()))
-    assert "90 % interval of the corrected score" in verdict(record).sentence
-    labels = [text.get_text() for text in figures.importance_bars(analysis).legends[0].get_texts()]
+    assert "90 % interval of the corrected score" in Shown(analysis).verdict(record).sentence
+    labels = [text.get_text() for text in figures.importance_bars(Shown(analysis)).legends[0].get_texts()]
     assert "corrected score, 90 % interval" in labels
 
 
@@ -90,26 +89,26 @@ def test_strategies_have_no_importance(every, design):
     analysis = every[design]
     strongest = max(analysis.importances.values(), key=lambda record: record.score_std)
     share = strongest.score_std / strongest.golden_std
-    which = answers(analysis)[1]
+    which = answers(Shown(analysis))[1]
     assert which.short.startswith(strongest.factor)
     assert which.short.endswith(f"(by the {design} strategy)")
     assert f"{100 * strongest.score_std:.2f} points, {share:.2f} of the golden std" in which.sentences[0]
     for name, record in analysis.importances.items():
-        said = verdict(record)
+        said = Shown(analysis).verdict(record)
         assert said.yes_or_no == ("yes" if analysis.strategies[name].important else "no")
         assert f"{record.score_std / record.golden_std:.2f} of the golden std" in said.sentence
     text = page(analysis)
     assert 'scope="col">importance</th>' not in text
     assert "Variance components" not in text
     assert "Importance of every factor" not in text
-    widths = [patch.get_width() for patch in figures.importance_bars(analysis).axes[0].patches]
+    widths = [patch.get_width() for patch in figures.importance_bars(Shown(analysis)).axes[0].patches]
     assert widths == sorted(widths, reverse=True)
     assert widths[0] == pytest.approx(share)
 
 
 def test_numbers_of_the_further_table_are_those_of_the_records(every):
     analysis = every["crossed"]
-    table = further_numbers(analysis)
+    table = further_numbers(Shown(analysis), _FURTHER)
     assert table is not None
     letters = analysis.ranking.to_frame().set_index("factor")["group"]
     for row in table.rows:
@@ -128,13 +127,13 @@ def test_numbers_of_the_further_table_are_those_of_the_records(every):
 @pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
 def test_components_are_squared_points_and_close(every, design):
     analysis = every[design]
-    table = component_table(analysis)
+    table = component_table(Shown(analysis))
     assert table is not None
     assert ("alone\n(main effect)" in table.head) == (design == "crossed")
     for row in table.rows:
         shown, record = dict(zip(table.head, row, strict=True)), analysis.importances[row[0]]
         parts = record.components
-        assert shown["contributed"] == squared_points(parts.contributed)
+        assert shown["contributed"] == Shown(analysis).unit.squared(parts.contributed)
         assert float(shown["total"]) == pytest.approx(1e4 * parts.total, rel=0.01, abs=0.01)
         if design != "radial":
             ratio = parts.total / record.golden.var(ddof=1)
@@ -223,8 +222,8 @@ def test_radial_pairs_are_dots_base_against_swap(every):
 
 def test_radial_golden_std_is_that_of_the_record(every):
     record = next(iter(every["radial"].importances.values()))
-    assert answers(every["radial"])[0].short.endswith(f"± {100 * record.golden_std:.2f}")
-    assert "base and swap runs" in answers(every["radial"])[0].sentences[0]
+    assert answers(Shown(every["radial"]))[0].short.endswith(f"± {100 * record.golden_std:.2f}")
+    assert "base and swap runs" in answers(Shown(every["radial"]))[0].sentences[0]
 
 
 def test_texts_of_the_new_sections_are_escaped():

@@ -1,5 +1,4 @@
 import math
-import re
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -9,9 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.report.investigation.factor_tables import factor_texts
 from mlflow_l3d.report.investigation.prediction_tables import prediction_text
 from mlflow_l3d.report.investigation.terminal import summary
-from mlflow_l3d.report.investigation.verdicts import by_importance, interval, verdict
+from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.investigation.words import answers
 from mlflow_l3d.report.numbers import points, shorten, signed
 from mlflow_l3d.report.text import WIDTH
@@ -36,7 +36,7 @@ def test_factors_stand_most_important_first_and_unknown_ones_last(importance, em
     scores = {"low": -0.5, "high": 0.7, "middle": 0.0}
     records = [empty("nothing"), *[replace(importance(name), importance=score) for name, score in scores.items()]]
     found = analysis(records)
-    assert [record.factor for record in by_importance(found)] == ["high", "middle", "low", "nothing"]
+    assert [record.factor for record in Shown(found).records] == ["high", "middle", "low", "nothing"]
     lines = summary(found, title="t").splitlines()
     starts = [lines.index(next(line for line in lines if line.startswith(name))) for name in ("high", "middle", "low")]
     assert starts == sorted(starts)
@@ -58,9 +58,11 @@ def test_factors_stand_most_important_first_and_unknown_ones_last(importance, em
         (math.inf, 0.1, 0.5, "unknown"),
     ],
 )
-def test_verdict_follows_the_published_rule_and_doubts_with_the_interval(importance, score, low, high, status):
+def test_verdict_follows_the_published_rule_and_doubts_with_the_interval(
+    importance, analysis, score, low, high, status
+):
     record = replace(importance("data_order", interval=(0.0, low, high)), importance=score)
-    found = verdict(record)
+    found = Shown(analysis([record])).verdict(record)
     assert found.status == status
     assert found.yes_or_no == {"i": "yes", "n": "no", "u": "n/a"}[status[0]]
     assert ("says the opposite" in found.sentence) == (
@@ -68,11 +70,11 @@ def test_verdict_follows_the_published_rule_and_doubts_with_the_interval(importa
     )
 
 
-def test_verdict_names_why_there_is_none(importance, empty):
-    record = replace(importance("a"), importance=math.nan)
-    assert "0 complete rows" in verdict(empty("a")).sentence
-    assert "fewer than 2 golden runs" in verdict(replace(record, golden=np.array([0.8, math.nan]))).sentence
-    assert "all golden runs have the same score" in verdict(replace(record, golden_std=0.0)).sentence
+def test_verdict_names_why_there_is_none(importance, empty, analysis):
+    record, shown = replace(importance("a"), importance=math.nan), Shown(analysis([]))
+    assert "0 complete rows" in shown.verdict(empty("a")).sentence
+    assert "fewer than 2 golden runs" in shown.verdict(replace(record, golden=np.array([0.8, math.nan]))).sentence
+    assert "all golden runs have the same score" in shown.verdict(replace(record, golden_std=0.0)).sentence
 
 
 def test_verdicts_and_checks_follow_the_table(importance, analysis):
@@ -117,18 +119,18 @@ def test_no_factor_at_all(analysis):
 def test_predictions_of_one_factor_stand_in_for_golden_ones(importance, analysis):
     found = analysis([importance("data_order")])
     without = replace(found, consistencies={"data_order": found.consistencies["data_order"]})
-    assert "two runs that differ in data_order only" in answers(without)[2].sentences[0]
-    assert answers(without)[2].short == "93.4 % agree"
+    assert "two runs that differ in data_order only" in answers(Shown(without))[2].sentences[0]
+    assert answers(Shown(without))[2].short == "93.4 % agree"
 
 
 def test_answer_names_the_most_important_factor(importance, analysis):
     sure = replace(importance("data_order", interval=(0.4, 0.2, 0.6)), importance=0.3)
     unsure = replace(importance("data_split", interval=(0.4, -0.2, 0.6)), importance=0.9)
     no = replace(importance("seed", interval=(-0.4, -0.6, -0.2)), importance=-0.3)
-    assert answers(analysis([no, unsure, sure]))[1].short == "data_order"
-    assert answers(analysis([no, unsure]))[1].short == "data_split (unsure)"
-    assert answers(analysis([no]))[1].short == "not seed"
-    assert answers(analysis([no, replace(no, factor="other")]))[1].short == "none of them"
+    assert answers(Shown(analysis([no, unsure, sure])))[1].short == "data_order"
+    assert answers(Shown(analysis([no, unsure])))[1].short == "data_split (unsure)"
+    assert answers(Shown(analysis([no])))[1].short == "not seed"
+    assert answers(Shown(analysis([no, replace(no, factor="other")])))[1].short == "none of them"
 
 
 def test_widest_table_fits(importance, analysis):
@@ -173,9 +175,19 @@ def test_numbers():
     assert (signed(0.5), signed(-0.0), signed(-math.inf)) == ("+0.50", "+0.00", "n/a")
 
 
-def test_interval_without_bounds(importance):
-    assert interval(importance("a", interval=(0.3, math.nan, 0.5))) == "+0.30 n/a"
-    assert re.fullmatch(r"\+0\.30 \[-0\.10, \+0\.50\]", interval(importance("a", interval=(0.3, -0.1, 0.5))))
+def test_interval_without_bounds(importance, analysis):
+    for bounds, shown in (((math.nan, 0.5), "+0.30 n/a"), ((-0.1, 0.5), "+0.30 [-0.10, +0.50]")):
+        texts = factor_texts(Shown(analysis([importance("a", interval=(0.3, *bounds))])))
+        assert texts[0]["interval"] == shown
+
+
+def test_a_metric_that_is_not_read_in_percent_keeps_its_unit(importance, analysis):
+    found = replace(analysis([importance("data_order")]), metric="mse")
+    text = " ".join(summary(found, title="t").split())
+    assert f"{found.importances['data_order'].golden_std:.3f}" in text
+    assert "units: units of mse" in text
+    assert "percentage" not in text
+    assert "points" not in text
 
 
 @pytest.mark.parametrize(

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import IMPORTANT_SHARE
-from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.designs import design_named
-from mlflow_l3d.report.investigation.verdicts import by_importance, golden_runs, golden_share, golden_word, level_of
-from mlflow_l3d.report.numbers import percent, points, shorten, signed
+from mlflow_l3d.report.investigation.verdicts import Shown, golden_share
+from mlflow_l3d.report.numbers import Unit, percent, shorten, signed
 from mlflow_l3d.report.style import (
     BLUE,
     GREY,
     INK,
+    LABEL,
     LIGHT_BLUE,
     MUTED,
     NAME,
@@ -28,8 +25,7 @@ from mlflow_l3d.report.style import (
     dress,
     legend,
     name_rows,
-    new_figure,
-    settings,
+    panels,
     typical_range,
 )
 
@@ -38,47 +34,43 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def importance_bars(analysis: Analysis) -> Figure:
+def importance_bars(shown: Shown) -> Figure:
     """Return the factors, most important first: published score as bar, corrected score and interval as whisker.
 
     Of a baseline strategy: the std of the runs as a share of the golden std, and the half from which on it counts.
     """
-    records = by_importance(analysis)
-    at = np.arange(len(records))
-    with settings():
-        figure = new_figure(1.35 + 0.42 * max(len(records), 1))
-        axes = figure.subplots()
-        draw = _shares if design_named(analysis.design).baseline else _importances
-        values = draw(axes, at, records)
+    at = np.arange(len(shown.records))
+    with panels(1.35 + 0.42 * max(len(at), 1)) as (figure, (axes,)):
+        values = (_shares if shown.design.baseline else _importances)(axes, at, shown)
         for row in at[np.isnan(values)]:
             axes.text(0, row, "  n/a", va="center", color=MUTED, fontsize=9)
-        name_rows(axes, [record.factor for record in records])
+        name_rows(axes, [record.factor for record in shown.records])
         legend(figure, axes)
     return figure
 
 
-def _importances(axes: Axes, at: npt.NDArray[np.int64], records: Sequence[Importance]) -> FloatArray:
-    published = _finite([record.importance for record in records])
-    corrected = _finite([record.importance_corrected for record in records])
-    ends = _finite([(record.importance_ci_low, record.importance_ci_high) for record in records]).reshape(-1, 2)
+def _importances(axes: Axes, at: npt.NDArray[np.int64], shown: Shown) -> FloatArray:
+    published = _finite([record.importance for record in shown.records])
+    corrected = _finite([record.importance_corrected for record in shown.records])
+    low = _finite([record.importance_ci_low for record in shown.records])
+    high = _finite([record.importance_ci_high for record in shown.records])
     dress(axes, x="importance (no unit): above 0 the factor moves the score more than all others", grid="x")
     axes.barh(at, published, height=0.56, color=LIGHT_BLUE, label="published score")
-    axes.hlines(at, ends[:, 0], ends[:, 1], color=ORANGE, linewidth=2.2)
+    axes.hlines(at, low, high, color=ORANGE, linewidth=2.2)
     axes.plot(corrected, at, "o", color=ORANGE, markersize=6)
-    label = f"corrected score, {percent(level_of(records))} interval"
+    label = f"corrected score, {percent(shown.level)} interval"
     axes.plot([], [], "-o", color=ORANGE, linewidth=2.2, markersize=6, label=label)
     axes.axvline(0, color=INK, linewidth=1)
-    reach = np.nanmax(np.abs(np.concatenate([published, corrected, ends.ravel(), [0.25]])))
+    reach = np.nanmax(np.abs(np.concatenate([published, corrected, low, high, [0.25]])))
     axes.set_xlim(-1.12 * reach, 1.12 * reach)
     return published
 
 
-def _shares(axes: Axes, at: npt.NDArray[np.int64], records: Sequence[Importance]) -> FloatArray:
-    shares = _finite([golden_share(record) for record in records])
-    word = golden_word(next(iter(records), None))
-    dress(axes, x=f"std of the runs / {word} std", grid="x")
+def _shares(axes: Axes, at: npt.NDArray[np.int64], shown: Shown) -> FloatArray:
+    shares = _finite([golden_share(record) for record in shown.records])
+    dress(axes, x=f"std of the runs / {shown.golden_word} std", grid="x")
     axes.barh(at, shares, height=0.56, color=LIGHT_BLUE, label="std of the runs, as a share")
-    label = f"important by the {records[0].design if records else 'baseline'} strategy from here on"
+    label = f"important by the {shown.analysis.design} strategy from here on"
     axes.axvline(IMPORTANT_SHARE, color=ORANGE, linewidth=1.6, label=label)
     axes.set_xlim(0, 1.08 * np.nanmax(np.concatenate([shares, [1.0]])))
     return shares
@@ -99,35 +91,23 @@ def convergence(path: pd.DataFrame, factor: str, *, level: float = 0.95) -> Figu
     """
     from matplotlib.ticker import MaxNLocator
 
-    ordered = path.sort_values("rows")
-    rows = _finite(ordered["rows"])
-    published, corrected = _finite(ordered["importance"]), _finite(ordered["importance_corrected"])
-    low, high = _finite(ordered["importance_ci_low"]), _finite(ordered["importance_ci_high"])
-    with settings():
-        figure = new_figure(2.7)
-        axes = figure.subplots()
+    names = ["rows", "importance", "importance_corrected", "importance_ci_low", "importance_ci_high"]
+    rows, published, corrected, low, high = _finite(path.sort_values("rows")[names]).T
+    with panels(2.7) as (figure, (axes,)):
         title = f"{shorten(factor, 40)}: the score as rows were added"
         dress(axes, x="mitigation runs (rows) done", y="importance (no unit)", title=title, grid="y")
         # A line through one point is not drawn.
-        mark = "o" if len(rows) < 4 else ""
+        look: Any = {"linewidth": 1.8, "marker": "o" if len(rows) < 4 else "", "markersize": 4}
         axes.fill_between(rows, low, high, color=ORANGE, alpha=0.16, linewidth=0, label=f"{percent(level)} interval")
-        look: Any = {"linewidth": 1.8, "marker": mark, "markersize": 4}
         axes.plot(rows, corrected, color=ORANGE, linestyle="--", label="corrected", **look)
         axes.plot(rows, published, color=BLUE, label="published", **look)
         axes.axhline(0, color=INK, linewidth=1)
-        if np.isfinite(published).any():
-            last = int(np.flatnonzero(np.isfinite(published))[-1])
-            axes.plot(rows[last], published[last], "o", color=BLUE, markersize=5)
-            axes.annotate(
-                signed(published[last]).replace("-", "\N{MINUS SIGN}"),
-                (rows[last], published[last]),
-                xytext=(6, 7),
-                textcoords="offset points",
-                va="center",
-                color=BLUE,
-                fontweight="bold",
-                annotation_clip=False,
-            )
+        if (known := np.flatnonzero(np.isfinite(published))).size:
+            last = rows[known[-1]], published[known[-1]]
+            axes.plot(*last, "o", color=BLUE, markersize=5)
+            text = signed(last[1]).replace("-", "\N{MINUS SIGN}")
+            place: Any = {"xytext": (6, 7), "textcoords": "offset points", "va": "center", "annotation_clip": False}
+            axes.annotate(text, last, color=BLUE, fontweight="bold", **place)
         else:
             axes.text(0.5, 0.6, "no score yet", transform=axes.transAxes, ha="center", color=MUTED)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -136,36 +116,36 @@ def convergence(path: pd.DataFrame, factor: str, *, level: float = 0.95) -> Figu
     return figure
 
 
-def golden_distribution(importances: Mapping[str, Importance], *, metric: str = "score") -> Figure:
-    """Return histograms of the golden scores and of every factor's table on one axis of percentage points.
+def golden_distribution(shown: Shown) -> Figure:
+    """Return histograms of the golden scores and of every factor's table on one axis.
 
     Golden runs vary every factor, a table varies its factor (within a row) and all others (between rows). Each
     histogram shows the share of its own runs, so that their widths compare whatever the number of runs. Scores outside
     :func:`mlflow_l3d.report.style.typical_range` are counted at the edge of the picture.
     """
-    golden = max((record.golden for record in importances.values()), key=_count, default=np.empty(0))
-    first = next(iter(importances.values()), None)
-    groups = [(golden_runs(first), golden, BLUE)]
-    groups += [(name, record.table.ravel(), GREY) for name, record in importances.items()]
-    every = np.concatenate([_present(values) for _, values, _ in groups])
-    with settings():
-        figure = new_figure(1.1 + 0.72 * len(groups))
-        panels = figure.subplots(len(groups), 1, sharex=True, squeeze=False)[:, 0]
-        edges = _edges(every)
-        for panel, (name, values, colour) in zip(panels, groups, strict=True):
-            _histogram(panel, shorten(name, NAME), _present(values), edges, colour)
-        panels[0].set_title("Scores of single runs", **TITLE)
-        panels[-1].set_xlabel(f"{shorten(metric, 40)} (percentage points)", color=MUTED, fontsize=9, parse_math=False)
+    unit = shown.unit
+    groups = {record.factor: record.table.ravel() for record in shown.records}
+    groups = {shown.golden_runs: shown.golden.golden if shown.golden else np.empty(0), **groups}
+    scores = {name: unit.scale * values[np.isfinite(values)] for name, values in groups.items()}
+    every = np.concatenate(list(scores.values()))
+    bins = int(np.clip(round(4 * len(every) ** (1 / 3)), 8, 40))
+    edges = np.linspace(*typical_range(every), bins + 1)
+    with panels(1.1 + 0.72 * len(groups), len(groups), sharex=True) as (figure, every_axes):
+        for at, (axes, (name, own)) in enumerate(zip(every_axes, scores.items(), strict=True)):
+            _histogram(axes, shorten(name, NAME), own, edges, GREY if at else BLUE, unit)
+        every_axes[0].set_title("Scores of single runs", **TITLE)
+        every_axes[-1].set_xlabel(f"{shorten(shown.analysis.metric, 40)} ({unit.name})", **LABEL)
     return figure
 
 
-def _histogram(axes: Axes, name: str, scores: FloatArray, edges: FloatArray, colour: str) -> None:
+def _histogram(axes: Axes, name: str, scores: FloatArray, edges: FloatArray, colour: str, unit: Unit) -> None:
     dress(axes)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     label = f"{name}\nno scores"
     if len(scores):
-        label = f"{name}\n{points(scores.mean() / 100)} ± {points(scores.std() / 100)}"
+        mean, std = unit.text(scores.mean() / unit.scale), unit.text(scores.std() / unit.scale)
+        label = f"{name}\n{mean} ± {std}"
         share = np.full(len(scores), 1 / len(scores))
         axes.hist(scores, bins=list(edges), weights=share, color=colour, rwidth=0.92)
         top = axes.get_ylim()[1]
@@ -175,22 +155,20 @@ def _histogram(axes: Axes, name: str, scores: FloatArray, edges: FloatArray, col
         if edges[0] <= scores.mean() <= edges[-1]:
             axes.axvline(scores.mean(), color=INK, linewidth=1.2)
         # Room for the words about scores that lie outside.
-        room = 1.0 if within.all() else 1.45
-        axes.set_ylim(-0.2 * top, room * top)
-        _outside(axes, scores, edges)
-    axes.set_ylabel(
-        label, rotation=0, ha="left", va="center", multialignment="left", color=INK, fontsize=9, parse_math=False
-    )
+        axes.set_ylim(-0.2 * top, (1.0 if within.all() else 1.45) * top)
+        _outside(axes, scores, edges, unit)
+    place: Any = {"rotation": 0, "ha": "left", "va": "center", "multialignment": "left"}
+    axes.set_ylabel(label, **{**LABEL, "color": INK}, **place)
     axes.yaxis.set_label_coords(-0.26, 0.45)
 
 
-def _outside(axes: Axes, scores: FloatArray, edges: FloatArray) -> None:
-    below, above = scores[scores < edges[0]], scores[scores > edges[-1]]
+def _outside(axes: Axes, scores: FloatArray, edges: FloatArray, unit: Unit) -> None:
+    below, above = scores[scores < edges[0]] / unit.scale, scores[scores > edges[-1]] / unit.scale
     look: Any = {"transform": axes.transAxes, "va": "top", "fontsize": 8, "color": ORANGE}
     if len(below):
-        axes.text(0.0, 1.0, f"← {len(below)} below, lowest {below.min():.1f}", **look)
+        axes.text(0.0, 1.0, f"← {len(below)} below, lowest {unit.text(below.min(), 1)}", **look)
     if len(above):
-        axes.text(1.0, 1.0, f"{len(above)} above, highest {above.max():.1f} →", ha="right", **look)
+        axes.text(1.0, 1.0, f"{len(above)} above, highest {unit.text(above.max(), 1)} →", ha="right", **look)
 
 
 def _distinct(scores: FloatArray, edges: FloatArray) -> FloatArray:
@@ -199,20 +177,7 @@ def _distinct(scores: FloatArray, edges: FloatArray) -> FloatArray:
     return scores[np.unique(place, return_index=True)[1]]
 
 
-def _edges(scores: FloatArray) -> FloatArray:
-    bins = int(np.clip(round(4 * len(scores) ** (1 / 3)), 8, 40))
-    return np.linspace(*typical_range(scores), bins + 1)
-
-
 def _finite(values: object) -> FloatArray:
     array = np.array(values, dtype=np.float64)
     array[~np.isfinite(array)] = np.nan
     return array
-
-
-def _present(values: FloatArray) -> FloatArray:
-    return np.asarray(values[np.isfinite(values)] * 100, dtype=np.float64)
-
-
-def _count(values: FloatArray) -> int:
-    return int(np.isfinite(values).sum())

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.report.numbers import points, shorten
-from mlflow_l3d.report.style import BLUE, INK, MUTED, dress, new_figure, settings, typical_range
+from mlflow_l3d.report.numbers import shorten, unit_of
+from mlflow_l3d.report.style import BLUE, INK, MUTED, dress, panels, typical_range
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,24 +20,24 @@ def pair_scatter(importance: Importance, *, metric: str = "score") -> Figure:
     Parameters
     ----------
     importance
-        Of a radial design: its table has shape (n, 2), fractions (0..1); percentage points are shown. Pairs that lack a
-        run are counted, not drawn.
+        Of a radial design: its table has shape (n, 2). Pairs that lack a run are counted, not drawn.
     metric
-        What the scores are, for the axes.
+        What the scores are, for their unit and the axes.
 
     Notes
     -----
     The squared distance from the line of equal scores is the squared difference behind the contributed std (Jansen
     1999). Both axes span :func:`mlflow_l3d.report.style.typical_range`; dots outside stand at the edge, hollow.
     """
-    table = np.asarray(importance.table, dtype=np.float64) * 100
+    unit = unit_of(metric)
+    table = np.asarray(importance.table, dtype=np.float64) * unit.scale
     pairs = table[np.isfinite(table).all(axis=1)]
-    name, unit = shorten(importance.factor, 40), f"{shorten(metric, 30)} (pp)"
-    with settings():
-        figure = new_figure(4.6)
-        axes, words = figure.subplots(1, 2, width_ratios=[2.0, 1.0])
-        dress(axes, x=f"base run, {unit}", y=f"swap run, {unit}", grid="x", title=f"{name}: {len(pairs)} pairs of runs")
-        axes.yaxis.grid(visible=True, color=axes.xaxis.get_gridlines()[0].get_color(), linewidth=0.7)
+    title, score = (
+        f"{shorten(importance.factor, 40)}: {len(pairs)} pairs of runs",
+        f"{shorten(metric, 30)} ({unit.short})",
+    )
+    with panels(4.6, 1, 2, width_ratios=[2.0, 1.0]) as (figure, (axes, words)):
+        dress(axes, x=f"base run, {score}", y=f"swap run, {score}", grid="both", title=title)
         low, high = typical_range(pairs)
         margin = 0.04 * (high - low)
         ends = (low - margin, high + margin)
@@ -50,22 +50,15 @@ def pair_scatter(importance: Importance, *, metric: str = "score") -> Figure:
         axes.set_ylim(*ends)
         axes.set_box_aspect(1)
         words.set_axis_off()
-        words.text(0, 0.98, "\n".join(_lines(importance, len(table) - len(pairs), len(edge))), **_TEXT)
+        lines = [
+            "distance from the line:",
+            f"contributed std {unit.text(importance.contributed_std)}",
+            "spread along the line:",
+            f"mitigated std {unit.text(importance.mitigated_std)}",
+        ]
+        if missing := len(table) - len(pairs):
+            lines.append(f"pairs that lack a run: {missing}")
+        if len(edge):
+            lines.append(f"far outside (hollow): {len(edge)}")
+        words.text(0, 0.98, "\n".join(lines), va="top", ha="left", fontsize=9, color=MUTED, linespacing=1.7)
     return figure
-
-
-_TEXT = {"va": "top", "ha": "left", "fontsize": 9, "color": MUTED, "linespacing": 1.7}
-
-
-def _lines(importance: Importance, missing: int, outside: int) -> list[str]:
-    lines = [
-        "distance from the line:",
-        f"contributed std {points(importance.contributed_std)}",
-        "spread along the line:",
-        f"mitigated std {points(importance.mitigated_std)}",
-    ]
-    if missing:
-        lines.append(f"pairs that lack a run: {missing}")
-    if outside:
-        lines.append(f"far outside (hollow): {outside}")
-    return lines

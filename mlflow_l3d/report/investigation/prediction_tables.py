@@ -9,8 +9,7 @@ from typing import Final
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
-from mlflow_l3d.designs import design_named
-from mlflow_l3d.report.investigation.verdicts import by_importance, golden_record, golden_word, is_graded
+from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.numbers import MISSING, plain, points, signed
 from mlflow_l3d.report.table import Table
 
@@ -20,65 +19,52 @@ _MOST_SHARE: Final = 10.0
 """Upper ends of a share, a fraction, from here on say nothing: with few rows the interval has no end."""
 
 
-def agreement_table(analysis: Analysis) -> Table | None:
+def agreement_table(shown: Shown) -> Table | None:
     """Return how far runs agree on single predictions, a row for each group; None without predictions."""
+    analysis = shown.analysis
     found = dict.fromkeys([*analysis.consistencies, *analysis.regression])
-    groups = [record.factor for record in by_importance(analysis) if record.factor in found]
+    groups = [record.factor for record in shown.records if record.factor in found]
     groups += [name for name in found if name not in analysis.importances]
     if not groups:
         return None
-    pooled = golden_word(golden_record(analysis)) == "pooled"
-    label = "pooled runs" if pooled else design_named(analysis.design).words.examples
-    whole = Table(
-        (
-            "what changes",
-            "CON %",
-            "CCON %",
-            "agree on\nwrong %",
-            "kappa",
-            "common\nexamples",
-            "importance for\npredictions",
-            "accuracy\nstd",
-            "larger\ntest set",
-            "Pearson",
-            "concor-\ndance",
-        ),
-        tuple(_agreement_row(analysis, name, label) for name in groups),
-    )
+    whole = Table.of([_agreement_row(shown, name) for name in groups])
     # Without classes some columns have no meaning; of those that have one, an empty one says so.
-    optional = whole.head[6:] if analysis.agreement is None else whole.head[1:]
-    table = whole.without_empty(optional)
-    return replace(table, note=_agreement_note(analysis, table.head))
+    table = whole.without_empty(whole.head[6:] if analysis.agreement is None else whole.head[1:])
+    return replace(table, note=_agreement_note(shown, table.head))
 
 
-def _agreement_row(analysis: Analysis, name: str, label: str) -> tuple[str, ...]:
-    head = f"every factor ({label})" if name == "golden" else name
-    numbers = analysis.regression.get(name, {})
-    correlations = [plain(numbers.get(f"consistency_{kind}", math.nan)) for kind in ("pearson", "ccc")]
-    group = analysis.consistencies.get(name)
-    if group is None:
-        return (head, *[MISSING] * 8, *correlations)
-    return (
-        head,
-        points(group.consistency, 1),
-        points(group.correct_consistency, 1),
-        MISSING if is_graded(analysis) else points(group.agreement_on_wrong, 1),
-        plain(group.fleiss_kappa),
-        f"{group.common_examples:,.0f}" if math.isfinite(group.common_examples) else MISSING,
-        prediction_text(analysis.prediction_importances.get(name)),
-        points(group.accuracy_std),
-        points(group.accuracy_std_population),
-        *correlations,
-    )
+def _agreement_row(shown: Shown, name: str) -> dict[str, str]:
+    analysis = shown.analysis
+    group, numbers = analysis.consistencies.get(name), analysis.regression.get(name, {})
+    every = "pooled runs" if shown.golden_word == "pooled" else shown.design.words.examples
+
+    def shared(attribute: str) -> float:
+        return math.nan if group is None else float(getattr(group, attribute))
+
+    common = shared("common_examples")
+    return {
+        "what changes": f"every factor ({every})" if name == "golden" else name,
+        "CON %": points(shared("consistency"), 1),
+        "CCON %": points(shared("correct_consistency"), 1),
+        "agree on\nwrong %": MISSING if shown.graded else points(shared("agreement_on_wrong"), 1),
+        "kappa": plain(shared("fleiss_kappa")),
+        "common\nexamples": f"{common:,.0f}" if math.isfinite(common) else MISSING,
+        "importance for\npredictions": prediction_text(analysis.prediction_importances.get(name)),
+        "accuracy\nstd": points(shared("accuracy_std")),
+        "larger\ntest set": points(shared("accuracy_std_population")),
+        "Pearson": plain(numbers.get("consistency_pearson", math.nan)),
+        "concor-\ndance": plain(numbers.get("consistency_ccc", math.nan)),
+    }
 
 
-def _agreement_note(analysis: Analysis, head: Sequence[str]) -> str:
+def _agreement_note(shown: Shown, head: Sequence[str]) -> str:
+    agreement = shown.analysis.agreement
     parts = []
-    if analysis.agreement not in (None, "regression"):
-        parts.append(f"Predictions are compared by {analysis.agreement}.")
-    if is_graded(analysis) and "CCON %" in head:
+    if agreement not in (None, "regression"):
+        parts.append(f"Predictions are compared by {agreement}.")
+    if shown.graded and "CCON %" in head:
         parts.append("CON: mean agreement of two runs; CCON: the same against the truth.")
-    if analysis.agreement is None:
+    if agreement is None:
         parts.append(
             "Accuracy std: standard deviation of the accuracy between runs that are compared, in points; larger test "
             "set: what would be left of it without the noise of a finite test set. Where few runs are compared at a "
@@ -89,7 +75,7 @@ def _agreement_note(analysis: Analysis, head: Sequence[str]) -> str:
             "Correlations of the numbers that two runs predict, mean over pairs: Pearson's is blind to shift and "
             "scale; Lin's concordance is 1 only for equal predictions."
         )
-    if analysis.prediction_importances:
+    if shown.analysis.prediction_importances:
         parts.append(
             "Importance for predictions: above 0 the factor changes more predictions than all others together; below "
             "it its share of their variance, with the 95 % interval."
@@ -99,27 +85,22 @@ def _agreement_note(analysis: Analysis, head: Sequence[str]) -> str:
 
 def fragile_table(analysis: Analysis) -> Table | None:
     """Return the examples on which runs differ most: ids and votes, no texts; None where there are none."""
-    if analysis.examples is None:
+    worst = None if analysis.examples is None else analysis.examples.most_fragile(FRAGILE_SHOWN)
+    if worst is None or worst.empty:
         return None
-    worst = analysis.examples.most_fragile(FRAGILE_SHOWN)
-    if worst.empty:
-        return None
-    return Table(
-        ("example", "true class", "votes", "runs", "right %", "entropy (bits)"),
-        tuple(
-            (
-                str(row["example_id"]),
-                str(row["label"]),
-                _votes(row["votes"], int(row["unparsed"])),
-                str(row["runs"]),
-                points(float(row["share_right"]), 0),
-                plain(float(row["entropy"])),
-            )
-            for row in worst.to_dict("records")
-        ),
-        "Votes: how many runs predict each class, as class: runs. Entropy is 0 where all runs agree.",
-        frozenset({2}),
-    )
+    rows = [
+        {
+            "example": str(row["example_id"]),
+            "true class": str(row["label"]),
+            "votes": _votes(row["votes"], int(row["unparsed"])),
+            "runs": str(row["runs"]),
+            "right %": points(float(row["share_right"]), 0),
+            "entropy (bits)": plain(float(row["entropy"])),
+        }
+        for row in worst.to_dict("records")
+    ]
+    note = "Votes: how many runs predict each class, as class: runs. Entropy is 0 where all runs agree."
+    return Table.of(rows, note, texts=frozenset({2}))
 
 
 def shares(analysis: Analysis) -> tuple[tuple[str, str, float], ...]:

@@ -1,12 +1,12 @@
 """The figures of a search: from its result to a matplotlib ``Figure``, the stages together; None with nothing to show.
 
-Only trials that are complete are shown, their scores in percentage points.
+Only trials that are complete are shown.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -15,9 +15,24 @@ import pandas as pd
 from mlflow_l3d.analysis.search import Scale, SearchResult, StageSummary
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.numbers import share_text, shorten, value_text
+from mlflow_l3d.report.numbers import share_text, shorten, unit_of, value_text
 from mlflow_l3d.report.search.tables import stage_title
-from mlflow_l3d.report.style import BLUE, GREY, GRID, INK, MUTED, ORANGE, dress, legend, name_rows, new_figure, settings
+from mlflow_l3d.report.style import (
+    BLUE,
+    GREY,
+    GRID,
+    HEADING,
+    INK,
+    LABEL,
+    MUTED,
+    ORANGE,
+    dress,
+    legend,
+    name_rows,
+    new_figure,
+    panels,
+    settings,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,8 +57,8 @@ class Ticks(NamedTuple):
     """
 
     places: FloatArray
-    at: list[float]
-    labels: list[str]
+    at: Sequence[float]
+    labels: Sequence[str]
 
 
 def history(result: SearchResult) -> Figure | None:
@@ -54,16 +69,15 @@ def history(result: SearchResult) -> Figure | None:
     if not shown:
         return None
     sign = named(result.metric).sign
-    with settings():
-        figure = new_figure(3.0)
-        for axes, (stage, trials) in zip(_side_by_side(figure, len(shown)), shown, strict=True):
+    with panels(3.0, 1, len(shown), sharey=True) as (figure, every):
+        for axes, (stage, trials) in zip(every, shown, strict=True):
             dress(axes, x="trial", title=stage_title(stage), grid="y")
             best = sign * np.maximum.accumulate(sign * trials["score"].to_numpy())
             axes.plot(trials["number"], best, color=ORANGE, linewidth=1.8, drawstyle="steps-post", label="best so far")
             axes.plot(trials["number"], trials["score"], "o", color=BLUE, markersize=5, label="one trial")
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        _score_axis(figure.axes[0], result)
-        legend(figure, figure.axes[0])
+        _score_axis(every[0], result)
+        legend(figure, every[0])
     return figure
 
 
@@ -72,9 +86,7 @@ def importance_bars(result: SearchResult) -> Figure | None:
     if not result.importances:
         return None
     shares = 100 * np.array(list(result.importances.values()))
-    with settings():
-        figure = new_figure(0.9 + 0.34 * len(shares))
-        axes = figure.subplots()
+    with panels(0.9 + 0.34 * len(shares)) as (figure, (axes,)):
         dress(axes, x="share of the variance, %", title=stage_title(result.stages[0]), grid="x")
         bars = axes.barh(range(len(shares)), shares, height=0.6, color=BLUE)
         axes.bar_label(bars, [share_text(share / 100) for share in shares], padding=4, color=INK, fontsize=8.5)
@@ -93,10 +105,10 @@ def slices(result: SearchResult) -> Figure | None:
         figure = new_figure(0.3 * len(shown) + 2.3 * sum(rows))
         parts = figure.subfigures(len(shown), 1, height_ratios=rows, squeeze=False)[:, 0]
         for part, (stage, trials, names), high in zip(parts, shown, rows, strict=True):
-            part.suptitle(stage_title(stage), **_TITLE)
-            panels = part.subplots(high, min(len(names), _PANELS), sharey=True, squeeze=False)
+            part.suptitle(stage_title(stage), **HEADING)
+            grid = part.subplots(high, min(len(names), _PANELS), sharey=True, squeeze=False)
             strength = np.linspace(0.3, 1, len(trials))
-            for axes, name in zip(panels.flat, names, strict=False):
+            for axes, name in zip(grid.flat, names, strict=False):
                 dress(axes, x=two_lines(name), grid="y")
                 ticks = ticks_of(trials[name], stage.scales.get(name, "linear"))
                 # Many dots are a picture in the picture, which keeps the page small.
@@ -104,9 +116,9 @@ def slices(result: SearchResult) -> Figure | None:
                 axes.scatter(ticks.places, trials["score"], s=24, color=BLUE, alpha=strength, lw=0, rasterized=many)
                 axes.set_xticks(ticks.at, ticks.labels, parse_math=False)
                 axes.margins(x=0.1)
-            for axes in panels.flat[len(names) :]:
+            for axes in grid.flat[len(names) :]:
                 axes.set_axis_off()
-            for axes in panels[:, 0]:
+            for axes in grid[:, 0]:
                 _score_axis(axes, result)
     return figure
 
@@ -117,30 +129,25 @@ def parallel(result: SearchResult) -> Figure | None:
     if not shown:
         return None
     sign = named(result.metric).sign
-    with settings():
-        figure = new_figure(3.1 * len(shown))
-        for axes, (stage, trials, names) in zip(
-            figure.subplots(len(shown), 1, squeeze=False)[:, 0], shown, strict=True
-        ):
+    with panels(3.1 * len(shown), len(shown)) as (figure, every):
+        for axes, (stage, trials, names) in zip(every, shown, strict=True):
             ordered = trials.sort_values(["score", "number"], ascending=[sign > 0, False], kind="stable")
             columns = [ticks_of(ordered["score"], "linear")]
             columns += [ticks_of(ordered[name], stage.scales.get(name, "linear")) for name in names]
             dress(axes, title=stage_title(stage))
             heights = np.array([_along(axes, at, ticks) for at, ticks in enumerate(columns)])
             strength = np.linspace(0.2, 0.8, len(ordered))
-            for line in range(len(ordered) - 1):
-                axes.plot(
-                    heights[:, line], color=BLUE, linewidth=1.2, alpha=strength[line], rasterized=len(ordered) > 300
-                )
+            many = len(ordered) > 300
+            for line, alpha in zip(heights.T[:-1], strength[:-1], strict=True):
+                axes.plot(line, color=BLUE, linewidth=1.2, alpha=alpha, rasterized=many)
             axes.plot(heights[:, -1], color=ORANGE, linewidth=3, label="best trial")
-            labels = [f"{shorten(result.metric, 30)}\n(points)", *map(two_lines, names)]
+            labels = [f"{shorten(result.metric, 30)}\n({unit_of(result.metric).noun})", *map(two_lines, names)]
             axes.set_xticks(range(len(columns)), labels, parse_math=False)
             axes.set_yticks([])
             axes.set_xlim(-0.25, len(columns) - 0.7)
             axes.tick_params(length=0)
-            for spine in axes.spines.values():
-                spine.set_visible(False)
-        legend(figure, figure.axes[0])
+            axes.spines[:].set_visible(False)
+        legend(figure, every[0])
     return figure
 
 
@@ -152,10 +159,9 @@ def learning_curves(result: SearchResult, curves: Curves) -> Figure | None:
     shown = [(stage, trials) for stage, trials in _complete(result) if any(curves.get(stage.name, {}).values())]
     if not shown:
         return None
-    sign = named(result.metric).sign
-    with settings():
-        figure = new_figure(3.0)
-        for axes, (stage, trials) in zip(_side_by_side(figure, len(shown)), shown, strict=True):
+    sign, scale = named(result.metric).sign, unit_of(result.metric).scale
+    with panels(3.0, 1, len(shown), sharey=True) as (figure, every):
+        for axes, (stage, trials) in zip(every, shown, strict=True):
             dress(axes, x="step (epoch)", title=stage_title(stage), grid="y")
             best = trials["number"].iloc[int(np.argmax(sign * trials["score"].to_numpy()))]
             for number, curve in curves[stage.name].items():
@@ -164,19 +170,18 @@ def learning_curves(result: SearchResult, curves: Curves) -> Figure | None:
                 if number == best:
                     look = {"color": ORANGE, "linewidth": 3, "zorder": 3}
                 marker = "o" if len(curve) == 1 else ""
-                axes.plot(list(curve), [100 * score for score in curve.values()], marker=marker, markersize=4, **look)
+                axes.plot(list(curve), [scale * score for score in curve.values()], marker=marker, markersize=4, **look)
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        _score_axis(figure.axes[0], result)
+        _score_axis(every[0], result)
     return figure
 
 
-_TITLE: Final[Any] = {"x": 0.01, "ha": "left", "color": INK, "fontsize": 10, "fontweight": "bold"}
-
-
 def _complete(result: SearchResult) -> list[tuple[StageSummary, pd.DataFrame]]:
-    """Return the stages that have complete trials, with these by number and their scores in points."""
+    """Return the stages that have complete trials, with these by number and their scores as they are shown."""
     table = result.trials[(result.trials["state"] == "complete") & result.trials["score"].notna()]
-    table = table.assign(score=100 * table["score"].astype(float)).sort_values("number", kind="stable")
+    table = table.assign(score=unit_of(result.metric).scale * table["score"].astype(float)).sort_values(
+        "number", kind="stable"
+    )
     parts = [(stage, table[table["level"] == stage.name]) for stage in result.stages]
     return [(stage, part) for stage, part in parts if len(part)]
 
@@ -190,13 +195,8 @@ def _varied(result: SearchResult) -> list[tuple[StageSummary, pd.DataFrame, list
     return [part for part in parts if part[2]]
 
 
-def _side_by_side(figure: Figure, count: int) -> list[Axes]:
-    return list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
-
-
 def _score_axis(axes: Axes, result: SearchResult) -> None:
-    label = f"{shorten(result.metric, 30)}, percentage points"
-    axes.set_ylabel(label, color=MUTED, fontsize=9, parse_math=False)
+    axes.set_ylabel(f"{shorten(result.metric, 30)}, {unit_of(result.metric).name}", **LABEL)
 
 
 def _along(axes: Axes, at: int, ticks: Ticks) -> FloatArray:
@@ -216,9 +216,8 @@ def ticks_of(values: pd.Series, scale: Scale) -> Ticks:
 
     if scale == "choices":
         known = sorted(values.dropna().unique(), key=lambda value: (isinstance(value, str), value))
-        places = [known.index(value) if value in known else math.nan for value in values]
-        labels = [shorten(value_text(value), 12) for value in known]
-        return Ticks(np.array(places, dtype=np.float64), [float(at) for at in range(len(known))], labels)
+        places = values.map({value: float(at) for at, value in enumerate(known)}).to_numpy(dtype=np.float64)
+        return Ticks(places, range(len(known)), [shorten(value_text(value), 12) for value in known])
     numbers: FloatArray = values.to_numpy(dtype=np.float64, na_value=np.nan)
     low, high = float(np.nanmin(numbers)), float(np.nanmax(numbers))
     if scale == "log":

@@ -7,9 +7,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from markupsafe import Markup
+
 from mlflow_l3d.analysis.search import SearchResult
-from mlflow_l3d.report.numbers import counted, duration, shorten, value_text
-from mlflow_l3d.report.page import NO_TEXTS, Picture, Section, page
+from mlflow_l3d.report.numbers import counted, duration, shorten, unit_of, value_text
+from mlflow_l3d.report.page import Picture, Section, page
 from mlflow_l3d.report.search import figures as draw
 from mlflow_l3d.report.search.tables import setting_table, stage_table, trial_table
 from mlflow_l3d.report.search.words import search_answers
@@ -51,41 +53,40 @@ def render(
     result: SearchResult,
     figures: Mapping[str, Figure],
     *,
-    settings: Mapping[str, str] = NO_TEXTS,
-    links: Mapping[str, str] = NO_TEXTS,
+    settings: Mapping[str, str],
 ) -> str:
     """Return the page of a search.
 
     Parameters
     ----------
     result
-        Scores in fractions (0..1), shown in percentage points.
+        What was found.
     figures
         What :func:`drawn` returned.
-    settings, links
+    settings
         As in :func:`mlflow_l3d.report.page.page`.
     """
-    from markupsafe import Markup
-
     others = ", ".join(
         f"{name} = {shorten(value_text(value), 200)}"
         for name, value in result.best.items()
         if name not in result.searched
     )
-    settings_found = setting_table(result, "searched at level {number} ({name})")
-    found: list[str | Table] = [replace(settings_found, note=f"Not searched: {others}." if others else "")]
+    table = setting_table(result, "searched at level {number} ({name})")
+    found: list[str | Table] = [replace(table, note=f"Not searched: {others}." if others else "")]
     if result.run_id:
         command = Markup("Use it in an investigation: <code>-P hyperparameters={}</code>")
         found.append(command.format(result.run_id))
-    sections = [Section("The found setting", found), Section("The levels", [stage_table(result)])]
-    for kind, figure in figures.items():
-        heading, caption = _PICTURES[kind]
-        sections.append(Section(heading, [Picture.of(figure, kind, heading, caption)]))
-    sections.append(Section("Trials, best first", [trial_table(result, MOST_TRIALS)]))
+    drawn = {kind: (*_PICTURES[kind], figure) for kind, figure in figures.items()}
+    sections = [
+        Section("The found setting", found),
+        Section("The levels", [stage_table(result)]),
+        *[Section(head, [Picture.of(figure, kind, head, text)]) for kind, (head, text, figure) in drawn.items()],
+        Section("Trials, best first", [trial_table(result, MOST_TRIALS)]),
+    ]
     took = (
         f"{counted(result.trials_run, 'trial')} in {duration(result.seconds)}, each trained on "
         f"{counted(result.configurations, 'configuration')} and scored by {result.metric} on "
-        f"{counted(result.validation_examples, 'validation example')}. Scores are percentage points."
+        f"{counted(result.validation_examples, 'validation example')}. Scores are {unit_of(result.metric).name}."
     )
     return page(
         result.title,
@@ -93,7 +94,6 @@ def render(
         answers=search_answers(result),
         sections=sections,
         settings=settings,
-        links=links,
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from mlflow_l3d.analysis.search import SearchResult, StageSummary
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.numbers import MISSING, plain, points, shorten, value_text
+from mlflow_l3d.report.numbers import MISSING, plain, shorten, unit_of, value_text
 from mlflow_l3d.report.page import chip
 from mlflow_l3d.report.table import Table
 
@@ -33,34 +33,39 @@ def setting_table(result: SearchResult, range_head: str) -> Table:
     range_head
         Head of the ranges, in which ``{number}`` and ``{name}`` are those of the stage.
     """
-    rows = []
-    for name in result.searched:
-        ranges = [shorten(stage.ranges.get(name, "fixed"), 60) for stage in result.stages]
-        rows.append((name, _value(result.default, name), _value(result.best, name), *ranges))
+    rows = [
+        (
+            name,
+            *[
+                shorten(value_text(values[name]), 60) if name in values else MISSING
+                for values in (result.default, result.best)
+            ],
+            *[shorten(stage.ranges.get(name, "fixed"), 60) for stage in result.stages],
+        )
+        for name in result.searched
+    ]
     heads = [range_head.format(number=at, name=stage.name) for at, stage in enumerate(result.stages, 1)]
     texts = frozenset(range(3, 3 + len(heads)))
     return Table(("hyperparameter", "default", "found", *heads), tuple(rows), texts=texts, kind="found")
 
 
 def stage_table(result: SearchResult) -> Table:
-    """Return a row a stage: title, sampler, trials, complete, pruned, failed, best score in percentage points."""
-    rows = tuple(
-        (
-            stage_title(stage),
-            stage.sampler,
-            *map(str, (stage.trials, stage.complete, stage.pruned, stage.failed)),
-            points(stage.best_score),
-        )
+    """Return a row a stage: how many trials there were, how they ended, and the best score."""
+    rows = [
+        {
+            "level": stage_title(stage),
+            "sampler": stage.sampler,
+            **{name: str(getattr(stage, name)) for name in ("trials", "complete", "pruned", "failed")},
+            "best score": unit_of(result.metric).text(stage.best_score),
+        }
         for stage in result.stages
-    )
-    head = ("level", "sampler", "trials", "complete", "pruned", "failed", "best score")
-    return Table(head, rows, texts=frozenset({1}))
+    ]
+    return Table.of(rows, texts=frozenset({1}))
 
 
 def trial_table(result: SearchResult, most: int) -> Table:
     """Return the trials, the best first, those without a score last, at most `most` of them; for a page."""
-    from markupsafe import Markup
-
+    unit = unit_of(result.metric)
     ranks = result.trials["state"].map({"complete": 0, "pruned": 1}).fillna(2)
     order = np.lexsort((-named(result.metric).sign * result.trials["score"].astype(float), ranks))
     rows = []
@@ -73,8 +78,8 @@ def trial_table(result: SearchResult, most: int) -> Table:
         rows.append(
             (
                 Markup("{} {}").format(name, chip(kind, mark)) if mark else name,
-                points(float(row["score"])),
-                points(spread) if math.isfinite(spread) else "",
+                unit.text(float(row["score"])),
+                unit.text(spread) if math.isfinite(spread) else "",
                 state + (f", {row['origin']}" if row.get("origin", "trained") != "trained" else ""),
                 *[_cell(row.get(each)) for each in result.searched],
                 plain(seconds, 1),
@@ -86,10 +91,6 @@ def trial_table(result: SearchResult, most: int) -> Table:
     note = f"{left_out} more trials are in trials.json." if left_out > 0 else ""
     texts = frozenset({3, len(head) - 1})
     return Table(head, tuple(rows), note, texts, kind="trials").without_empty(("std", "run"), empty="")
-
-
-def _value(values: Mapping[str, Any], name: str) -> str:
-    return shorten(value_text(values[name]), 60) if name in values else MISSING
 
 
 def _cell(value: Any) -> str:

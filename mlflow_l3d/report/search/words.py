@@ -6,33 +6,34 @@ import math
 
 from mlflow_l3d.analysis.search import HeldOut, SearchResult
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.numbers import MISSING, change, counted, percent, points, share_text
+from mlflow_l3d.report.numbers import MISSING, Unit, counted, percent, share_text, unit_of
 from mlflow_l3d.report.text import Answer
 
 
 def search_answers(result: SearchResult) -> tuple[Answer, Answer, Answer]:
     """Return what was gained on validation, whether it holds elsewhere, and which hyperparameter matters."""
-    gain = result.best_score - result.default_score
-    gained = "the default stays" if result.kept_default else change(gain)
+    unit = unit_of(result.metric)
+    gain = "the default stays" if result.kept_default else unit.change(result.best_score - result.default_score)
+    held_out = _held_out_short(result.held_out, unit)
     return (
-        Answer("Gain on the validation examples", gained, (validation_sentence(result), bias_sentence(result))),
-        Answer("Gain on held-out configurations", _held_out_short(result.held_out), (held_out_sentence(result),)),
+        Answer("Gain on the validation examples", gain, (validation_sentence(result), bias_sentence(result))),
+        Answer("Gain on held-out configurations", held_out, (held_out_sentence(result),)),
         Answer("Which hyperparameter matters most?", next(iter(result.importances), MISSING), _matters(result)),
     )
 
 
 def validation_sentence(result: SearchResult) -> str:
     """Return the scores that the search went by."""
-    where = f"{counted(result.validation_examples, 'validation example')}{_of_each(result.configurations)}"
-    found, default = points(result.best_score), points(result.default_score)
+    each = "" if result.configurations == 1 else f" of each of {result.configurations} configurations"
+    where, unit = f"{counted(result.validation_examples, 'validation example')}{each}", unit_of(result.metric)
+    found, default = unit.text(result.best_score), unit.text(result.default_score)
     if result.kept_default:
         return f"On {where} no trial beat the default, whose {result.metric} is {found}."
     if not math.isfinite(result.default_score):
         return f"On {where} {result.metric} is {found} with the found setting; the default has no score."
-    gain = change(result.best_score - result.default_score)
     return (
         f"On {where} {result.metric} is {found} with the found setting and {default} with the default: "
-        f"{gain} percentage points."
+        f"{unit.change(result.best_score - result.default_score)} {unit.name}."
     )
 
 
@@ -47,7 +48,7 @@ def bias_sentence(result: SearchResult) -> str:
 
 def held_out_sentence(result: SearchResult) -> str:
     """Return what the found setting is worth where it was not searched for."""
-    held = result.held_out
+    held, unit = result.held_out, unit_of(result.metric)
     if result.kept_default and held is None:
         return "The found setting is the default, so there is nothing to compare."
     if held is None or not held.configurations:
@@ -55,16 +56,16 @@ def held_out_sentence(result: SearchResult) -> str:
             "The found setting was not compared with the default on other configurations, so nobody knows how much of "
             "the gain is luck."
         )
-    found, default = (points(math.fsum(scores) / len(scores)) for scores in (held.found, held.default))
+    found, default = (unit.text(math.fsum(scores) / len(scores)) for scores in (held.found, held.default))
     configurations = counted(held.configurations, "configuration")
     text = (
         f"On the test examples of {configurations} that {'was' if held.configurations == 1 else 'were'} not searched "
         f"on, {result.metric} is {found} with the found setting and {default} with the default: "
-        f"{change(held.difference)} percentage points"
+        f"{unit.change(held.difference)} {unit.name}"
     )
     if math.isfinite(held.ci_low):
-        text += f" ({percent(held.level)} interval {change(held.ci_low)} to {change(held.ci_high)}). "
-        text += _verdict(held, result.metric)
+        ends = f"{unit.change(held.ci_low)} to {unit.change(held.ci_high)}"
+        text += f" ({percent(held.level)} interval {ends}). {_verdict(held, result.metric)}"
     else:
         text += ". One configuration gives no interval, so this may be luck."
     if held.missing:
@@ -72,15 +73,11 @@ def held_out_sentence(result: SearchResult) -> str:
     return text
 
 
-def _of_each(configurations: int) -> str:
-    return "" if configurations == 1 else f" of each of {configurations} configurations"
-
-
-def _held_out_short(held: HeldOut | None) -> str:
+def _held_out_short(held: HeldOut | None, unit: Unit) -> str:
     if held is None or not held.configurations:
         return "not tried"
     sure = held.ci_low > 0 or held.ci_high < 0 or held.ci_low == held.ci_high == 0
-    return f"{change(held.difference)}{'' if sure else ', unsure'}"
+    return f"{unit.change(held.difference)}{'' if sure else ', unsure'}"
 
 
 def _verdict(held: HeldOut, metric: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,22 +11,23 @@ import pandas as pd
 from mlflow_l3d.analysis.seeds.better_seed import NAMED_SEED, BetterSeed, normalised
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.labelled_points import name_points, size_ticks
-from mlflow_l3d.report.numbers import plain, probability, shorten, size_text
+from mlflow_l3d.report.numbers import plain, probability, shorten, size_text, unit_of
 from mlflow_l3d.report.style import (
     BLUE,
     GREY,
     GRID,
+    HEADING,
     INK,
+    LABEL,
     MUTED,
     ORANGE,
     TITLE,
     colour_bar,
     draw_matrix,
     dress,
-    new_figure,
-    settings,
+    panels,
+    write_cells,
 )
 
 if TYPE_CHECKING:
@@ -61,19 +62,20 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     distance = 100 * matrix.sub(matrix.mean(axis=1), axis=0).to_numpy(dtype=np.float64).T
     seeds, tasks = scaled.shape
     numbers = tasks <= MOST_TASKS and seeds <= MOST_SEEDS
-    with settings():
-        figure = new_figure(min(2.3 + seeds * (0.26 if numbers else 0.12), 12.0))
-        ratios = [tasks + 1.0, 1.5] if better is not None else [1.0]
-        panels = figure.subplots(1, len(ratios), width_ratios=ratios, squeeze=False)[0]
-        axes = panels[0]
-        image = draw_matrix(axes, scaled, _colours(), -LARGEST_Z, LARGEST_Z)
-        _axis(axes, matrix, numbers)
+    ratios = [tasks + 1.0, 1.5] if better is not None else [1.0]
+    height = min(2.3 + seeds * (0.26 if numbers else 0.12), 12.0)
+    with panels(height, 1, len(ratios), width_ratios=ratios) as (figure, every):
+        image = draw_matrix(every[0], scaled, _colours(), -LARGEST_Z, LARGEST_Z)
+        _axis(every[0], matrix, numbers)
         if numbers:
-            _write(axes, distance, scaled)
-        _heading(axes, better, title)
+            write_cells(every[0], distance, _distance_text, scaled > 2, 8 if tasks <= 8 else 6.8)
+        lines = [shorten(title, 60)] if title else []
         if better is not None:
-            _ranks(panels[1], matrix, better)
-        colour_bar(figure, image, list(panels), "z within the task", aspect=28)
+            limits = f"{plain(better.kendall_w_ci_low)} to {plain(better.kendall_w_ci_high)}"
+            lines.append(f"Friedman p {probability(better.p)}, Kendall's W {plain(better.kendall_w)} ({limits})")
+            _ranks(every[1], matrix, better)
+        every[0].set_title("\n".join(lines), **{**TITLE, "fontsize": 9.5})
+        colour_bar(figure, image, every, "z within the task", aspect=28)
     return figure
 
 
@@ -91,23 +93,16 @@ def size_figure(rows: pd.DataFrame, correlations: pd.DataFrame, *, title: str = 
     """
     logs = correlations[correlations["scale"] == "log"]
     known = {str(row["measure"]): row for row in logs.to_dict("records")}
-    with settings():
-        figure = new_figure(3.4)
+    with panels(3.4, 1, 3) as (figure, every):
         if title:
-            figure.suptitle(shorten(title, 80), color=INK, fontsize=10, fontweight="bold", x=0.01, ha="left")
+            figure.suptitle(shorten(title, 80), **HEADING)
         named = []
-        for axes, (measure, label, colour) in zip(figure.subplots(1, 3), _PANELS, strict=True):
+        for axes, (measure, label, colour) in zip(every, _PANELS, strict=True):
             part = rows[rows["training_size"].notna() & rows[measure].notna()]
             found = known[measure]
             interval = f"{plain(found['pearson_ci_low'])} to {plain(found['pearson_ci_high'])}"
             dress(axes, x="training examples", y=label, grid="y")
-            axes.set_title(
-                f"Pearson {plain(found['pearson'])}\n{interval}",
-                color=MUTED,
-                fontsize=8.5,
-                loc="left",
-                parse_math=False,
-            )
+            axes.set_title(f"Pearson {plain(found['pearson'])}\n{interval}", **{**LABEL, "fontsize": 8.5}, loc="left")
             if not len(part):
                 continue
             axes.set_xscale("log")
@@ -133,28 +128,20 @@ def seed_figure(study: SeedsStudy) -> Figure:
     """
     frame = study.to_frame()
     agreement = next((name for name in ("consistency", "consistency_pearson") if name in frame), None)
-    percent = named(study.metric).percent
-    with settings():
-        figure = new_figure(min(1.2 + 0.24 * len(frame), 10.0))
-        panels = figure.subplots(1, 1 if agreement is None else 2, sharey=True, squeeze=False)[0]
-        rows = np.arange(len(frame))
-        hollow = frame["constant"].to_numpy(dtype=bool) if "constant" in frame else np.zeros(len(frame), dtype=bool)
-        scale = 100 if percent else 1
-        name = shorten(study.metric, 30)
-        _dots(panels[0], scale * frame[study.metric].to_numpy(dtype=np.float64), hollow, BLUE)
-        panels[0].axvspan(
-            scale * (study.own.mean - study.own.var), scale * (study.own.mean + study.own.var), color=GRID, alpha=0.6
-        )
-        dress(panels[0], x=f"{name}{' (%)' if percent else ''}", y="seed", grid="x", title=shorten(study.task, 40))
-        panels[0].set_yticks(rows, [str(seed) for seed in frame["seed"]])
-        panels[0].set_ylim(len(frame) - 0.5, -0.5)
+    scale, seeds = unit_of(study.metric).scale, len(frame)
+    hollow = frame.get("constant", pd.Series(False, index=frame.index)).to_numpy(dtype=bool)
+    with panels(min(1.2 + 0.24 * seeds, 10.0), 1, 1 if agreement is None else 2, sharey=True) as (figure, every):
+        score, unit, own = every[0], " (%)" if scale > 1 else "", study.own
+        _dots(score, scale * frame[study.metric].to_numpy(dtype=np.float64), hollow, BLUE)
+        score.axvspan(scale * (own.mean - own.var), scale * (own.mean + own.var), color=GRID, alpha=0.6)
+        dress(score, x=f"{shorten(study.metric, 30)}{unit}", y="seed", grid="x", title=shorten(study.task, 40))
+        score.set_yticks(range(seeds), [str(seed) for seed in frame["seed"]])
+        score.set_ylim(seeds - 0.5, -0.5)
         if agreement is not None:
             graded = agreement == "consistency_pearson"
-            factor = 1 if graded else 100
-            values = factor * frame[agreement].to_numpy(dtype=np.float64)
-            _dots(panels[1], values, hollow, ORANGE)
+            _dots(every[1], (1 if graded else 100) * frame[agreement].to_numpy(dtype=np.float64), hollow, ORANGE)
             label = "mean correlation with other seeds" if graded else "mean agreement with other seeds (%)"
-            dress(panels[1], x=label, grid="x")
+            dress(every[1], x=label, grid="x")
     return figure
 
 
@@ -165,44 +152,23 @@ def _colours() -> Colormap:
 
 
 def _axis(axes: Axes, matrix: pd.DataFrame, numbers: bool) -> None:
-    axes.set_xlabel("task", color=MUTED, fontsize=9)
-    axes.set_ylabel("seed", color=MUTED, fontsize=9)
+    axes.set_xlabel("task", **LABEL)
+    axes.set_ylabel("seed", **LABEL)
     names = [shorten(str(name), 22) for name in matrix.index]
     turned = len(names) > 6 or max(map(len, names), default=0) > 10
-    axes.set_xticks(range(len(names)), names, rotation=35 if turned else 0, ha="right" if turned else "center")
+    look: Any = {"rotation": 35, "ha": "right"} if turned else {}
+    axes.set_xticks(range(len(names)), names, parse_math=False, **look)
     step = 1 if numbers else max(1, matrix.shape[1] // 30)
     places = list(range(0, matrix.shape[1], step))
     labels = axes.set_yticks(places, [str(matrix.columns[at]) for at in places])
     for tick, at in zip(labels, places, strict=True):
         tick.label1.set_fontweight("bold" if int(matrix.columns[at]) == NAMED_SEED else "normal")
     axes.tick_params(length=0)
-    for label in axes.get_xticklabels():
-        label.set_parse_math(False)
 
 
-def _write(axes: Axes, distance: FloatArray, scaled: FloatArray) -> None:
-    size = 8 if scaled.shape[1] <= 8 else 6.8
-    for (row, column), value in np.ndenumerate(distance):
-        if np.isfinite(value):
-            colour = "#ffffff" if scaled[row, column] > 2 else "#10141c"
-            digits = 1 if abs(value) < 99.95 else 0
-            axes.text(
-                column,
-                row,
-                f"{round(value, digits) + 0.0:+.{digits}f}",
-                ha="center",
-                va="center",
-                fontsize=size,
-                color=colour,
-            )
-
-
-def _heading(axes: Axes, better: BetterSeed | None, title: str) -> None:
-    lines = [shorten(title, 60)] if title else []
-    if better is not None:
-        limits = f"{plain(better.kendall_w_ci_low)} to {plain(better.kendall_w_ci_high)}"
-        lines.append(f"Friedman p {probability(better.p)}, Kendall's W {plain(better.kendall_w)} ({limits})")
-    axes.set_title("\n".join(lines), **{**TITLE, "fontsize": 9.5})
+def _distance_text(value: float) -> str:
+    digits = 1 if abs(value) < 99.95 else 0
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def _ranks(axes: Axes, matrix: pd.DataFrame, better: BetterSeed) -> None:

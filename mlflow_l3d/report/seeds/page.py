@@ -10,7 +10,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
-from mlflow_l3d.report.page import NO_TEXTS, Picture, Section, page
+from mlflow_l3d.report.page import Picture, Section, page
 from mlflow_l3d.report.seeds import tables
 from mlflow_l3d.report.seeds.figures import seed_heatmap, size_figure
 from mlflow_l3d.report.seeds.words import better_sentences, over_answers, study_answers
@@ -24,15 +24,11 @@ def study_page(
     study: SeedsStudy,
     figure: Figure,
     *,
-    title: str = "",
+    title: str,
     notes: Sequence[str] = (),
-    settings: Mapping[str, str] = NO_TEXTS,
+    settings: Mapping[str, str],
 ) -> str:
-    """Return one study and its `figure` as an HTML page, by default under task and model.
-
-    See :func:`mlflow_l3d.report.page.page` for the rest.
-    """
-    name = title or ", ".join(part for part in ("Random seeds", study.task, study.model) if part)
+    """Return one study and its `figure` as an HTML page; see :func:`mlflow_l3d.report.page.page` for the rest."""
     caption = "Each dot is a seed; the band is mean ± VAR. Hollow: the seed gives every example one prediction."
     picture = Picture.of(figure, "seeds", "Score and agreement of each seed", caption)
     sections = [
@@ -44,25 +40,11 @@ def study_page(
         fragile = None if study.examples is None else tables.fragile_examples(study.examples)
         sections.insert(1, Section("Single predictions", [pairs, *_titled(fragile, "The most fragile examples")]))
     answers = study_answers(study)
-    return page(name, notes=notes, answers=answers, sections=sections, settings=settings, template="seeds.html")
+    return page(title, notes=notes, answers=answers, sections=sections, settings=settings, template="seeds.html")
 
 
-def over_tasks_page(
-    found: Sequence[ModelOverTasks],
-    *,
-    title: str = "Random seeds over tasks",
-    notes: Sequence[str] = (),
-    settings: Mapping[str, str] = NO_TEXTS,
-) -> str:
-    """Return several studies as an HTML page: the papers' tables, heat map with test, luck against training size.
-
-    Parameters
-    ----------
-    found
-        One record a model.
-    title, notes, settings
-        As in :func:`mlflow_l3d.report.page.page`.
-    """
+def over_tasks_page(found: Sequence[ModelOverTasks], *, title: str) -> str:
+    """Return several studies as an HTML page: the papers' tables, heat map with test, luck against training size."""
     rows = pd.concat([one.rows for one in found], ignore_index=True)
     intervals = [tables.interval_table(one.rows, one.model if len(found) > 1 else "") for one in found]
     sections = [
@@ -75,14 +57,9 @@ def over_tasks_page(
         caption = "Line: least squares on the log of the size. With so few tasks the intervals say more than the line."
         figure = size_figure(one.rows, one.correlations)
         picture = Picture.of(figure, f"size-{at}", "Training size against VAR, CON and CCON", caption)
-        sections += [
-            _better(one, name, at),
-            Section(
-                f"Does training size help{name}?", [picture, tables.correlation_table(one.correlations)], one.notes
-            ),
-        ]
-    answers = over_answers(found)
-    return page(title, notes=notes, answers=answers, sections=sections, settings=settings, template="seeds.html")
+        parts: list[Table | Picture] = [picture, tables.correlation_table(one.correlations)]
+        sections += [_better(one, name, at), Section(f"Does training size help{name}?", parts, one.notes)]
+    return page(title, answers=over_answers(found), sections=sections, template="seeds.html")
 
 
 def _better(one: ModelOverTasks, name: str, at: int) -> Section:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -14,8 +14,8 @@ from mlflow_l3d.analysis.seeds.better_seed import BetterSeed
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.seeds.tables import table_1, table_7
 from mlflow_l3d.analysis.stability.examples import ExampleVotes
-from mlflow_l3d.metrics.known import named, registered
-from mlflow_l3d.report.numbers import MISSING, between, bracketed, plain, points, probability, shorten, signed
+from mlflow_l3d.metrics.known import registered
+from mlflow_l3d.report.numbers import between, bracketed, plain, points, probability, shorten, signed, unit_of
 from mlflow_l3d.report.table import Table
 
 NAMES: Final = {
@@ -32,6 +32,15 @@ TOGETHER: Final = {
     "absolute_difference": "distance (own unit)",
 }
 MEASURES: Final = {"var": "VAR", "con": "CON", "ccon": "CCON"}
+_INTERVALS: Final = {
+    "score": ("metric_mean", "mean"),
+    "VAR": ("var", "std"),
+    "CON": ("con", "con"),
+    "CCON": ("ccon", "ccon"),
+    "robust": ("robust_share", "robust"),
+    "fragile": ("fragile_share", "fragile"),
+}
+"""Head of a column -> a number of a study, and what its interval is called."""
 METRIC_NOTE: Final = (
     "pp: percentage points ({}: their own unit). Intervals at 95 %, of what all seeds would give. VAR: standard "
     "deviation with ddof=0, as published; std: ddof=1, with an interval that does not take scores for normal."
@@ -58,119 +67,123 @@ def metric_table(study: SeedsStudy) -> Table:
     """Return mean, VAR and standard deviation of every metric of one study, the task's own first."""
     rows = []
     for name in dict.fromkeys((study.metric, *study.spreads)):
-        one, shown = study.spreads[name], plain_or_points(name)
-        mean_interval = between(one.mean_ci_low, one.mean_ci_high, shown)
-        std_interval = between(one.std_ci_low, one.std_ci_high, shown)
-        ends = shown(one.lowest), shown(one.highest)
+        one, shown = study.spreads[name], unit_of(name).text
         rows.append(
-            (name, str(one.runs), shown(one.mean), mean_interval, shown(one.var), shown(one.std), std_interval, *ends)
+            {
+                "metric (pp)": name,
+                "seeds": str(one.runs),
+                "mean": shown(one.mean),
+                "95 %": between(one.mean_ci_low, one.mean_ci_high, shown),
+                "VAR": shown(one.var),
+                "std": shown(one.std),
+                "95 % of std": between(one.std_ci_low, one.std_ci_high, shown),
+                "lowest": shown(one.lowest),
+                "highest": shown(one.highest),
+            }
         )
-    head = ("metric (pp)", "seeds", "mean", "95 %", "VAR", "std", "95 % of std", "lowest", "highest")
     in_own_unit = ", ".join(each.name for each in registered().values() if not each.percent)
-    return Table(head, tuple(rows), METRIC_NOTE.format(in_own_unit))
+    return Table.of(rows, METRIC_NOTE.format(in_own_unit))
 
 
 def pair_table(study: SeedsStudy) -> Table | None:
     """Return agreement over pairs of seeds; None without predictions."""
     if not study.pairs:
         return None
-    rows = [
-        (
-            NAMES[name],
-            points(one.mean),
-            between(one.mean_ci_low, one.mean_ci_high, points),
-            points(one.std),
-            between(one.std_ci_low, one.std_ci_high, points),
-        )
-        for name, one in study.pairs.items()
-    ]
-    for name in TOGETHER:
-        if name not in study.intervals:
-            continue
-        shown = _fine if name == "absolute_difference" else points
+    rows = []
+    for name, one in study.pairs.items():
+        limits = between(one.mean_ci_low, one.mean_ci_high, points)
+        of_std = between(one.std_ci_low, one.std_ci_high, points)
+        rows.append((NAMES[name], points(one.mean), limits, points(one.std), of_std))
+    for name in [name for name in TOGETHER if name in study.intervals]:
+        shown = _three_digits if name == "absolute_difference" else points
         rows.append((TOGETHER[name], shown(study.together[name]), between(*study.intervals[name], shown), "", ""))
     return Table(("agreement (%)", "mean", "95 %", "std of pairs", "95 % of std"), tuple(rows), PAIR_NOTE)
 
 
 def seed_table(study: SeedsStudy) -> Table:
     """Return the own metric of each seed, and its mean agreement with the others."""
-    frame = study.to_frame()
+    frame, score = study.to_frame(), unit_of(study.metric).text
     agreement = [name for name in NAMES if name in frame]
     rows = []
     for row in frame.to_dict("records"):
-        cells = [str(row["seed"]), plain_or_points(study.metric)(float(row[study.metric]))]
-        cells += [points(float(row[name])) for name in agreement]
+        cells = {"seed": str(row["seed"]), study.metric: score(row[study.metric])}
+        cells |= {f"{NAMES[name]} with the others": points(row[name]) for name in agreement}
         if agreement:
-            cells.append("one prediction only" if row["constant"] else "")
-        rows.append(tuple(cells))
-    head = ("seed", study.metric, *[f"{NAMES[name]} with the others" for name in agreement])
-    return Table((*head, "") if agreement else head, tuple(rows))
+            cells[""] = "one prediction only" if row["constant"] else ""
+        rows.append(cells)
+    return Table.of(rows)
 
 
 def fragile_examples(examples: ExampleVotes, count: int = 10) -> Table | None:
     """Return the examples about which seeds differ most; None where they differ about none."""
-    frame = examples.most_fragile(count)
-    if frame.empty:
-        return None
-    rows = tuple(
-        (
-            shorten(str(row["example_id"]), 24),
-            str(row["label"]),
-            " / ".join(map(str, row["votes"])),
-            points(float(row["share_right"]), 0),
-            plain(float(row["entropy"])),
-        )
-        for row in frame.to_dict("records")
-    )
-    head = ("example", "class", "votes for class 0 / 1 / ...", "right (%)", "entropy (bits)")
-    return Table(head, rows, "Examples on which the answer depends on the seed most.")
+    rows = [
+        {
+            "example": shorten(str(row["example_id"]), 24),
+            "class": str(row["label"]),
+            "votes for class 0 / 1 / ...": " / ".join(map(str, row["votes"])),
+            "right (%)": points(row["share_right"], 0),
+            "entropy (bits)": plain(row["entropy"]),
+        }
+        for row in examples.most_fragile(count).to_dict("records")
+    ]
+    return Table.of(rows, "Examples on which the answer depends on the seed most.") if rows else None
 
 
 def published_table_1(rows: pd.DataFrame) -> list[Table]:
     """Return Table 1 of Zhou et al. 2025, for each model and benchmark."""
-    tables = []
+    tables = {}
     for names, part in table_1(rows).items():
-        head = ("", *[shorten(str(task), 16) for task in part.columns])
-        body = tuple((str(name), *map(points, map(float, values))) for name, values in part.iterrows())
-        tables.append(Table(head, body, title=_title(*names)))
-    return [*tables[:-1], replace(tables[-1], note=TABLE_1_NOTE)]
+        body = tuple((str(name), *map(points, values)) for name, values in part.astype(np.float64).iterrows())
+        tables[names] = Table(("", *[shorten(str(task), 16) for task in part.columns]), body)
+    return _published(tables, TABLE_1_NOTE)
 
 
 def published_table_7(rows: pd.DataFrame) -> list[Table]:
     """Return Tables 7 and 8, for each model and benchmark; the std in a second line."""
-    tables = []
+    tables = {}
     for names, part in table_7(rows).items():
-        groups = part.columns.get_level_values(0).unique().tolist()
         body = []
-        for task, values in zip(part.index, part.to_numpy(dtype=np.float64), strict=True):
-            pairs = values.reshape(-1, 2).tolist()
-            body.append((shorten(str(task), 20), *[_mean_and_std(mean, std) for mean, std in pairs]))
-        tables.append(Table(("", *groups), tuple(body), title=_title(*names)))
-    return [*tables[:-1], replace(tables[-1], note=TABLE_7_NOTE)]
+        for task, *values in part.itertuples(name=None):
+            pairs = zip(values[::2], values[1::2], strict=True)
+            texts = ["-" if math.isnan(mean) else f"{points(mean)}\n(±{points(std)})" for mean, std in pairs]
+            body.append((shorten(str(task), 20), *texts))
+        tables[names] = Table(("", *part.columns.get_level_values(0).unique()), tuple(body))
+    return _published(tables, TABLE_7_NOTE)
+
+
+def _published(tables: Mapping[tuple[str, str], Table], note: str) -> list[Table]:
+    """Return tables under the names of model and benchmark, the note below the last one."""
+    shown: list[Table] = []
+    for names, table in tables.items():
+        title = ", ".join(shorten(part, 60) for part in names if part) or "all tasks"
+        shown.append(replace(table, title=title, note=note if len(shown) == len(tables) - 1 else ""))
+    return shown
 
 
 def interval_table(rows: pd.DataFrame, title: str = "") -> Table:
     """Return every study of one model with its 95 % intervals, and robust and fragile examples."""
-    measures = {"metric_mean": "mean", "var": "std", "robust_share": "robust", "fragile_share": "fragile"}
     body = []
     for row in rows.to_dict("records"):
-        cells = [shorten(str(row["task"]), 20)]
-        for value in ("metric_mean", "var", "con", "ccon", "robust_share", "fragile_share"):
-            start = measures.get(value, value)
+        cells = {"": shorten(str(row["task"]), 20)}
+        for head, (value, start) in _INTERVALS.items():
             limits = bracketed(row[f"{start}_ci_low"], row[f"{start}_ci_high"], lambda end: points(end, 1))
-            cells.append("-" if math.isnan(row[value]) else f"{points(row[value], 1)}\n{limits}")
-        body.append(tuple("-" if cell == MISSING else cell for cell in cells))
-    head = ("", "score", "VAR", "CON", "CCON", "robust", "fragile")
-    return Table(head, tuple(body), INTERVAL_NOTE, title=title)
+            cells[head] = "-" if math.isnan(row[value]) else f"{points(row[value], 1)}\n{limits}"
+        body.append(cells)
+    return Table.of(body, INTERVAL_NOTE, title=title)
 
 
 def rank_table(better: BetterSeed) -> Table:
     """Return the seeds, best mean rank first."""
-    rows = tuple(
-        (str(int(row["seed"])), plain(row["mean_rank"]), signed(row["mean_z"]), str(int(row["first"])))
+    rows = [
+        {
+            "seed": str(int(row["seed"])),
+            "mean rank": plain(row["mean_rank"]),
+            "mean z": signed(row["mean_z"]),
+            "best on tasks": str(int(row["first"])),
+        }
         for row in better.of_seeds.to_dict("records")
-    )
-    return Table(("seed", "mean rank", "mean z", "best on tasks"), rows, "Rank 1 is the best seed of a task.")
+    ]
+    return Table.of(rows, "Rank 1 is the best seed of a task.")
 
 
 def difference_table(better: BetterSeed, count: int = 10) -> Table | None:
@@ -192,17 +205,10 @@ def correlation_table(correlations: pd.DataFrame) -> Table:
     rows = []
     for row in correlations.to_dict("records"):
         scale = "log size" if row["scale"] == "log" else "size"
-        rows.append(
-            (
-                f"{MEASURES.get(row['measure'], row['measure'])}, {scale}",
-                str(row["tasks"]),
-                signed(row["pearson"]),
-                between(row["pearson_ci_low"], row["pearson_ci_high"]),
-                signed(row["spearman"]),
-                between(row["spearman_ci_low"], row["spearman_ci_high"]),
-                plain(row["detectable"]),
-            )
-        )
+        cells = [f"{MEASURES.get(row['measure'], row['measure'])}, {scale}", str(row["tasks"])]
+        for name in ("pearson", "spearman"):
+            cells += [signed(row[name]), between(row[f"{name}_ci_low"], row[f"{name}_ci_high"])]
+        rows.append((*cells, plain(row["detectable"])))
     head = ("training size with", "tasks", "Pearson", "95 %", "Spearman", "95 %", "detectable")
     note = (
         "Intervals by Fisher's z. detectable: the smallest correlation that so many tasks would have told from 0 in "
@@ -211,18 +217,5 @@ def correlation_table(correlations: pd.DataFrame) -> Table:
     return Table(head, tuple(rows), note)
 
 
-def plain_or_points(metric: str) -> Callable[[float], str]:
-    """Return how a metric is written: in percentage points, or in its own unit."""
-    return points if named(metric).percent else _fine
-
-
-def _fine(value: float) -> str:
+def _three_digits(value: float) -> str:
     return plain(value, 3)
-
-
-def _mean_and_std(mean: float, std: float) -> str:
-    return "-" if math.isnan(mean) else f"{points(mean)}\n(±{points(std)})"
-
-
-def _title(model: str, benchmark: str) -> str:
-    return ", ".join(shorten(part, 60) for part in (model, benchmark) if part) or "all tasks"

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
-from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, probability, signed
-from mlflow_l3d.report.seeds.tables import plain_or_points
+from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, probability, signed, unit_of
 from mlflow_l3d.report.text import Answer
 
 
@@ -19,7 +18,7 @@ def study_answers(study: SeedsStudy) -> tuple[Answer, Answer, Answer]:
 
 def _score(study: SeedsStudy) -> Answer:
     question = f"How much does the seed move the score ({study.metric})?"
-    own, shown = study.own, plain_or_points(study.metric)
+    own, shown = study.own, unit_of(study.metric).text
     if math.isnan(own.var):
         return Answer(question, MISSING, ("Fewer than two seeds have a score.",))
     spread = between(own.std_ci_low, own.std_ci_high, shown)

@@ -75,9 +75,11 @@ def write_artifacts(
 
 def description(analysis: Analysis) -> str:
     """Return the headline of the report as Markdown, for the description of the run in MLflow's UI."""
+    from mlflow_l3d.report.investigation.verdicts import Shown
     from mlflow_l3d.report.investigation.words import answers
 
-    return "\n\n".join(f"**{answer.question}** {answer.short}. {answer.sentences[0]}" for answer in answers(analysis))
+    found = answers(Shown(analysis))
+    return "\n\n".join(f"**{answer.question}** {answer.short}. {answer.sentences[0]}" for answer in found)
 
 
 def importance_document(analysis: Analysis) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def test_counts(searched):
 def test_page_pictures_and_text(searched):
     result, studies = searched
     figures = drawn(result, curves(studies))
-    page = render(result, figures)
+    page = render(result, figures, settings={})
     assert list(figures) == [
         "importances",
         "history",
