@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from warm_start import WarmStart
 
 DATA_VARIABLES = ("L3D_TEST_DATA", "L3D_TEST_REFERENCE")
 """Folders with data for tests; a test that needs one may be skipped only where the variable is not set."""
@@ -194,30 +194,22 @@ class TrackingServer:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
         self.uri = f"http://127.0.0.1:{self.port}"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: WarmStart | None = None
 
     def start(self, timeout: float = 180) -> TrackingServer:
         """Start the server and wait until it answers."""
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
+        command = ["-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
         command += ["--workers", "1"]  # four, the default, import MLflow four times
         command += ["--backend-store-uri", self._store, "--artifacts-destination", str(self.folder / "artifacts")]
         # Jobs are of no use here, and their consumers are seven more processes.
         environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        with (self.folder / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                cwd=self.folder,
-                env=environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self.process = WarmStart(command, self.folder, environment)
         deadline = time.monotonic() + timeout
         while not self.healthy():
             if self.process.poll() is not None or time.monotonic() > deadline:
+                process = self.process
                 self.stop()
-                msg = "mlflow server did not start:\n" + (self.folder / "server.log").read_text()[-3000:]
-                raise RuntimeError(msg)
+                raise RuntimeError(f"mlflow server did not start:\n{process.communicate()[1][-3000:]}")
             time.sleep(0.2)
         return self
 
@@ -236,11 +228,10 @@ class TrackingServer:
         group = self.process.pid
         with suppress(ProcessLookupError):
             os.killpg(group, sig)
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout)
+        self.process.join(timeout)
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
-        self.process.wait()
+        self.process.join()
         self.process = None
 
 

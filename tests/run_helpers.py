@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -16,6 +14,7 @@ from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Run
+from warm_start import WarmStart
 
 from mlflow_l3d.studies.investigation.run import Investigation, investigate
 
@@ -67,19 +66,11 @@ class Place:
         with self.entered():
             return investigate(**{**SMALL, "executor": "inline", **parameters})
 
-    def start(self, *arguments: str, cwd: Path | None = None, **parameters: Any) -> subprocess.Popen[str]:
-        """Start the command line in a process group of its own; `arguments` replace the verb and its options."""
+    def start(self, *arguments: str, cwd: Path | None = None, **parameters: Any) -> WarmStart:
+        """Start Python in a process group of its own; `arguments` replace the verb and its options."""
         options = [f"--{name.replace('_', '-')}={value}" for name, value in {**SMALL, **parameters}.items()]
-        command = list(arguments) or [sys.executable, "-m", "mlflow_l3d", "investigate", *options]
-        return subprocess.Popen(
-            command,
-            cwd=cwd or self.cache.parent,
-            env={**os.environ, "MLFLOW_TRACKING_URI": self.uri, "L3D_CACHE": str(self.cache), **self.variables},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        env = {**os.environ, "MLFLOW_TRACKING_URI": self.uri, "L3D_CACHE": str(self.cache), **self.variables}
+        return WarmStart(arguments or ["-m", "mlflow_l3d", "investigate", *options], cwd or self.cache.parent, env)
 
     def spooled(self) -> set[str]:
         """Return the keys of the cells in the spool."""

@@ -92,7 +92,7 @@ def test_import_is_light() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", ["mlflow", "mlflow_l3d.plugin.dataset", "mlflow_l3d.plugin.evaluator"])
+@pytest.mark.parametrize("first", ["mlflow_l3d.plugin.dataset", "mlflow_l3d.plugin.evaluator"])
 def test_mlflow_finds_the_plugins_whatever_is_imported_first(first: str) -> None:
     code = (
         f"import {first}, mlflow, sys\n"

@@ -33,9 +33,8 @@ def alive(process):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_conformance(tmp_path, workers):
-    check_executor(ProcessExecutor, cache=tmp_path, workers=workers)
+def test_conformance(tmp_path):
+    check_executor(ProcessExecutor, cache=tmp_path, workers=2)
 
 
 def test_outcomes_equal_those_of_the_inline_executor(tmp_path):

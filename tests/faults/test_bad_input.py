@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -111,7 +110,7 @@ def test_a_cache_that_cannot_be_written(place: Place, capsys: pytest.CaptureFixt
 @pytest.mark.slow
 def test_mlflow_run(place: Place) -> None:
     options = ["-P", "approach=synthetic", "-P", "factor=data_ordr"]
-    process = place.start(sys.executable, "-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options)
+    process = place.start("-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode != 0
     assert stdout == ""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +16,7 @@ import pytest
 from mlflow.entities import Run
 from run_helpers import Place, one_line, sqlite_place, wait_until
 from search_cases import Climb, Trace
+from warm_start import WarmStart
 
 from mlflow_l3d.studies.search.run import HyperparameterSearch, search
 from mlflow_l3d.tracking import uploader
@@ -54,12 +53,12 @@ def find(place: Place, approach: Climb | None = None, **parameters: Any) -> Hype
         return search(approach=approach or Climb(), **{**SETTINGS, "executor": "inline", **parameters})
 
 
-def start(place: Place, folder: Path, seconds: float, **parameters: Any) -> subprocess.Popen[str]:
+def start(place: Place, folder: Path, seconds: float, **parameters: Any) -> WarmStart:
     script = folder / "script.py"
     script.write_text(SCRIPT)
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     own = Place(place.uri, place.cache, {**place.variables, "PYTHONPATH": paths})
-    return own.start(sys.executable, str(script), json.dumps([seconds, {**SETTINGS, **parameters}]))
+    return own.start(str(script), json.dumps([seconds, {**SETTINGS, **parameters}]))
 
 
 def trained(place: Place) -> list[str]:
@@ -76,7 +75,7 @@ def trials(place: Place, parent: str = "") -> list[Run]:
     return place.runs(f"tags.`l3d.role` = 'trial'{own}")
 
 
-def kill(process: subprocess.Popen[str]) -> None:
+def kill(process: WarmStart) -> None:
     """End a process and all that it started, at once."""
     family = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGKILL)
@@ -211,7 +210,7 @@ def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.
 def test_interrupted(number: signal.Signals, executor: str, place: Place) -> None:
     options = ["approach=synthetic", "metric=synthetic_score", "hyperparameters=duration=0.15", f"executor={executor}"]
     options += ["coarse-trials=8", "fine-trials=2", "held-out-runs=0"]
-    command = [sys.executable, "-m", "mlflow_l3d", "search", *(f"--{option}" for option in options)]
+    command = ["-m", "mlflow_l3d", "search", *(f"--{option}" for option in options)]
     process = place.start(*command)
     wait_until(lambda: len(place.spooled()) >= 3, "three trials")
     os.killpg(process.pid, number)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -68,7 +67,7 @@ def test_killed_in_a_call_and_started_again(
         **{"metric": "synthetic_score", "executor": executor, **SETTINGS},
         **({"workers": 2} if executor == "processes" else {}),
     }
-    process = place.start(sys.executable, str(script), json.dumps([approach, settings]))
+    process = place.start(str(script), json.dumps([approach, settings]))
 
     def in_a_call() -> bool:
         kept = len(place.spooled())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -65,7 +64,7 @@ def test_the_command_line_before_the_first_cell(place: Place) -> None:
 def test_mlflow_run(place: Place) -> None:
     given = {"approach": "synthetic", "metric": "synthetic_score", "investigation_runs": 3, "workers": 2, **SLOW}
     options = [part for name, value in given.items() for part in ("-P", f"{name}={value}")]
-    command = [sys.executable, "-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options]
+    command = ["-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options]
     process = place.start(*command)
     wait_until(lambda: len(place.spooled()) >= 3, "three cells")
     os.killpg(process.pid, signal.SIGINT)

@@ -55,9 +55,9 @@ def assert_back_again(place: Place, result: Investigation) -> None:
 
 @pytest.mark.parametrize("design", ["crossed", "nested"])
 def test_tables_hold_the_scores_of_their_cells(place: Place, design: str) -> None:
-    result = run(place, design=design, factor="data_order", investigation_runs=4, mitigation_runs=12)
+    result = run(place, design=design, factor="data_order", investigation_runs=3, mitigation_runs=6)
     cells = list(result.specification.design().cells())
-    table = np.full((12, 4), np.nan)
+    table = np.full((6, 3), np.nan)
     for cell in cells:
         if cell.phase == "investigation":
             table[cell.row, cell.column] = direct(result, cell)
@@ -72,9 +72,9 @@ def test_tables_hold_the_scores_of_their_cells(place: Place, design: str) -> Non
 
 
 def test_radial_gives_all_factors_at_once(place: Place) -> None:
-    result = run(place, design="radial", factor="all", mitigation_runs=40, root_seed=2)
+    result = run(place, design="radial", factor="all", mitigation_runs=28, root_seed=2)
     cells = list(result.specification.design().cells())
-    assert len(cells) == len(result.cells) == 40 * 4
+    assert len(cells) == len(result.cells) == 28 * 4
     base = [direct(result, cell) for cell in cells if cell.phase == "base"]
     swaps = {
         factor: [direct(result, cell) for cell in cells if cell.phase == "swap" and cell.factor == factor]
@@ -91,7 +91,7 @@ def test_radial_gives_all_factors_at_once(place: Place) -> None:
     for child in place.cells(result.run_id):
         tags = child.data.tags
         phases.setdefault(tags["l3d.phase"], []).append(tags)
-    assert {phase: len(found) for phase, found in phases.items()} == {"base": 40, "swap": 120}
+    assert {phase: len(found) for phase, found in phases.items()} == {"base": 28, "swap": 84}
     assert all("l3d.factor" not in tags and "l3d.column" not in tags and "l3d.row" in tags for tags in phases["base"])
     assert all("l3d.factor" in tags and "l3d.column" not in tags and "l3d.row" in tags for tags in phases["swap"])
 
@@ -208,7 +208,7 @@ def test_stop_by_epsilon(place: Place) -> None:
 
 def test_cells_beyond_the_stop_are_kept_and_not_counted(place: Place) -> None:
     rows = 40
-    parameters = {"design": "nested", "factor": "data_order", "investigation_runs": 2, "half_width": 0.6}
+    parameters = {"design": "nested", "factor": "data_order", "investigation_runs": 2, "half_width": 0.8}
     stopped = run(place, stop="interval", mitigation_runs="auto", executor="processes", workers=2, **parameters)
     assert stopped.specification.plan.mitigation_runs in {20, rows}
     rows = stopped.specification.plan.mitigation_runs

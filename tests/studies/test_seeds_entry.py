@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -269,7 +268,7 @@ def test_too_many_seeds_fail(place: Place, broken: tuple[int, ...]) -> None:
 @pytest.mark.slow
 def test_killed_and_started_again(place: Place) -> None:
     script = Path(__file__).parents[1] / "seeds_entry_cases.py"
-    process = place.start(sys.executable, str(script), "6")
+    process = place.start(str(script), "6")
     wait_until(lambda: len(place.spooled()) >= 2 or process.poll() is not None, "two seeds")
     assert process.poll() is None, process.communicate()
     os.killpg(process.pid, signal.SIGKILL)

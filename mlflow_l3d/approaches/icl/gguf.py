@@ -108,7 +108,7 @@ def convert(file: Path, folder: Path) -> None:
         source = str(file.parent)
         config: Any = AutoConfig.from_pretrained(source, **where)
         kind: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        model = kind.from_pretrained(source, dtype=torch.float32, **where)
+        model = kind.from_pretrained(source, config=config, dtype=torch.float32, **where)
         # The values are plain numbers now; what is left of the quantisation would be read as "quantised" again.
         if hasattr(model.config, "quantization_config"):
             del model.config.quantization_config

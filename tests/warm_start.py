@@ -1,0 +1,61 @@
+"""Processes that begin with MLflow imported: forks of one that has imported it, which takes seconds each time."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from tempfile import mkdtemp
+
+multiprocessing.get_context("forkserver").set_forkserver_preload(
+    ["mlflow_l3d.cli", "mlflow.store.tracking.sqlalchemy_store", "mlflow_l3d.studies.search.run", "matplotlib.figure"]
+)
+
+
+class WarmStart(ForkServerProcess):
+    """``python ARGUMENTS``, started in a session of its own; it has what tests use of :class:`subprocess.Popen`."""
+
+    def __init__(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+        super().__init__()
+        self._arguments, self._cwd, self._env = list(arguments), cwd, dict(env)
+        self._texts = Path(mkdtemp(prefix="l3d-test-output-"))
+        self.start()
+
+    def run(self) -> None:
+        """Become that process."""
+        os.setsid()
+        for number in (1, 2):
+            os.dup2(os.open(self._texts / str(number), os.O_WRONLY | os.O_CREAT), number)
+        os.chdir(self._cwd)
+        os.environ.clear()
+        os.environ.update(self._env)
+        sys.path[:0] = filter(None, self._env.get("PYTHONPATH", "").split(os.pathsep))
+        of_a_module = self._arguments[0] == "-m"
+        sys.argv = self._arguments[int(of_a_module) :]
+        try:
+            if of_a_module:
+                runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(sys.argv[0], run_name="__main__")
+        finally:
+            atexit._run_exitfuncs()
+
+    def poll(self) -> int | None:
+        """Return its exit status, or the negative number of the signal that ended it; None while it runs."""
+        return self.exitcode
+
+    returncode = property(poll)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for its end, and return what it wrote to stdout and stderr."""
+        self.join(timeout)
+        if self.is_alive():
+            raise subprocess.TimeoutExpired(self._arguments, timeout or 0)
+        stdout, stderr = ((self._texts / name).read_text() for name in ("1", "2"))
+        return stdout, stderr
