@@ -87,50 +87,37 @@ class Analysis:
             Whether to give all metrics of a finished parent, or only those that are shown while it runs.
         """
         values: dict[str, float] = {}
-        for factor in self.importances:
-            own = self._of_factor(factor, details=details)
-            values.update({f"{name}/{factor}": value for name, value in own.items()})
-            if len(self.importances) == 1:
-                values.update(own)
-        golden = self.consistencies.get("golden")
-        if golden is not None:
-            own = {**golden.metrics(), **(golden.details() if details else {})}
-            values.update({f"{name}/golden": value for name, value in own.items()})
-        if details:
-            values.update({f"{name}/golden": value for name, value in self.regression.get("golden", {}).items()})
+        for group in (*self.importances, "golden"):
+            own = self._of(group, details=details)
+            values |= {f"{name}/{group}": value for name, value in own.items()}
+            if len(self.importances) == 1 and group != "golden":
+                values |= own
         if details and self.examples is not None:
             shares = ("robust_share", "fragile_share", "never_right_share")
-            values.update(known({name: float(getattr(self.examples, name)) for name in shares}))
-        values["cells_failed"] = float(self.cells_failed)
-        return values
+            values |= known({name: getattr(self.examples, name) for name in shares})
+        return values | {"cells_failed": float(self.cells_failed)}
 
-    def _of_factor(self, factor: str, *, details: bool) -> dict[str, float]:
-        record, agreement = self.importances[factor], self.consistencies.get(factor)
-        own = {**record.metrics(), **(agreement.metrics() if agreement else {})}
+    def _of(self, group: str, *, details: bool = True) -> dict[str, float]:
+        """Return the metrics of a factor, or of ``golden``."""
+        records = [each for each in (self.importances.get(group), self.consistencies.get(group)) if each is not None]
+        own = {name: value for record in records for name, value in record.metrics().items()}
         if not details:
             return own
-        own |= record.details()
-        if agreement is not None:
-            own |= agreement.details()
-        if factor in self.prediction_importances:
-            own |= self.prediction_importances[factor].metrics()
-        own |= self.regression.get(factor, {})
-        if factor in self.strategies:
-            result = self.strategies[factor]
-            share = result.std / result.golden_std if result.golden_std > 0 else math.nan
-            own |= known({"golden_share": share})
-        return own | known({"importance_p_holm": self.p_holm.get(factor, math.nan)})
+        for each in records:
+            own |= each.details()
+        if group in self.prediction_importances:
+            own |= self.prediction_importances[group].metrics()
+        own |= self.regression.get(group, {})
+        if group in self.strategies:
+            result = self.strategies[group]
+            own |= known({"golden_share": result.std / result.golden_std if result.golden_std > 0 else math.nan})
+        return own | known({"importance_p_holm": self.p_holm.get(group, math.nan)})
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a factor: the metrics, rows used and cells missing, most important first."""
         rows = [
-            {
-                "factor": factor,
-                **self._of_factor(factor, details=True),
-                "rows_used": record.rows_used,
-                "cells_missing": record.cells_missing,
-            }
-            for factor, record in self.importances.items()
+            {"factor": name, **self._of(name), "rows_used": record.rows_used, "cells_missing": record.cells_missing}
+            for name, record in self.importances.items()
         ]
         frame = pd.DataFrame(rows)
         if "importance" not in frame:

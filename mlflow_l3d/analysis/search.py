@@ -64,16 +64,8 @@ def held_out(found: ArrayLike, default: ArrayLike, *, level: float = 0.95) -> He
     -------
     HeldOut
         The interval is mean ± t(n - 1) * std / sqrt(n) of the differences (std with ddof 1); of equal scores 0 to 0.
-
-    Raises
-    ------
-    ValueError
-        If the two are not lists of the same length.
     """
     one, other = np.asarray(found, dtype=float), np.asarray(default, dtype=float)
-    if one.ndim != 1 or one.shape != other.shape:
-        msg = f"scores must come in pairs, not in shapes {one.shape} and {other.shape}"
-        raise ValueError(msg)
     usable = np.isfinite(one) & np.isfinite(other)
     missing = int((~usable).sum())
     one, other = one[usable], other[usable]

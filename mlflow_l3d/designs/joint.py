@@ -80,7 +80,8 @@ def product_configurations(column: int, members: int) -> tuple[int, ...]:
     tuple of int
         Length `members`.
     """
-    largest = _root(column, members)
+    largest = round(column ** (1 / members))
+    largest -= largest**members > column
     rest = column - largest**members
     element: list[int] = []
     reached = False  # whether one of the configurations chosen so far is the largest; if none is, a later one must be
@@ -93,13 +94,3 @@ def product_configurations(column: int, members: int) -> tuple[int, ...]:
         reached = reached or chosen == largest
         element.append(chosen)
     return tuple(element)
-
-
-def _root(number: int, degree: int) -> int:
-    """Return the largest integer whose power is not above `number`, exactly."""
-    root = int(float(number) ** (1.0 / degree))
-    while root**degree > number:
-        root -= 1
-    while (root + 1) ** degree <= number:
-        root += 1
-    return root

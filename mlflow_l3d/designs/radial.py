@@ -51,10 +51,7 @@ class RadialDesign(Design):
         compared="two base runs",
         examples="base runs",
         reading=(
-            (
-                "Base run, swap run",
-                "A base run draws every factor; a swap run repeats it with one factor drawn anew.",
-            ),
+            ("Base run, swap run", "A base run draws every factor; a swap run repeats it with one factor drawn anew."),
             (
                 "Contributed, mitigated, golden standard deviation",
                 "What the published method's numbers tend to with many columns, estimated without bias: root of the "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 
 import numpy as np
@@ -79,19 +78,6 @@ def test_constant_scores():
     assert math.isnan(found.importance)
 
 
-def test_one_line_where_statsmodels_is_missing(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *arguments, **options):
-        if name.startswith("statsmodels"):
-            raise ImportError(name)
-        return real(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(L3DError, match="pip install statsmodels"):
-        reml_components(simulated(5, 4, 4))
-
-
 def test_where_reml_finds_nothing_complete_rows_are_taken_and_the_check_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -99,7 +85,6 @@ def test_where_reml_finds_nothing_complete_rows_are_taken_and_the_check_says_so(
     from mlflow_l3d.analysis.importance.tables import Tables
     from mlflow_l3d.designs.analyse import Planned, all_checks
     from mlflow_l3d.designs.crossed import CrossedDesign
-    from mlflow_l3d.errors import L3DError
 
     def fails(_table: object) -> None:
         msg = "missing=reml: the likelihood has no clear maximum."

@@ -39,7 +39,7 @@ def golden_checks(golden: FloatArray, *, chance: float | None = None) -> Iterato
         yield Check("L3D003", "warning", "No golden runs to compare with", message)
     elif lost:
         message = (
-            f"{_count(lost, 'golden run')} of {len(golden)} {_have(lost)} no score; the golden standard deviation is "
+            f"{_of(lost, 'golden run', len(golden), 'has')} no score; the golden standard deviation is "
             f"that of the other {len(known)}. See the errors of the failed runs, then run the same command again."
         )
         yield Check("L3D003", "warning", "Golden runs missing", message)
@@ -54,12 +54,7 @@ def golden_checks(golden: FloatArray, *, chance: float | None = None) -> Iterato
 
 
 def factor_checks(
-    record: Importance,
-    *,
-    model: TableModel = CROSSED,
-    pairs: bool = False,
-    closure: bool = True,
-    reml: bool = False,
+    record: Importance, *, model: TableModel = CROSSED, pairs: bool = False, closure: bool = True, reml: bool = False
 ) -> Iterator[Check]:
     """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007, L3D010.
 
@@ -91,7 +86,7 @@ def baseline_checks(record: Importance) -> Iterator[Check]:
     """Yield the checks of one factor under a baseline strategy: L3D002, L3D004, L3D005."""
     if record.cells_missing:
         message = (
-            f"{_count(record.cells_missing, 'run')} of {record.table.size} {_have(record.cells_missing)} no score; the "
+            f"{_of(record.cells_missing, 'run', record.table.size, 'has')} no score; the "
             f"standard deviation is that of the others. {_AGAIN}"
         )
         yield Check("L3D002", "warning", "Cells missing", message, record.factor)
@@ -148,7 +143,7 @@ def _duplicated(record: Importance) -> Iterator[Check]:
         alike = noun == "column" and same == len(lines) - 1
         everything = " All of them are: the factor has no effect at all." if alike else ""
         message = (
-            f"{_count(same, noun)} of {len(lines)} {_be(same)} equal to another one in every score "
+            f"{_of(same, noun, len(lines), 'is')} equal to another one in every score "
             f"({_named(noun, repeated)}).{everything} Either what is drawn has few values (4 examples of a "
             "prompt have 24 orders), which does no harm; or seeds were used twice, or do not reach the training, and "
             "the interval is too narrow. Compare the seed.* parameters of these cells."
@@ -189,8 +184,8 @@ def _missing_cells(record: Importance, *, reml: bool) -> Iterator[Check]:
         return
     missing = ~np.isfinite(record.table)
     left_out = np.flatnonzero(missing.any(axis=1)).tolist()
-    rows = f"{_named('row', left_out)} of {len(record.table)} {_be(len(left_out))} left out of"
-    head = f"{_count(record.cells_missing, 'cell')} of {record.table.size} {_have(record.cells_missing)} no score, so"
+    rows = f"{_named('row', left_out)} of {len(record.table)} {'is' if len(left_out) == 1 else 'are'} left out of"
+    head = f"{_of(record.cells_missing, 'cell', record.table.size, 'has')} no score, so"
     if record.components is not None and record.components.method == "reml":
         message = (
             f"{head} {rows} the published score; the corrected score and its interval come from every cell, by "
@@ -276,12 +271,9 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _have(number: int) -> str:
-    return "has" if number == 1 else "have"
-
-
-def _be(number: int) -> str:
-    return "is" if number == 1 else "are"
+def _of(number: int, noun: str, total: int, verb: Literal["has", "is"]) -> str:
+    """Return "1 cell of 40 has", or "2 cells of 40 have"."""
+    return f"{_count(number, noun)} of {total} {verb if number == 1 else {'has': 'have', 'is': 'are'}[verb]}"
 
 
 def _named(noun: str, numbers: Sequence[int]) -> str:

@@ -29,13 +29,7 @@ class _Published(NamedTuple):
     golden_std: float
 
 
-PATH_COLUMNS: Final = (
-    "rows",
-    *_Published._fields,
-    "importance_corrected",
-    "importance_ci_low",
-    "importance_ci_high",
-)
+PATH_COLUMNS: Final = ("rows", *_Published._fields, "importance_corrected", "importance_ci_low", "importance_ci_high")
 """Columns of the frame that :func:`importance_path` returns."""
 
 
@@ -92,11 +86,7 @@ def importance(
 
 
 def radial_importance(
-    base: npt.ArrayLike,
-    swaps: Mapping[str, npt.ArrayLike],
-    *,
-    chance: float | None = None,
-    level: float = LEVEL,
+    base: npt.ArrayLike, swaps: Mapping[str, npt.ArrayLike], *, chance: float | None = None, level: float = LEVEL
 ) -> dict[str, Importance]:
     """Return the importance of every factor of a radial design.
 
@@ -145,12 +135,7 @@ def radial_importance(
 
 
 def importance_path(
-    table: npt.ArrayLike,
-    golden: npt.ArrayLike,
-    *,
-    model: TableModel = CROSSED,
-    level: float = LEVEL,
-    start: int = 2,
+    table: npt.ArrayLike, golden: npt.ArrayLike, *, model: TableModel = CROSSED, level: float = LEVEL, start: int = 2
 ) -> pd.DataFrame:
     """Return the score as it was after 2, 3, ..., M rows, for a figure of its convergence.
 

@@ -42,7 +42,7 @@ def reml_components(scores: npt.ArrayLike) -> VarianceComponents | None:
     Raises
     ------
     L3DError
-        If statsmodels is not installed, or its fit does not converge.
+        If the fit does not converge.
     """
     table = usable(scores)
     row, column = np.nonzero(np.isfinite(table))
@@ -116,11 +116,8 @@ def _without_each(scores: FloatArray, places: npt.NDArray[np.intp], axis: int) -
 
 def _fit(frame: pd.DataFrame) -> tuple[float, float, float]:
     """Return the variances of rows, of columns, and the residual."""
-    try:
-        from statsmodels.regression.mixed_linear_model import MixedLM
-    except ImportError as error:
-        msg = "missing=reml: needs the package statsmodels. Install it: pip install statsmodels"
-        raise L3DError(msg) from error
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
     effects = {"rows": "0 + C(row)", "columns": "0 + C(column)"}
     everything = frame.assign(everything=0)
     fit: Any = None

@@ -90,31 +90,17 @@ def golden_strategy(golden: npt.ArrayLike) -> StrategyResult:
 
 def strategy_frame(results: Iterable[StrategyResult]) -> pd.DataFrame:
     """Return one row a result: factor, strategy, std, golden_std, important (None where it cannot be said)."""
-    rows = [
-        {
-            "factor": result.factor,
-            "strategy": result.strategy,
-            "std": result.std,
-            "golden_std": result.golden_std,
-            "important": result.important,
-        }
-        for result in results
-    ]
-    frame = pd.DataFrame(rows, columns=["factor", "strategy", "std", "golden_std", "important"])
+    frame = pd.DataFrame(list(results), columns=["factor", "strategy", "std", "golden_std", "important"])
     return frame.astype({"std": "float64", "golden_std": "float64", "important": "boolean"})
 
 
-def strategy_table(results: Iterable[StrategyResult], *, scale: float = 100.0, decimals: int = 3) -> pd.DataFrame:
-    """Return the table as the paper prints it.
+def strategy_table(results: Iterable[StrategyResult]) -> pd.DataFrame:
+    """Return the table as the paper prints it: standard deviations in percentage points with three decimals.
 
     Parameters
     ----------
     results
-        At most one a factor and strategy.
-    scale
-        Factor from the scores' unit to the printed one: 100 from fractions to percentage points.
-    decimals
-        Printed decimals.
+        At most one a factor and strategy, as fractions.
 
     Returns
     -------
@@ -122,24 +108,11 @@ def strategy_table(results: Iterable[StrategyResult], *, scale: float = 100.0, d
         Texts; index `factor` with the golden runs first, columns ``random``, ``fixed``, ``interactions``. ``(*)`` marks
         factors that the strategy calls important; an empty text is a result that is not there, ``nan`` one without a
         number. The standard deviation of the golden runs stands in every column.
-
-    Raises
-    ------
-    ValueError
-        If a factor has two results of one strategy.
     """
-    given = list(results)
-    factors = list(dict.fromkeys(result.factor for result in given if result.strategy != "golden"))
-    names = [*([GOLDEN_ROW] if any(result.strategy == "golden" for result in given) else []), *factors]
-    texts = {name: dict.fromkeys(STRATEGIES, "") for name in names}
-    seen: set[tuple[str, str]] = set()
-    for result in given:
-        if (result.factor, result.strategy) in seen:
-            msg = f"two results of strategy {result.strategy} for {result.factor}"
-            raise ValueError(msg)
-        seen.add((result.factor, result.strategy))
-        text = f"{scale * result.std:.{decimals}f}{' (*)' if result.important else ''}"
+    texts: dict[str, dict[str, str]] = {}
+    for result in sorted(results, key=lambda each: each.strategy != "golden"):
+        text = f"{100 * result.std:.3f}{' (*)' if result.important else ''}"
         columns: Sequence[str] = STRATEGIES if result.strategy == "golden" else (result.strategy,)
-        texts[result.factor].update(dict.fromkeys(columns, text))
+        texts.setdefault(result.factor, dict.fromkeys(STRATEGIES, "")).update(dict.fromkeys(columns, text))
     table = pd.DataFrame.from_dict(texts, orient="index", columns=list(STRATEGIES))
     return table.rename_axis(index="factor")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -193,44 +193,23 @@ def ablate_tables(
             chosen = part(by_size[size], setting, seeds)
             share = 1.0 if size is None or answers is None else size / answers.most
             share *= _cells(chosen) / _cells(scores)
-            records = importances(chosen)
-            lines += _lines(chosen, records, number, repeat, size, share)
+            place = {"setting": number, "test_examples": size, "repeat": repeat, "share_of_baseline": share}
+            lines += [place | line for line in _lines(chosen, importances(chosen))]
     frame = pd.DataFrame(lines, columns=["setting", *ABLATION_COLUMNS])
     return frame.astype({"test_examples": "Int64", "investigation_runs": "Int64"})
 
 
-def _lines(
-    chosen: Tables, records: Mapping[str, Importance], number: int, repeat: int, size: int | None, share: float
-) -> list[dict[str, object]]:
+def _lines(chosen: Tables, records: Mapping[str, Importance]) -> Iterator[dict[str, object]]:
+    """Yield the golden model, then every factor."""
     first = next(iter(records.values()))
-    golden = first.golden
-    known = golden[np.isfinite(golden)]
-    common: dict[str, object] = {
-        "setting": number,
-        "test_examples": pd.NA if size is None else size,
-        "repeat": repeat,
-        "golden_runs": len(golden),
-        "share_of_baseline": share,
-    }
+    known = first.golden[np.isfinite(first.golden)]
     mean = float(known.mean()) if len(known) else math.nan
-    lines: list[dict[str, object]] = [
-        {
-            **common,
-            **_shape(chosen, first.factor),
-            "factor": GOLDEN_ROW,
-            "score_mean": mean,
-            "score_std": first.golden_std,
-        }
-    ]
-    for factor, record in records.items():
-        numbers = {name: getattr(record, name) for name in NUMBERS}
-        lines.append({**common, **_shape(chosen, factor), "factor": factor, **numbers})
-    return lines
-
-
-def _shape(chosen: Tables, factor: str) -> dict[str, object]:
-    rows, columns = chosen.tables[factor].shape
-    return {"mitigation_runs": rows, "investigation_runs": pd.NA if chosen.base.size else columns}
+    numbers = {GOLDEN_ROW: {"score_mean": mean, "score_std": first.golden_std}}
+    numbers |= {factor: {name: getattr(record, name) for name in NUMBERS} for factor, record in records.items()}
+    for factor, values in numbers.items():
+        rows, columns = chosen.tables.get(factor, chosen.tables[first.factor]).shape
+        size = {"mitigation_runs": rows, "investigation_runs": None if chosen.base.size else columns}
+        yield {"factor": factor, "golden_runs": len(first.golden), **size, **values}
 
 
 def _chosen(total: int, count: int | None, seed: np.random.SeedSequence) -> IntArray:

@@ -55,12 +55,7 @@ class SizeCorrelation:
 
 
 def size_correlation(
-    sizes: npt.ArrayLike,
-    values: npt.ArrayLike,
-    *,
-    measure: str = "value",
-    scale: Scale = "log",
-    level: float = LEVEL,
+    sizes: npt.ArrayLike, values: npt.ArrayLike, *, measure: str = "value", scale: Scale = "log", level: float = LEVEL
 ) -> SizeCorrelation:
     """Return the correlation of training size with a measure, over tasks.
 

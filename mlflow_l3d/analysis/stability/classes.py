@@ -44,20 +44,22 @@ class VoteGroup(RunGroup[Sums]):
         super().__init__()
         self._comparisons = self._agreed = self._correct = 0
         self._sizes: set[int] = set()
-        self.release()
 
     def release(self) -> None:
         """Let go of votes and predictions."""
+        super().release()
         self.votes = np.zeros((0, 1), dtype=np.int32)
         self._totals = np.zeros(0, dtype=np.int64)
         self._hits: list[int] = []
-        self._held: list[tuple[Places, npt.NDArray[np.signedinteger]]] = []
 
     def add(self, places: Places, labels: IntArray, predictions: IntArray, examples: int) -> None:
         """Count a run; `places`, which example each prediction is of, is not copied; `examples` are in all runs."""
         parsed = predictions != UNPARSED
         where, chosen = places[parsed], predictions[parsed]
-        self.count(len(predictions), len(predictions) - len(chosen))
+        if self.held and np.array_equal(places, self.held[-1][0]):
+            places = self.held[-1][0]
+        smallest = np.min_scalar_type(-1 - int(predictions.max(initial=0)))
+        self.keep(places, predictions.astype(smallest), len(predictions) - len(chosen))
         columns = 2 + int(max(labels.max(), predictions.max(), 0)) if len(labels) else 1
         votes = self.votes = _grown(self.votes, examples, columns)
         right = chosen == labels[parsed]
@@ -72,14 +74,11 @@ class VoteGroup(RunGroup[Sums]):
         self._totals = totals
         self._sizes.add(len(predictions))
         self._hits.append(int(right.sum()))
-        if self._held and np.array_equal(places, self._held[-1][0]):
-            places = self._held[-1][0]
-        self._held.append((places, predictions.astype(np.min_scalar_type(-1 - int(predictions.max(initial=0))))))
 
     def compute(self) -> Sums:
         """Return the sums, kappa, and the variances of the accuracy."""
         agreed, comparisons = np.zeros(self.runs, dtype=np.int64), np.zeros(self.runs, dtype=np.int64)
-        for at, (places, predictions) in enumerate(self._held):
+        for at, (places, predictions) in enumerate(self.held):
             # Run j makes sum_x (n_x - 1) comparisons on its examples, of which sum_x (n_xc - 1) agree.
             parsed = predictions != UNPARSED
             chosen = predictions[parsed].astype(np.intp)
@@ -98,7 +97,7 @@ class VoteGroup(RunGroup[Sums]):
 
     def first_seen(self) -> Places:
         """Return every place that a run holds, once, in the order in which the runs hold them."""
-        places = [here for here, _ in self._held]
+        places = [here for here, _ in self.held]
         different = [here for at, here in enumerate(places) if not at or here is not places[at - 1]]
         return np.asarray(pd.unique(np.concatenate(different)), dtype=np.int32)
 

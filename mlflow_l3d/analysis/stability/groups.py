@@ -119,11 +119,10 @@ class RunGroup(ABC, Generic[Found]):
     """Runs that are compared with each other. What they come to is computed once between two additions."""
 
     def __init__(self) -> None:
-        self.runs = 0
-        self.predictions = 0
-        self.unparsed = 0
+        self.runs = self.predictions = self.unparsed = 0
         self.closed = False
         self._found: Found | None = None
+        self.release()
 
     @property
     def found(self) -> Found:
@@ -138,8 +137,8 @@ class RunGroup(ABC, Generic[Found]):
             self._found, self.closed = self.found, True
             self.release()
 
-    def count(self, predictions: int, unparsed: int) -> None:
-        """Count a run that is added.
+    def keep(self, places: Places, values: npt.NDArray[Any], unparsed: int = 0) -> None:
+        """Keep the predictions of a run; neither `places`, which example each is of, nor `values` are copied.
 
         Raises
         ------
@@ -150,17 +149,24 @@ class RunGroup(ABC, Generic[Found]):
             msg = "this group is closed"
             raise ValueError(msg)
         self.runs += 1
-        self.predictions += predictions
+        self.predictions += len(values)
         self.unparsed += unparsed
         self._found = None
+        self.held.append((places, values))
+
+    def stacked(self) -> tuple[Places, npt.NDArray[np.intp], npt.NDArray[Any]]:
+        """Return the place of every prediction, which run it is of, and the prediction; two runs at least."""
+        places, values = zip(*self.held, strict=True)
+        runs = np.repeat(np.arange(self.runs), [len(here) for here in places])
+        return np.concatenate(places), runs, np.concatenate(values)
 
     @abstractmethod
     def compute(self) -> Found:
         """Compute what the runs come to."""
 
-    @abstractmethod
     def release(self) -> None:
         """Let go of the predictions."""
+        self.held: list[tuple[Places, npt.NDArray[Any]]] = []
 
 
 class Comparison(ABC, Generic[Found]):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.stability.agreement.kinds import as_list, is_missing
 from mlflow_l3d.analysis.stability.comparable import Group
-from mlflow_l3d.analysis.stability.groups import Comparison, Places, RunGroup, mean_of_known
+from mlflow_l3d.analysis.stability.groups import Comparison, RunGroup, mean_of_known
 from mlflow_l3d.analysis.typing import FloatArray, known
 from mlflow_l3d.errors import ParameterError
 
@@ -29,29 +29,14 @@ class Correlations(NamedTuple):
 class NumberGroup(RunGroup[Correlations]):
     """Predictions of runs that are compared with each other."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.release()
-
-    def release(self) -> None:
-        """Let go of the predictions."""
-        self._places: list[Places] = []
-        self._numbers: list[FloatArray] = []
-
-    def add(self, places: Places, numbers: FloatArray) -> None:
-        """Keep the predictions of a run; neither array is copied."""
-        self.count(len(numbers), 0)
-        self._places.append(places)
-        self._numbers.append(numbers)
-
     def compute(self) -> Correlations:
         """Return both correlations."""
         if self.runs < 2:
             return Correlations(math.nan, math.nan)
-        seen, columns = np.unique(np.concatenate(self._places), return_inverse=True)
+        places, runs, numbers = self.stacked()
+        seen, columns = np.unique(places, return_inverse=True)
         table = np.full((self.runs, len(seen)), math.nan)
-        rows = np.repeat(np.arange(self.runs), [len(here) for here in self._places])
-        table[rows, columns] = np.concatenate(self._numbers)
+        table[runs, columns] = numbers
         return pair_correlations(table)
 
 
@@ -67,7 +52,7 @@ class NumberComparison(Comparison[Correlations]):
         numbers = np.array([_number(each) for each in answers if not is_missing(each)], dtype=np.float64)
         places = self.examples.find(ids[read])
         for group in groups:
-            self.groups.setdefault(group, NumberGroup()).add(places, numbers)
+            self.groups.setdefault(group, NumberGroup()).keep(places, numbers)
 
     def metrics(self, table: str) -> dict[str, float]:
         """Return ``consistency_pearson`` and ``consistency_ccc`` of a factor or ``golden``; nan ones are left out.

@@ -68,12 +68,6 @@ def test_a_failed_run_takes_its_pair_along():
     assert held.difference == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(("found", "default"), [([0.1, 0.2], [0.1]), ([[0.1]], [[0.2]])])
-def test_scores_that_are_no_pairs_are_refused(found, default):
-    with pytest.raises(ValueError, match="pairs"):
-        held_out(found, default)
-
-
 def test_importances_find_the_one_that_matters():
     found, note = importances(coarse(), seed=0)
     assert note == ""

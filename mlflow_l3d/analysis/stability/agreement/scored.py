@@ -36,23 +36,19 @@ class ScoredGroup(RunGroup[Sums]):
     def __init__(self, scoring: Scoring, truths: Mapping[int, Hashable]) -> None:
         super().__init__()
         self._scoring, self._truths = scoring, truths
-        self.release()
 
     def release(self) -> None:
         """Let go of the predictions."""
+        super().release()
         self._forms: dict[int, dict[Hashable, int]] = {}
-        self._places: list[Places] = []
-        self._codes: list[npt.NDArray[np.int32]] = []
 
     def add(self, places: Places, forms: Sequence[Hashable]) -> None:
         """Keep the prepared predictions of a run; `places`, which example each belongs to, is not copied."""
-        self.count(len(forms), sum(form is None for form in forms))
         codes = np.empty(len(forms), dtype=np.int32)
         for at, (place, form) in enumerate(zip(places.tolist(), forms, strict=True)):
             seen = self._forms.setdefault(place, {})
             codes[at] = seen.setdefault(form, len(seen))
-        self._places.append(places)
-        self._codes.append(codes)
+        self.keep(places, codes, sum(form is None for form in forms))
 
     def compute(self) -> Sums:
         """Compare the different predictions of each example once; they count as often as runs make them."""
@@ -75,8 +71,7 @@ class ScoredGroup(RunGroup[Sums]):
         """Yield place, the runs that hold it, and the number of the prediction of each, where there are two or more."""
         if self.runs < 2:
             return
-        places, codes = np.concatenate(self._places), np.concatenate(self._codes)
-        runs = np.repeat(np.arange(self.runs), [len(each) for each in self._places])
+        places, runs, codes = self.stacked()
         order = np.argsort(places, kind="stable")
         places, codes, runs = places[order], codes[order], runs[order]
         borders = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
