@@ -20,14 +20,7 @@ from mlflow_l3d.plan.factors import TASK_FACTORS, stream
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
-FACTORS: Final = (
-    "label_selection",
-    "data_split",
-    "data_order",
-    "sample_choice",
-    "model_initialisation",
-    "model_randomness",
-)
+FACTORS: Final = (*TASK_FACTORS, "data_order", "sample_choice", "model_initialisation", "model_randomness")
 NO_EFFECT: Final = 1e6
 """A factor whose sensitivity is at least this is left out of the score."""
 MARGIN: Final = 0.05

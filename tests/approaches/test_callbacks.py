@@ -154,10 +154,10 @@ def test_a_learner_that_is_told_to_end_is_what_one_of_fewer_epochs_is(meta_sessi
         (cut,) = run(meta_session, ended)
     finally:
         meta_session.on_epoch_end = None
-    recipe = meta_session.recipe
-    meta_session.recipe = replace(recipe, epochs=3)
+    learner, recipe = meta_session.learner, meta_session.recipe
+    learner.settings = replace(recipe, epochs=3)
     try:
         (whole,) = run(meta_session, ended)
     finally:
-        meta_session.recipe = recipe
+        learner.settings = recipe
     assert content(cut) == content(whole)

@@ -13,8 +13,7 @@ from icl_tiny_models import CHAT, byte_tokenizer, llama, save
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities
-from mlflow_l3d.approaches.icl.selection import nearest_shots, shot_order
-from mlflow_l3d.approaches.shots import random_shots
+from mlflow_l3d.approaches.shots import nearest_shots, random_shots, shot_order
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import configuration_seed

@@ -279,26 +279,6 @@ def test_logits_that_are_no_numbers_are_an_error(name: str) -> None:
         handle.remove()
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0, np.inf, np.nan])
-def test_bad_temperatures(temperature: float) -> None:
-    with pytest.raises(ValueError, match="temperature"):
-        Sampling(temperature, token_draws(0, 1, 1))
-
-
-@pytest.mark.parametrize("number", [-0.1, 1.0, np.nan])
-def test_bad_numbers(number: float) -> None:
-    with pytest.raises(ValueError, match="uniforms must lie in"):
-        Sampling(1.0, np.array([[0.5, number]]))
-
-
-@pytest.mark.parametrize("name", ["llama", "t5"])
-def test_every_token_needs_a_number(name: str) -> None:
-    for shape in [(2, 2), (1, 3), (3, 3)]:
-        with pytest.raises(ValueError, match=r"must have one number a token, \(2, 3\)"):
-            engine(name).generate([[1], [2]], 3, (), sampling=Sampling(1.0, token_draws(0, *shape)))
-    assert engine(name).generate([], 3, (), sampling=Sampling(1.0, token_draws(0, 0, 3))) == []
-
-
 # The approach
 
 

@@ -60,11 +60,6 @@ def test_what_is_drawn_depends_neither_on_the_calls_nor_on_the_block(counts, blo
         np.testing.assert_array_equal(np.concatenate([source.draw(count) for count in counts]), whole)
 
 
-def test_a_class_that_is_too_small():
-    with pytest.raises(ValueError, match="a task takes 10 examples of a class that has 9"):
-        pieces(9, 10)
-
-
 MEMBERS = [np.arange(100, 124), np.arange(200, 231), np.arange(300, 321)]
 
 

@@ -8,9 +8,8 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -72,32 +71,39 @@ def load_or_encode(
 
     path = cache / "features" / f"{features_key(texts, found, pooling, max_length, device)}.npy"
     rows = len(texts[0])
-    with _cache_errors(cache):
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        features = _stored(path, rows)
-        if features is not None:
-            return features
-        with FileLock(path.with_suffix(".lock")):
+        if (features := _stored(path, rows)) is None:
+            with FileLock(path.with_suffix(".lock")):
+                if _stored(path, rows) is None:
+                    if path.exists():
+                        _log.warning("Features in %s are damaged and made again", path.name)
+                    _write(path, texts, found, pooling, max_length, device)
             features = _stored(path, rows)
-            if features is not None:
-                return features
-            if path.exists():
-                _log.warning("Features in %s are damaged and made again", path.name)
-            partial = path.with_suffix(".partial")
-            try:
-                with partial.open("wb") as file:
-                    free = shutil.disk_usage(path.parent).free
-                    encode(file, texts, found, pooling, max_length, device=device, free=free)
-                    file.flush()
-                    os.fsync(file.fileno())
-                partial.replace(path)
-            except BaseException:
-                partial.unlink(missing_ok=True)
-                raise
-        features = _stored(path, rows)
+    except OSError as error:
+        allowed = f"the cache folder cannot take the features ({error.strerror or type(error).__name__})"
+        fix = "Free some space there, or set the environment variable L3D_CACHE to another folder."
+        raise ParameterError("L3D_CACHE", cache, allowed, fix) from error
     if features is None:
         raise RuntimeError(f"{path.name} changed while it was written")
     return features
+
+
+def _write(
+    path: Path, texts: Sequence[Sequence[str]], found: ModelReference, pooling: str, max_length: int, device: str
+) -> None:
+    """Encode the texts into a file that appears only when it is whole."""
+    partial = path.with_suffix(".partial")
+    try:
+        with partial.open("wb") as file:
+            free = shutil.disk_usage(path.parent).free
+            encode(file, texts, found, pooling, max_length, device=device, free=free)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def features_key(
@@ -198,25 +204,7 @@ def pooled(
 def _stored(path: Path, rows: int) -> FloatArray | None:
     """Return the stored features, or None where there are none or the file is not what its name promises."""
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
+        found: FloatArray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (FileNotFoundError, ValueError, EOFError):
         return None
-    except (ValueError, EOFError):
-        found = None
-    if found is not None and found.ndim == 2 and len(found) == rows and found.dtype == np.float32:
-        whole: FloatArray = found
-        return whole
-    return None
-
-
-@contextmanager
-def _cache_errors(cache: Path) -> Iterator[None]:
-    """Turn an error of the disk into one line that names the cache folder and the way out."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        fix = "Free some space there, or set the environment variable L3D_CACHE to another folder."
-        raise ParameterError(
-            "L3D_CACHE", cache, f"the cache folder cannot take the features ({reason})", fix
-        ) from error
+    return found if found.ndim == 2 and len(found) == rows and found.dtype == np.float32 else None

@@ -103,10 +103,8 @@ def need_peft() -> None:
 
 def load_tokenizer(found: ModelReference) -> Any:
     """Load the tokenizer of an encoder; it must know how to pad, which generators often do not."""
-    from transformers import AutoTokenizer
-
-    with readable(found, role=" as an encoder"), quiet():
-        tokenizer = AutoTokenizer.from_pretrained(found.path_or_id, revision=found.commit)
+    with readable(found, role=" as an encoder"):
+        _, tokenizer = config_and_tokenizer(found)
     if tokenizer.pad_token_id is None:
         raise ParameterError("model", found.name, "its tokenizer has no padding token", "Use an encoder.")
     return tokenizer
@@ -178,13 +176,8 @@ def set_dropout(config: Any, dropout: float) -> None:
     ParameterError
         If it is above 0 and there is none.
     """
-    names = [
-        name
-        for name, value in config.to_dict().items()
-        if _DROPOUT.fullmatch(name)
-        and not isinstance(value, bool)
-        and (value is None or isinstance(value, int | float))
-    ]
+    kinds = {int, float, type(None)}
+    names = [name for name, value in config.to_dict().items() if _DROPOUT.fullmatch(name) and type(value) in kinds]
     if dropout > 0 and not names:
         allowed = "this model's configuration has no dropout, so it would have no effect"
         raise ParameterError("hyperparameters.dropout", dropout, allowed, "Set it to 0.")

@@ -55,19 +55,17 @@ def targets(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
     """
     found = layers(model, head)
     known = sorted(set(found.values()))
-    chosen: Sequence[str] = recipe.targets
+    some = f"Use some of: {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}."
+    usual = (names for names in QUERY_AND_VALUE if set(names) <= set(known))
+    chosen: Sequence[str] = recipe.targets or next(usual, ())
     if not chosen:
-        fitting = [names for names in QUERY_AND_VALUE if set(names) <= set(known)]
-        if not fitting:
-            allowed = "query and value have none of the usual names in this model"
-            raise ParameterError("hyperparameters.lora_targets", "auto", allowed, _some_of(known))
-        chosen = fitting[0]
-    for name in chosen:
-        if not any(full == name or full.endswith(f".{name}") for full in found):
-            raise ParameterError(
-                "hyperparameters.lora_targets", name, "names no linear layer of the model", _some_of(known)
-            )
-    return [full for full in found if any(full == name or full.endswith(f".{name}") for name in chosen)]
+        allowed = "query and value have none of the usual names in this model"
+        raise ParameterError("hyperparameters.lora_targets", "auto", allowed, some)
+    named = {name: [full for full in found if f".{full}".endswith(f".{name}")] for name in chosen}
+    for name, own in named.items():
+        if not own:
+            raise ParameterError("hyperparameters.lora_targets", name, "names no linear layer of the model", some)
+    return [full for full in found if any(full in own for own in named.values())]
 
 
 def attach(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
@@ -103,16 +101,13 @@ def attach(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
         "fan_in_fan_out": not all(isinstance(modules[name], torch.nn.Linear) for name in names),
     }
     inject_adapter_in_model(LoraConfig(**settings), model)
-    wanted = set(head)
-    adapters = []
-    for name, weight in model.named_parameters():
-        own = ".lora_" in name
-        weight.requires_grad_(own or name in wanted)
-        if own or name in wanted:
+    weights = dict(model.named_parameters())
+    adapters = [name for name in weights if ".lora_" in name]
+    for name, weight in weights.items():
+        weight.requires_grad_(name in {*head, *adapters})
+        if weight.requires_grad:
             # Small steps are lost in bfloat16.
             weight.data = weight.data.float()
-        if own:
-            adapters.append(name)
     return adapters
 
 
@@ -138,7 +133,3 @@ def draw(model: Any, adapters: Sequence[str], seed: int) -> None:
                 weights[name].copy_(fresh)
             else:
                 weights[name].zero_()
-
-
-def _some_of(known: Sequence[str]) -> str:
-    return f"Use some of: {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}."

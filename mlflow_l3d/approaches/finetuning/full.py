@@ -51,6 +51,8 @@ class FullSession(CellwiseSession):
         Name -> pretrained weight, of those that are trained; never written to. Frozen ones are not copied.
     new
         Names of the weights that each cell initialises, adapters excepted.
+    apart
+        Whether each choice is a text of its own, for a model that has no head for several.
     """
 
     reports_epochs = True
@@ -65,6 +67,7 @@ class FullSession(CellwiseSession):
         self.inputs = inputs_of(
             task, loaded.tokenizer, recipe.max_length, truncation=recipe.truncation, decoder=loaded.decoder
         )
+        self.apart = not loaded.decoder and not type(self.model).__name__.endswith("ForMultipleChoice")
         self.width = 1 if task.kind == "regression" else len(task.class_names)
 
     def run_cell(self, cell: Cell) -> Outcome:
@@ -93,15 +96,10 @@ class FullSession(CellwiseSession):
     def _forward(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         """Return the logits of a batch, shape (b, C)."""
         ids = inputs["input_ids"]
-        if ids.dim() == 3 and self.width != 1 and not self._takes_choices:
-            # Each choice is a text of its own for a model that has no head for several.
+        if ids.dim() == 3 and self.width != 1 and self.apart:
             inputs = {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}
         logits: torch.Tensor = self.model(**inputs).logits
         return logits.reshape(len(ids), self.width)
-
-    @property
-    def _takes_choices(self) -> bool:
-        return self.loaded.decoder or type(self.model).__name__.endswith("ForMultipleChoice")
 
     def _start(self, seed: int) -> None:
         """Put the weights back to what a cell begins with."""
@@ -146,7 +144,11 @@ class FullSession(CellwiseSession):
         total = torch.zeros((), device=self.device)
         groups = batches(order, recipe.batch_size * recipe.gradient_accumulation)
         for group, rate in zip(groups, rates, strict=True):
-            _clear(weights, words)
+            for weight in weights:
+                if words is None or weight is not words.weight:
+                    weight.grad = None
+            if words is not None:
+                words.clear()
             for batch in batches(group, recipe.batch_size):
                 labels = wanted(self.task, batch, self.device)
                 with self.loaded.autocast(self.device):
@@ -161,15 +163,6 @@ class FullSession(CellwiseSession):
                 settings["lr"] = rate
             optimizer.step()
         return float(total) / len(order)
-
-
-def _clear(weights: Sequence[torch.Tensor], words: OwnVocabulary | None) -> None:
-    """Forget the gradients of the step before."""
-    for weight in weights:
-        if words is None or weight is not words.weight:
-            weight.grad = None
-    if words is not None:
-        words.clear()
 
 
 def _check_validation(task: Task, recipe: Recipe) -> None:

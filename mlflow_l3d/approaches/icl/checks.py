@@ -115,12 +115,10 @@ def check_context(
     around = [(nothing, place) for place in range(len(classes)) for _ in range(shots)]
     frame = len(prompts_ids(loaded, [prompt_format.render(around, nothing)], chat)[0])
     members = [np.flatnonzero(task.labels == number) for number in classes]
-    characters = np.zeros(len(task), dtype=np.int64)
-    for column in task.texts:
-        characters += [len(text) for text in column]
+    characters = np.sum([[len(text) for text in column] for column in task.texts], axis=0)
     if frame + _shortest(characters, members, shots) <= loaded.context:
         return  # hardly any text has more tokens than characters
-    tokens = np.zeros(len(task), dtype=np.int64)
+    tokens = np.zeros_like(characters)
     if characters.sum() <= MOST_CHARACTERS:
         for column in task.texts:
             rows = loaded.tokenizer(list(column), add_special_tokens=False, verbose=False)["input_ids"]

@@ -22,10 +22,9 @@ from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 from mlflow_l3d.approaches.icl.prompts.custom import custom_format
 from mlflow_l3d.approaches.icl.prompts.formats import format_for
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
-from mlflow_l3d.approaches.icl.selection import nearest_shots, shot_order
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import one_thread
-from mlflow_l3d.approaches.shots import check_shots, chosen_classes, random_shots
+from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray

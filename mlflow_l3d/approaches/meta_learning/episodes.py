@@ -27,16 +27,11 @@ class Episodes:
     seed
         That of ``data_order``.
     members
-        For each class the examples that tasks are made of, as positions.
+        For each class the examples that tasks are made of, as positions; not fewer than a task takes.
     numbers
         For each class its number, which names its stream.
     shots, queries
         Examples of each class in the support and in the query set.
-
-    Raises
-    ------
-    ValueError
-        If a class has fewer examples than a task takes of it.
     """
 
     def __init__(
@@ -68,20 +63,13 @@ class Pieces:
     generator
         Drawn from, one permutation a pass.
     size
-        Examples of the class.
+        Examples of the class, `length` at least.
     length
         Examples of a piece. No piece holds an example twice: where one reaches into the next pass, what it holds
         already comes later in that pass.
-
-    Raises
-    ------
-    ValueError
-        If `length` is more than `size`.
     """
 
     def __init__(self, generator: np.random.Generator, size: int, length: int) -> None:
-        if length > size:
-            raise ValueError(f"a task takes {length} examples of a class that has {size}")
         self._generator, self._size, self._length = generator, size, length
         self._rest = np.empty(0, dtype=np.int64)
 

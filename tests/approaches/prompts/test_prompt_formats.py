@@ -63,16 +63,8 @@ def test_answers_continue_the_prompt() -> None:
     assert SST2.prefix(shots).endswith(SST2.block(("x",)) + SST2.answers[1] + SST2.separator)
 
 
-@pytest.mark.parametrize("label", [-1, 2])
-def test_a_class_that_is_not_there_is_an_error(label: int) -> None:
-    with pytest.raises(ValueError, match="none of the 2 classes"):
-        SST2.render([(("x",), label)], ("y",))
-
-
-def test_a_wrong_number_of_texts_is_an_error() -> None:
+def test_a_format_knows_its_columns() -> None:
     assert (SST2.columns, PAIRS.columns) == (1, 2)
-    with pytest.raises(ValueError, match="takes 2 text"):
-        PAIRS.render([], ("one",))
 
 
 def test_a_format_cannot_be_changed() -> None:

@@ -12,7 +12,7 @@ import torch
 
 from mlflow_l3d.approaches.icl.engine.batches import Batches
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling
-from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
+from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, IntArray, build_trie
 
 TokenIds: TypeAlias = tuple[int, ...]
 
@@ -50,20 +50,16 @@ class Engine(ABC):
         Parameters
         ----------
         prompts
-            n prompts, token ids; of an encoder-decoder those for the encoder, whatever it wants at their end included.
+            n prompts, token ids, none of them empty; of an encoder-decoder those for the encoder, whatever it wants at
+            their end included.
         answers
-            C answers, token ids; they may begin with one another.
+            C answers, token ids, none of them empty; they may begin with one another.
 
         Returns
         -------
         (n, C), the sum over the answer's tokens of their natural log-probability, in the order of the arguments.
-
-        Raises
-        ------
-        ValueError
-            If a prompt or an answer has no tokens.
         """
-        texts, trie = _checked(prompts), build_trie(answers)
+        texts, trie = [tuple(prompt) for prompt in prompts], build_trie(answers)
         return self._score(texts, trie) if texts else np.zeros((0, len(answers)))
 
     def generate(
@@ -79,9 +75,9 @@ class Engine(ABC):
         Parameters
         ----------
         prompts
-            n prompts, token ids.
+            n prompts, token ids, none of them empty.
         max_new_tokens
-            Most tokens to generate.
+            Most tokens to generate, at least 1.
         stop
             Tokens that end a text.
         sampling
@@ -90,17 +86,8 @@ class Engine(ABC):
         Returns
         -------
         The new tokens of each prompt, without the stop token, in the order of the prompts.
-
-        Raises
-        ------
-        ValueError
-            If a prompt has no tokens, `max_new_tokens` is not positive, or `sampling` has another shape.
         """
-        texts, shape = _checked(prompts), (len(prompts), max_new_tokens)
-        if max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens={max_new_tokens}: must be at least 1")
-        if sampling is not None and sampling.uniforms.shape != shape:
-            raise ValueError(f"uniforms has shape {sampling.uniforms.shape}: must have one number a token, {shape}")
+        texts = [tuple(prompt) for prompt in prompts]
         return self._generate(texts, max_new_tokens, stop, sampling) if texts else []
 
     @abstractmethod
@@ -114,20 +101,10 @@ class Engine(ABC):
         """Return the continuations of at least one text."""
 
 
-def _checked(prompts: Sequence[Sequence[int]]) -> list[TokenIds]:
-    checked = [tuple(int(token) for token in prompt) for prompt in prompts]
-    for number, prompt in enumerate(checked):
-        if not prompt:
-            raise ValueError(f"prompt {number} has no tokens")
-    return checked
-
-
 _SLICE = 2**24
 
 
-def read_steps(
-    logits: torch.Tensor, nodes: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float64]:
+def read_steps(logits: torch.Tensor, nodes: IntArray, tokens: IntArray) -> npt.NDArray[np.float64]:
     """Return the log-probability of each token behind its node.
 
     Parameters

@@ -31,8 +31,6 @@ class Batches:
     """
 
     def __init__(self, tokens: int, size: int | None = None) -> None:
-        if tokens < 1 or (size is not None and size < 1):
-            raise ValueError(f"batch_tokens={tokens}, batch_size={size}: both must be at least 1")
         self.tokens = tokens
         self.size = size
 

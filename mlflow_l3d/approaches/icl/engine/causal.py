@@ -21,7 +21,7 @@ from mlflow_l3d.approaches.icl.engine.decoding import CACHED_TOKENS, TEXTS, deco
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, honours_mask, layer_window
 from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
-from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, common_prefix
+from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, IntArray, common_prefix
 
 
 @torch.inference_mode()
@@ -39,11 +39,7 @@ def plain_score(model: Any, prompts: Sequence[TokenIds], trie: AnswerTrie, batch
 
 
 def _last_reads(
-    model: Any,
-    texts: Sequence[TokenIds],
-    places: npt.NDArray[np.int64],
-    tokens: npt.NDArray[np.int64],
-    batch: Sequence[int],
+    model: Any, texts: Sequence[TokenIds], places: IntArray, tokens: IntArray, batch: Sequence[int]
 ) -> npt.NDArray[np.float64]:
     """Return what is read from the last logits of each text of a batch; `places` counts from the first read."""
     ids = torch.tensor([texts[item] for item in batch], device=model.device)

@@ -11,6 +11,7 @@ import torch
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, joined, lay_out
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
+from mlflow_l3d.approaches.icl.engine.trie import IntArray
 
 # A step of decoding reads all weights of the model whatever it has to do: with fewer texts it mostly waits for memory.
 TEXTS = 256
@@ -69,7 +70,7 @@ def decode(
 
 def _begun(
     packed: PackedModel, prefix: Rows, texts: Sequence[Sequence[int]], batch_tokens: int
-) -> tuple[Rows, torch.Tensor, npt.NDArray[np.int64]]:
+) -> tuple[Rows, torch.Tensor, IntArray]:
     """Run the texts behind the prefix.
 
     Returns
@@ -93,12 +94,7 @@ def _begun(
     return joint, torch.cat(logits), texts_of.reshape(len(joint.owners), -1)
 
 
-def _next(
-    texts: npt.NDArray[np.int64],
-    tokens: npt.NDArray[np.int64],
-    going: npt.NDArray[np.bool_],
-    ends: npt.NDArray[np.int64],
-) -> Block:
+def _next(texts: IntArray, tokens: IntArray, going: npt.NDArray[np.bool_], ends: IntArray) -> Block:
     """Return the block of one more token of every text that goes on, (R, S) each; `ends` is a text's next position."""
     slots = int(going.sum(axis=1).max())
     # Those that go on come first, in their order.

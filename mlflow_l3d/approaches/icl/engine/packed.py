@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.icl.engine.batches import is_out_of_memory
 from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, empty_row, lay_out
-from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
+from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, IntArray, build_trie
 
 _GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
 
@@ -116,9 +115,7 @@ class PackedModel:
         order = np.argsort(block.texts.ravel(), kind="stable")[-len(texts) :]
         return logits.reshape(block.texts.size, each, -1)[self._tensor(order)]
 
-    def _sees(
-        self, block: Block, owners: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], trie: AnswerTrie | None
-    ) -> torch.Tensor:
+    def _sees(self, block: Block, owners: IntArray, positions: IntArray, trie: AnswerTrie | None) -> torch.Tensor:
         """Return (R, N, K) whether a new token sees a key: the prefix and what came before it in its own text."""
         past = owners.shape[1] - block.owners.shape[1]
         whose, own = self._tensor(owners)[:, None], self._tensor(block.owners)[..., None]
@@ -135,7 +132,7 @@ class PackedModel:
             sees &= here - where < self.window
         return sees
 
-    def _tensor(self, values: npt.NDArray[np.int64]) -> torch.Tensor:
+    def _tensor(self, values: IntArray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
     def _mask(self, sees: torch.Tensor) -> torch.Tensor:

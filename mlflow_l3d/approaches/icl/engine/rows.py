@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
+from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, IntArray
 
 SHARED = -1
 NOBODY = -2
@@ -36,8 +35,8 @@ class Rows:
     """
 
     cache: Any
-    owners: npt.NDArray[np.int64]
-    positions: npt.NDArray[np.int64]
+    owners: IntArray
+    positions: IntArray
 
     def branch(self, count: int) -> Rows:
         """Return `count` rows that start with the keys of this single one and grow by themselves; nothing is copied."""
@@ -53,7 +52,7 @@ class Rows:
             layer.keys, layer.values = layer.keys[:, :, length:].clone(), layer.values[:, :, length:].clone()
         self.owners, self.positions = self.owners[:, length:], self.positions[:, length:]
 
-    def keep(self, rows: npt.NDArray[np.int64]) -> None:
+    def keep(self, rows: IntArray) -> None:
         """Drop all rows but these."""
         for layer in self.cache.layers:
             where = torch.from_numpy(rows).to(layer.keys.device)
@@ -125,11 +124,11 @@ class Block:
         last token and its I nodes.
     """
 
-    tokens: npt.NDArray[np.int64]
-    owners: npt.NDArray[np.int64]
-    positions: npt.NDArray[np.int64]
-    nodes: npt.NDArray[np.int64]
-    texts: npt.NDArray[np.int64]
+    tokens: IntArray
+    owners: IntArray
+    positions: IntArray
+    nodes: IntArray
+    texts: IntArray
 
     def parts(self, tokens: int) -> list[Block]:
         """Return blocks of neighbouring rows, of no more than so many tokens where a row has no more."""

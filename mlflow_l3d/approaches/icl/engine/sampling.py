@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,21 +31,10 @@ class Sampling:
         What the logits are divided by, above 0.
     uniforms
         (n, T) in [0, 1); ``uniforms[i, t]`` decides token t of text i.
-
-    Raises
-    ------
-    ValueError
-        If temperature or numbers lie outside their ranges.
     """
 
     temperature: float
     uniforms: npt.NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature > 0):
-            raise ValueError(f"temperature={self.temperature}: must be above 0 and finite")
-        if not ((self.uniforms >= 0) & (self.uniforms < 1)).all():
-            raise ValueError("uniforms must lie in [0, 1)")
 
     def of(self, items: Sequence[int]) -> Sampling:
         """Return the sampling of some of the texts."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+IntArray: TypeAlias = npt.NDArray[np.int64]
 ROOT = -1
 
 
@@ -29,14 +31,14 @@ class AnswerTrie:
         For each answer one (node, token) pair a token: `token` is to be read behind `node`.
     """
 
-    tokens: npt.NDArray[np.int64]
-    parents: npt.NDArray[np.int64]
+    tokens: IntArray
+    parents: IntArray
     steps: tuple[tuple[tuple[int, int], ...], ...]
 
     @cached_property
-    def depths(self) -> npt.NDArray[np.int64]:
+    def depths(self) -> IntArray:
         """(I,) how many tokens lead from the prompt to the node, the node itself included."""
-        depths: npt.NDArray[np.int64] = self.ancestors.sum(axis=1, dtype=np.int64)
+        depths: IntArray = self.ancestors.sum(axis=1, dtype=np.int64)
         return depths
 
     @cached_property
@@ -55,13 +57,13 @@ class AnswerTrie:
         return tuple(tuple(int(node) for node in np.flatnonzero(self.ancestors[leaf])) for leaf in leaves) or ((),)
 
     @cached_property
-    def reads(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def reads(self) -> tuple[IntArray, IntArray]:
         """Node + 1 and token of all steps of all answers in a row, (S,) each."""
         flat = [step for answer in self.steps for step in answer]
         nodes, tokens = np.asarray(flat, dtype=np.int64).T
         return nodes + 1, tokens
 
-    def reads_on(self, path: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def reads_on(self, path: Sequence[int]) -> tuple[IntArray, IntArray]:
         """Return which of `reads` are behind the nodes of a way, by place, and behind which of them, counted on it."""
         behind, nodes = np.asarray(path) + 1, self.reads[0]
         steps = np.flatnonzero(np.isin(nodes, behind))
@@ -76,15 +78,8 @@ class AnswerTrie:
 def build_trie(answers: Sequence[Sequence[int]]) -> AnswerTrie:
     """Build the trie of answers, each a sequence of token ids.
 
-    Answers may begin with one another and may be equal.
-
-    Raises
-    ------
-    ValueError
-        If there are no answers, or one has no tokens.
+    Answers may begin with one another and may be equal; each has a token at least.
     """
-    if not answers or not all(len(answer) for answer in answers):
-        raise ValueError("every answer needs at least one token, and there must be an answer")
     numbers: dict[tuple[int, ...], int] = {(): ROOT}
     tokens: list[int] = []
     parents: list[int] = []

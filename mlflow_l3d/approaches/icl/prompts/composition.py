@@ -71,21 +71,14 @@ class PromptFormat:
 
         Blanks around a text are removed and line breaks inside it become blanks, because a line break ends a part of
         the prompt; everything else is left as it is.
-
-        Raises
-        ------
-        ValueError
-            If `texts` are not as many as the slots.
         """
-        if len(texts) != self.columns:
-            raise ValueError(f"format {self.name} takes {self.columns} text(s) an example, not {len(texts)}")
         # One pass, so that a text that holds a slot is not filled in turn.
         return _SLOT.sub(lambda slot: _BREAK.sub(" ", texts[int(slot[1] or 1) - 1].strip()), self.shot)
 
     def prefix(self, shots: Sequence[Shot]) -> str:
         """Return what all inputs share: instruction and answered examples, with the separator that follows them."""
         blocks = [self.instruction] if self.instruction else []
-        blocks += [self.block(texts) + self.answers[self._class(label)] for texts, label in shots]
+        blocks += [self.block(texts) + self.answers[label] for texts, label in shots]
         return "".join(block + self.separator for block in blocks)
 
     def render(self, shots: Sequence[Shot], texts: tuple[str, ...]) -> str:
@@ -97,19 +90,9 @@ class PromptFormat:
             Labelled examples in the order in which they are shown; none for a zero-shot prompt.
         texts
             The input, one text for each text column.
-
-        Raises
-        ------
-        ValueError
-            If an example has another number of texts than the format, or a class that the verbaliser has not.
         """
         return self.prefix(shots) + self.block(texts)
 
     def parse(self, text: str) -> int:
         """Return the class that a generated `text` names, or -1, as :func:`.parse_answer` does."""
         return parse_answer(text, self.verbaliser, self.options)
-
-    def _class(self, label: int) -> int:
-        if not 0 <= label < len(self.verbaliser):
-            raise ValueError(f"class {label} is none of the {len(self.verbaliser)} classes of format {self.name}")
-        return label
