@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -60,10 +61,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the workers of pytest-xdist begin with the files of slow tests: none should meet one of them last."""
+    """Let the workers of pytest-xdist begin with the files of most slow tests: none should meet one of them last."""
     if _is_worker(config):
-        slow = {item.path for item in items if item.get_closest_marker("slow")}
-        items.sort(key=lambda item: item.path not in slow)
+        slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+        items.sort(key=lambda item: -slow[item.path])
 
 
 def pytest_collection_finish() -> None:

@@ -60,6 +60,7 @@ def test_example_and_query_of_the_page_on_runs(tmp_path: Path, tracking_uri: str
     assert {names.REPORT, names.CELLS, names.PREDICTIONS, names.IMPORTANCE} <= artifacts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "names"),
     [

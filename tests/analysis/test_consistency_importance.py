@@ -61,6 +61,7 @@ def test_a_threshold_model_has_its_closed_form(weight):
     }
 
 
+@pytest.mark.slow
 def test_the_interval_over_rows_covers():
     rng = np.random.default_rng(23)
     truth = disagreement(0.5) / disagreement(0)

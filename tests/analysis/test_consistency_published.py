@@ -66,6 +66,7 @@ def test_with_three_classes_the_identity_is_a_lower_bound(table):
     assert failing == IMPOSSIBLE_WITH_THREE_CLASSES
 
 
+@pytest.mark.slow
 def test_runs_made_to_have_the_published_numbers_have_them(table):
     """Ten runs with the published accuracy; their CON then gives the published CCON, by our functions."""
     for row in table.itertuples():

@@ -137,7 +137,7 @@ def test_false_decisions_in_the_crossed_design(variances, columns):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("columns", [3, 5, 10, 20])
+@pytest.mark.parametrize("columns", [3, 20])
 @pytest.mark.parametrize("variances", NULLS)
 def test_false_decisions_in_the_crossed_design_where_scores_are_skewed(variances, columns):
     """Effects with a skewness of 1. Exponential ones (skewness 2) go beyond: 6 % with 3 and 7 % with 20 columns."""

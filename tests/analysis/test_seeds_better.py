@@ -108,6 +108,7 @@ def test_pairs_without_ties_use_the_textbook_error():
     assert (pair["better"], pair["other"], pair["difference"]) == (PAPER_SEEDS[4], PAPER_SEEDS[0], 4)
 
 
+@pytest.mark.slow
 def test_seed_42_alone_is_a_fair_test():
     scores = np.random.default_rng(5).normal(size=(1500, 12, 10))
     assert 0.035 <= np.mean([better_seed(matrix_of(one)).named_p <= 0.05 for one in scores[:600]]) <= 0.07

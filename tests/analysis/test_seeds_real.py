@@ -62,6 +62,7 @@ def one_study(folder, name, columns):
     )
 
 
+@pytest.mark.slow
 def test_seeds_move_predictions_more_than_scores(studies):
     for study in studies[:5]:
         con = study.pairs["consistency"]

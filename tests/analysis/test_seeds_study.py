@@ -38,6 +38,7 @@ def test_figure_1_of_the_paper():
     assert study.examples.fragile_share == pytest.approx(0.8)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 7), st.integers(1, 30), st.data())
 @settings(max_examples=80, deadline=None)
 def test_with_two_classes_correct_consistency_follows_from_accuracy_and_consistency(runs, examples, data):

@@ -61,6 +61,7 @@ def test_many_texts_are_tokenised_in_chunks(monkeypatch):
     assert np.array_equal(whole.columns["input_ids"], chunked.columns["input_ids"])
 
 
+@pytest.mark.slow
 def test_the_number_of_cores_does_not_change_a_bit(encoded):
     before = torch.get_num_threads()
     for workers in (1, 3):

@@ -252,6 +252,7 @@ def test_no_validation_examples(tmp_path, cache):
     assert outcome.metrics["best_epoch"] == 2
 
 
+@pytest.mark.slow
 def test_real_sentences(tmp_path):
     whole = rotten_tomatoes({})
     kept = np.sort(np.random.default_rng(0).permutation(len(whole))[:500])

@@ -276,6 +276,7 @@ def test_bounds_hold(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
 # Memory
 
 
+@pytest.mark.slow
 def test_decoding_that_does_not_fit_is_tried_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     prompts, stop = prompts_of(LENGTHS, shared=9), {7}
     expected = [alone("llama", prompt, 6, stop) for prompt in prompts]

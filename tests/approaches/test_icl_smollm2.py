@@ -117,8 +117,8 @@ def test_an_investigation(tmp_path: Path, migrated_store: Path) -> None:
         factor="data_order,sample_choice",
         investigation_runs=2,
         mitigation_runs=2,
-        golden_runs=3,
-        test_size=4,
+        golden_runs=2,
+        test_size=2,
         hyperparameters={"calibration": "contextual", "chat": "false", "shots": 1},
     )
     frame = found.to_frame()

@@ -81,6 +81,7 @@ def test_every_cell_once(plan: CrossedDesign) -> None:
     assert [cell.index for cell in cells if cell.phase == "golden"] == list(range(plan.golden_runs))
 
 
+@pytest.mark.slow
 @given(designs)
 def test_columns_rows_and_golden_runs_share_no_configuration(plan: CrossedDesign) -> None:
     used: dict[str, set[int]] = {"column": set(), "row": set(), "golden": set()}

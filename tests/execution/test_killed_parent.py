@@ -101,6 +101,7 @@ def test_workers_in_long_cells_end_with_their_parent(tmp_path, start, kind, thre
     wait_until(lambda: all(gone(worker) for worker in workers), 5.0)
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_terminal_reaches_the_parent_alone(tmp_path, start):
     parent = start("hang")
     wait_until(lambda: len(list(tmp_path.glob("attempt-*"))) == 2)

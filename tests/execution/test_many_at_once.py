@@ -214,6 +214,7 @@ def test_a_cell_that_ends_its_worker_is_found_and_fails_alone(tmp_path, together
         assert sum(key in call for call in calls) <= with_it + 1
 
 
+@pytest.mark.slow
 def test_what_was_sent_before_the_end_is_not_run_again(tmp_path):
     outcomes = run(
         ProcessExecutor, Trouble({KEYS[3]: "kill"}, once=True, at_once=8), tmp_path, CELLS[:8], duration=0.05
@@ -226,6 +227,7 @@ def test_what_was_sent_before_the_end_is_not_run_again(tmp_path):
     assert [runs[key] for key in first[:place]] == [1] * place
 
 
+@pytest.mark.slow
 def test_a_worker_killed_from_outside_in_the_middle_of_a_call(tmp_path):
     job = bench_job(Trouble(at_once=12), tmp_path, duration=0.05)
     outcomes = ProcessExecutor(job=job, workers=2).run(iter(CELLS))

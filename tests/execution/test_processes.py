@@ -37,6 +37,7 @@ def test_conformance(tmp_path):
     check_executor(ProcessExecutor, cache=tmp_path, workers=2)
 
 
+@pytest.mark.slow
 def test_outcomes_equal_those_of_the_inline_executor(tmp_path):
     job = bench_job(Trouble(), tmp_path)
     cells = list(design_cells(FACTORS, 12))
@@ -45,6 +46,7 @@ def test_outcomes_equal_those_of_the_inline_executor(tmp_path):
         assert differences(outcome, inline[outcome.key]) == []
 
 
+@pytest.mark.slow
 def test_each_worker_prepares_once_and_closes_in_the_end(tmp_path):
     cells = list(design_cells(FACTORS, 30))
     list(ProcessExecutor(job=bench_job(Trouble(), tmp_path, duration=0.05), workers=2).run(cells))
@@ -86,6 +88,7 @@ def test_environment_of_a_worker(tmp_path, monkeypatch):
     assert not {"MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"} & set(found)
 
 
+@pytest.mark.slow
 def test_gpus_are_shared_out(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 2)))
     job = replace(bench_job(Trouble(), tmp_path, duration=0.2), device="cuda")
@@ -127,6 +130,7 @@ def test_calls_run_while_the_consumer_is_busy(tmp_path):
     outcomes.close()
 
 
+@pytest.mark.slow
 def test_a_long_cell_does_not_hold_another_one_up(tmp_path, monkeypatch):
     monkeypatch.setattr("mlflow_l3d.execution.processes.PREFETCH_BELOW_SECONDS", 0.01)
     taken = []
@@ -141,6 +145,7 @@ def test_a_long_cell_does_not_hold_another_one_up(tmp_path, monkeypatch):
         assert len(taken) <= done + 2
 
 
+@pytest.mark.slow
 def test_a_task_larger_than_the_pipe_and_answers_as_large(tmp_path):
     count = 40_000
     task = make_task("large", (["a text " * 20] * count,), np.arange(count) % 2, ["no", "yes"])
@@ -150,6 +155,7 @@ def test_a_task_larger_than_the_pipe_and_answers_as_large(tmp_path):
     assert len(outcomes[0].predictions) == 1000
 
 
+@pytest.mark.slow
 def test_exceptions_of_the_preparation_are_raised_here(tmp_path):
     with pytest.raises(ParameterError, match=r"^model=: must be another one\. Name another one\.$"):
         list(ProcessExecutor(job=bench_job(Trouble(prepare="parameter"), tmp_path)).run(design_cells(FACTORS, 2)))
@@ -183,6 +189,7 @@ def _elsewhere(process):
     return OnlyHere()
 
 
+@pytest.mark.slow
 def test_an_approach_that_workers_cannot_load(tmp_path):
     job = replace(bench_job(Trouble(), tmp_path), approach=OnlyHere())
     pickle.dumps(job)

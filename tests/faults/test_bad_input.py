@@ -28,6 +28,7 @@ def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str) -> tup
     return status, one_line(captured.err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "says"),
     [

@@ -153,6 +153,7 @@ def test_any_name_is_drawn_as_it_is(importance, analysis, path, name, tmp_path):
         assert "<script>" not in to_svg(figure, "f")
 
 
+@pytest.mark.slow
 def test_png_is_the_same_twice_and_carries_no_metadata(importance, tmp_path):
     record = importance("data_order", missing=[(1, 1)])
     for name in ("a.png", "b.png"):

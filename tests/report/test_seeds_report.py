@@ -213,6 +213,7 @@ def test_page_of_one_study(studies):
     assert "one prediction only" in page.text
 
 
+@pytest.mark.slow
 def test_page_over_tasks(found):
     page = Page(over_tasks_page(found, title="t"))
     better = found[0].better_seed
@@ -249,6 +250,7 @@ def test_a_better_seed_is_named_with_its_differences():
     assert f"{SEEDS[6]} before" in Page(over_tasks_page(found, title="t")).text
 
 
+@pytest.mark.slow
 def test_several_models_stand_side_by_side(studies):
     found = over_tasks([*studies, *[study(task, model="Llama3.2-3B") for task in ("mrpc", "cola")]])
     where, better, size = over_answers(found)

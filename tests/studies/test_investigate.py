@@ -192,6 +192,7 @@ def test_runs_that_were_deleted_are_written_again_from_the_spool(half_done: Plac
     assert_whole(half_done, again.run_id, CELLS)
 
 
+@pytest.mark.slow
 def test_a_takeover_that_was_cut_short_is_completed(half_done: Place) -> None:
     """The parent before last is superseded, and still has children."""
     [old] = half_done.parents()

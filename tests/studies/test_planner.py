@@ -96,6 +96,7 @@ def test_what_is_done_is_free_and_says_what_a_cell_costs(place: Place) -> None:
     assert math.isnan(none.hours)
 
 
+@pytest.mark.slow
 def test_golden_runs_of_another_factor_are_done(place: Place) -> None:
     place.investigate(factor="data_order")
     made = planned(place, factor="label_selection")
@@ -378,6 +379,7 @@ def test_the_run_of_a_plan(place: Place, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(place.parents()) == 1  # a plan is not an investigation
 
 
+@pytest.mark.slow
 def test_a_pilot_does_not_take_the_run_of_the_plan(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = project_run(place, monkeypatch)
     made = planned(place, pilot="run")

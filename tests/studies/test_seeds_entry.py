@@ -156,6 +156,7 @@ def test_children(whole: tuple[Place, SeedsRun], tmp_path: Path) -> None:
     assert cells_table["run_id"].tolist() == [found[seed].info.run_id for seed in (42, 52, 0)]
 
 
+@pytest.mark.slow
 def test_same_seed_is_the_same_run_and_only_new_seeds_are_trained(place: Place, tmp_path: Path) -> None:
     first = study(place, seeds=2)
     assert (first.computed, first.reused, trainings(place.cache)) == (2, 0, 2)
@@ -478,6 +479,7 @@ def test_a_task_that_cannot_be_used(place: Place, capsys: pytest.CaptureFixture[
     assert place.runs() == []
 
 
+@pytest.mark.slow
 def test_a_task_without_parts_is_split_once(place: Place, tmp_path: Path) -> None:
     given = {"approach": "synthetic", "task": str(toy_file(tmp_path, split=False)), "num_labelled": 10, "test_size": 6}
     result = study(place, **given)
@@ -552,6 +554,7 @@ def test_run_of_mlflow_that_is_refused_is_failed(place: Place, monkeypatch: pyte
     assert "must be two or more" in run.data.tags["l3d.error"]
 
 
+@pytest.mark.slow
 def test_runs_of_mlflow_become_the_parent_and_the_comparison(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     project_run = [place.client.create_run("0").info.run_id for _ in range(2)]
     monkeypatch.setenv("MLFLOW_RUN_ID", project_run[0])

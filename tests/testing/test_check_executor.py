@@ -83,6 +83,7 @@ def test_what_breaks_the_contract_is_named(executor, said, tmp_path):
         check_executor(executor, cache=tmp_path, workers=1, separate_processes=False)
 
 
+@pytest.mark.slow
 def test_a_worker_left_behind_is_noticed(tmp_path):
     try:
         with pytest.raises(AssertionError, match=r"check_laziness: worker process\(es\) \[\d+\] are left behind"):

@@ -34,6 +34,7 @@ def two(place: Place) -> Investigation:
     return place.investigate(factor=",".join(FACTORS), root_seed=7)
 
 
+@pytest.mark.slow
 def test_the_parent(place: Place, one: Investigation) -> None:
     run = place.client.get_run(one.run_id)
     tags, params, metrics = run.data.tags, run.data.params, run.data.metrics
@@ -66,6 +67,7 @@ def test_the_parent(place: Place, one: Investigation) -> None:
     assert metrics == one.analysis.metrics()
 
 
+@pytest.mark.slow
 def test_a_parent_of_several_factors_has_no_plain_names(place: Place, two: Investigation) -> None:
     metrics = place.client.get_run(two.run_id).data.metrics
     assert "importance" not in metrics
@@ -233,6 +235,7 @@ def test_nothing_private_is_logged(place: Place, one: Investigation, two: Invest
     assert not [text[:200] for text in texts if "example 1 of c" in text]
 
 
+@pytest.mark.slow
 def test_the_same_again_computes_nothing(place: Place, one: Investigation) -> None:
     again = place.investigate(mitigation_runs=3, golden_runs=5, hyperparameters="noise=0.2")
     assert (again.computed, again.reused) == (0, 14)

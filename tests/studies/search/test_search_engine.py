@@ -94,6 +94,7 @@ def test_settings_are_asked_for_as_they_are_needed(tmp_path: Path) -> None:
     assert seen == [1] * 6
 
 
+@pytest.mark.slow
 def test_workers_train_trials_side_by_side_and_prune(tmp_path: Path) -> None:
     search = Search(tmp_path, Climb(seconds=0.005), pruner="median", base={"epochs": 20})
     good = [{"x": 0.2 + 0.01 * number, "kind": "b"} for number in range(10)]  # each better than before

@@ -107,11 +107,13 @@ def test_nothing_is_fetched(page):
         assert heading in page.text
 
 
+@pytest.mark.slow
 def test_same_input_same_page(studies):
     given = result(studies)
     assert shown(given, curves(studies)) == shown(given, curves(studies))
 
 
+@pytest.mark.slow
 def test_what_is_passed_in_is_escaped(studies):
     given = result(
         studies,

@@ -109,6 +109,7 @@ def test_gaps_defaults_outside_the_range_and_many_hyperparameters(tmp_path):
         save_png(figure, tmp_path / f"{kind}.png", 40)
 
 
+@pytest.mark.slow
 def test_pngs_are_small_and_the_same_bytes_again(figures, tmp_path):
     studies = {"coarse": coarse(), "fine": fine()}
     again = drawn(result(studies), curves(studies))

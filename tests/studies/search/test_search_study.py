@@ -70,6 +70,7 @@ def test_distributions_are_those_of_the_ranges() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tpe", "random", "NSGAIISampler", "nsgaiii", "gp"])
 def test_every_sampler_suggests_what_the_space_holds(name: str, tmp_path: Path) -> None:
     if name == "gp":
