@@ -253,4 +253,4 @@ class Design(PlannedRuns):
     @classmethod
     def comparable(cls, factors: Sequence[str]) -> Comparable:
         """Return which runs are compared with each other for consistency."""
-        return Comparable(factors)
+        return Comparable(factors, shared_columns=cls.model.shared_columns)

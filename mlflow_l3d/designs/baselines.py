@@ -91,11 +91,6 @@ class _Baseline(TableDesign):
         }
 
     @classmethod
-    def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:
-        """Return nothing: there is no score that could settle."""
-        return {}
-
-    @classmethod
     def comparable(cls, factors: Sequence[str]) -> Comparable:
         """Return which runs are compared: all of a factor."""
         return WholeTables(factors)

@@ -16,7 +16,6 @@ from mlflow_l3d.analysis.importance.reml import Missing, with_reml
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, usable
 from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.stability.comparable import Comparable
 from mlflow_l3d.designs.base import Design, Sizes
 from mlflow_l3d.designs.joint import factor_members
 from mlflow_l3d.designs.mitigation import mitigated_configurations
@@ -120,9 +119,5 @@ class TableDesign(Design):
         return {
             name: importance_path(record.table, record.golden, model=cls.model, level=record.level)
             for name, record in importances.items()
+            if not cls.baseline
         }
-
-    @classmethod
-    def comparable(cls, factors: Sequence[str]) -> Comparable:
-        """Return which runs are compared: those of a row."""
-        return Comparable(factors, shared_columns=cls.model.shared_columns)

@@ -233,11 +233,12 @@ def _closure(record: Importance, model: TableModel) -> Iterator[Check]:
     chance = 2 * min(float(fdtr(*degrees, ratio)), float(fdtrc(*degrees, ratio)))
     if chance >= CLOSURE_LEVEL:
         return
+    odds = f"about 1 of {1 / chance:,.0f}" if chance > 1e-6 else "fewer than 1 of a million"
     message = (
         f"The table implies a standard deviation of {points(math.sqrt(components.total))} points when every factor "
-        f"varies, the golden runs show {points(math.sqrt(variance))}: chance alone does this in "
-        f"{_one_in(chance)}. Either a factor is not varied in one of the two, a seed is shared where it should not be, "
-        "or some runs collapsed. Compare the seed.* and factor.* parameters of golden runs and cells."
+        f"varies, the golden runs show {points(math.sqrt(variance))}: chance alone does this in {odds} investigations. "
+        "Either a factor is not varied in one of the two, a seed is shared where it should not be, or some runs "
+        "collapsed. Compare the seed.* and factor.* parameters of golden runs and cells."
     )
     yield Check("L3D006", "warning", "Table and golden runs do not agree", message, record.factor)
 
@@ -281,9 +282,3 @@ def _named(noun: str, numbers: Sequence[int]) -> str:
     shown = ", ".join(str(number) for number in numbers[:SHOWN])
     more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
     return f"{noun}{'' if len(numbers) == 1 else 's'} {shown}{more}"
-
-
-def _one_in(chance: float) -> str:
-    return (
-        f"about 1 of {1 / chance:,.0f} investigations" if chance > 1e-6 else "fewer than 1 of a million investigations"
-    )

@@ -42,8 +42,8 @@ def placed_scores(
     phase: str,
     sizes: Mapping[str, int | None],
     *,
+    where: str,
     factor: str | None = None,
-    where: str | None = None,
 ) -> FloatArray:
     """Return the scores of the runs of one phase by their places.
 
@@ -57,10 +57,10 @@ def placed_scores(
         Which runs.
     sizes
         Coordinate -> how many there are of it in the plan; None means as many as are found. Each is an axis.
-    factor
-        Take the runs of this factor alone; None takes all.
     where
         What the runs are called in messages.
+    factor
+        Take the runs of this factor alone; None takes all.
 
     Returns
     -------
@@ -72,7 +72,6 @@ def placed_scores(
     ParameterError
         If a column is missing, a coordinate is not a whole number of the plan, or two scores have the same place.
     """
-    where = where or f"the runs of phase {phase}"
     _require(cells, "phase")
     own = cells["phase"].isin([phase])
     if own.any():

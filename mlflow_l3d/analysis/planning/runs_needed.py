@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -94,10 +95,7 @@ def _fewest_rows(
     def width(rows: int) -> float:
         return expected_half_width(pilot, model, rows=rows, columns=columns, level=level)
 
-    low, high = 3, most_rows
-    if width(high) > wanted:
-        return RunsNeeded(None, None, None, width(high))
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if width(middle) <= wanted else (middle + 1, high)
-    return RunsNeeded(low, columns, low * columns, width(low))
+    if width(most_rows) > wanted:
+        return RunsNeeded(None, None, None, width(most_rows))
+    rows = 3 + bisect_left(range(3, most_rows), True, key=lambda rows: width(rows) <= wanted)
+    return RunsNeeded(rows, columns, rows * columns, width(rows))

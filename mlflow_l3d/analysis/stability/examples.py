@@ -48,10 +48,6 @@ class ExampleVotes:
     never_right_share: float
     left_out: int
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a copy of the frame."""
-        return self.frame.copy()
-
     def most_fragile(self, count: int = 20) -> pd.DataFrame:
         """Return the first rows of the examples whose votes differ, at most `count`."""
         return self.frame[self.frame["entropy"] > 0].head(count)

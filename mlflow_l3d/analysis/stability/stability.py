@@ -147,26 +147,23 @@ class Stability:
         if math.isnan(golden.consistency) or not all(group.found.reflexive for group in every):
             return {}
         rows = sorted(set().union(*self._rows_of_sets.values()))
-        golden_without_row = self._golden_without(rows) if runs.pairs else None
+        golden_runs: dict[str, FloatArray] = (
+            {"golden_without_row": self._golden_without(rows)}
+            if runs.pairs
+            else {"without_golden": self._found(Group(GOLDEN, GOLDEN)).per_run.without}
+        )
         found = {}
         for factor, within in records.items():
             if math.isnan(within.consistency):
                 continue
-            values = {
-                group.member: one.found.consistency
-                for group, one in self._shares.groups.items()
-                if group.table == factor
-            }
-            if runs.pairs:
-                row_values = [values.get(row, math.nan) for row in rows]
-                found[factor] = prediction_importance(within, golden, row_values, golden_without_row=golden_without_row)
-                continue
+            groups = self._shares.groups.items()
+            values = {group.member: one.found.consistency for group, one in groups if group.table == factor}
             found[factor] = prediction_importance(
                 within,
                 golden,
-                list(values.values()),
+                [values.get(row, math.nan) for row in rows] if runs.pairs else list(values.values()),
                 without_column=self._without_column(factor) if runs.shared_columns else None,
-                without_golden=self._found(Group(GOLDEN, GOLDEN)).per_run.without,
+                **golden_runs,
             )
         return found
 

@@ -449,6 +449,8 @@ def test_choice(name, labels, predictions, expected):
         ("rougel", ["a"], ["a"], "agreement='rougel': .*Did you mean 'rouge"),
         ("closeness", [0.5], [0.5], "agreement=closeness: .*closeness:scale=5"),
         ("closeness:scale=-1", [0.5], [0.5], "agreement=closeness:scale=-1: scale must be a positive number"),
+        ("closeness:scale=wide", [0.5], [0.5], "agreement=closeness:scale=wide: scale must be a positive number"),
+        ("rbo:p=high", LISTS, LISTS, "agreement=rbo:p=high: p must be above 0 and below 1"),
         ("closeness:scale=5", ["a"], [0.5], "labels must be numbers, they are texts"),
         ("overlap:depth=5", LISTS, LISTS, "agreement=overlap:depth=5: overlap takes k"),
         ("overlap:5", LISTS, LISTS, "options must look like"),

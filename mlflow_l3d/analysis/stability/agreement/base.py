@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from importlib import import_module
+from operator import eq
 from typing import Any, Final
 
 import numpy as np
@@ -224,3 +225,9 @@ def f1_of_sets(one: Iterable[Hashable], other: Iterable[Hashable]) -> float:
     first, second = frozenset(one), frozenset(other)
     total = len(first) + len(second)
     return 2 * len(first & second) / total if total else 1.0
+
+
+def share_of_equal(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
+    """Return the share of equal members of the longer sequence; 1 where both are empty."""
+    longest = max(len(one), len(other))
+    return sum(map(eq, one, other)) / longest if longest else 1.0

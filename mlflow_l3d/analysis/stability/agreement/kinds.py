@@ -77,26 +77,24 @@ def class_column(column: Any, what: str) -> npt.NDArray[np.int64]:
     return numbers
 
 
-class OneKind:
-    """Sees that a column has values of one kind in all cells, where comparing two kinds would find nothing equal."""
+def check_same_kind(known: dict[str, str], what: str, values: Any) -> None:
+    """Check that a column has values of one kind in all cells, where comparing two kinds would find nothing equal.
 
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
+    Parameters
+    ----------
+    known
+        Column -> its kind in the cells before; that of `what` is kept in it.
+    what, values
+        The column of the next cell.
 
-    def check(self, what: str, values: Any) -> None:
-        """Look at a column of the next cell.
-
-        Raises
-        ------
-        ParameterError
-            If it is of another kind than the same column of the cells before it.
-        """
-        here = family(kind_of_column(values))
-        if here == NOTHING:
-            return
-        known = self._known.setdefault(what, here)
-        if here != known:
-            raise ParameterError(what, here, f"must be {known}, as in the cells before", "Write all in the same form.")
+    Raises
+    ------
+    ParameterError
+        If it is of another kind than before.
+    """
+    here = family(kind_of_column(values))
+    if here != NOTHING and (before := known.setdefault(what, here)) != here:
+        raise ParameterError(what, here, f"must be {before}, as in the cells before", "Write all in the same form.")
 
 
 def _without_missing(values: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
+from operator import eq
 from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.analysis.stability.agreement.base import Scoring, f1_of_sets, items, library
+from mlflow_l3d.analysis.stability.agreement.base import Scoring, f1_of_sets, items, library, share_of_equal
 from mlflow_l3d.analysis.stability.agreement.base import Similarity as _Similarity
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError
@@ -43,24 +44,19 @@ class TokenMatch(Scoring):
 
     def pair(self, one: Any, other: Any) -> float:
         """Return the share of equal tags; 1 for two empty sequences."""
-        longest = max(len(one), len(other))
-        return sum(map(_equal, one, other)) / longest if longest else 1.0
+        return share_of_equal(one, other)
 
     def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
         """Return the share of tags that are equal and right."""
         longest = [max(len(form), len(truth)) for form in forms]
         right = np.zeros((len(forms), max(longest, default=0)))
         for place, form in enumerate(forms):
-            hits = [_equal(tag, true) for tag, true in zip(form, truth, strict=False)]
+            hits = list(map(eq, form, truth))
             right[place, : len(hits)] = hits
         lengths = np.maximum.outer(longest, longest) if forms else np.ones((0, 0))
         shared = right @ right.T
         values: FloatArray = np.where(lengths > 0, shared / np.maximum(lengths, 1), 1.0)
         return values
-
-
-def _equal(one: Hashable, other: Hashable) -> bool:
-    return one == other
 
 
 _TO_BIO = {"B": "B", "I": "I", "S": "B", "U": "B", "E": "I", "L": "I", "M": "I"}
@@ -78,17 +74,12 @@ class EntityF1(_Similarity):
     def prepare(self, prediction: Any) -> Hashable:
         """Return the entities as a frozen set of (type, begin, end)."""
         tags = [_bio(tag) for tag in items(prediction, "a sequence of tags")]
-        found = _reader(self.name)(tags)
+        found = library("nervaluate", self.name, "nervaluate").collect_named_entities(tags)
         return frozenset((entity["label"], entity["start"], entity["end"]) for entity in found)
 
     def similarity(self, answer: Any, reference: Any) -> float:
         """Return F1 of two sets of entities."""
         return f1_of_sets(answer, reference)
-
-
-def _reader(name: str) -> Callable[[list[str]], list[dict[str, Any]]]:
-    read: Callable[[list[str]], list[dict[str, Any]]] = library("nervaluate", name, "nervaluate").collect_named_entities
-    return read
 
 
 def _bio(tag: Any) -> str:

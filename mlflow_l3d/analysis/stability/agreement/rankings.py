@@ -74,7 +74,7 @@ class RankBiasedOverlap(_Ranking):
     name = "rbo"
 
     def __init__(self, p: float = 0.9) -> None:
-        if not 0 < p < 1:
+        if not (isinstance(p, (int, float)) and 0 < p < 1):
             raise ParameterError("p", p, "must be above 0 and below 1")
         self._p = p
 

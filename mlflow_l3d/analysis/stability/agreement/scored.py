@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.stability.agreement.base import Scoring, hashable, matrix_of_pairs, matrix_with_truth
 from mlflow_l3d.analysis.stability.agreement.choice import prediction_form, truth_form
-from mlflow_l3d.analysis.stability.agreement.kinds import OneKind, as_list, is_missing
+from mlflow_l3d.analysis.stability.agreement.kinds import as_list, check_same_kind, is_missing
 from mlflow_l3d.analysis.stability.agreement.matching import ExactMatch
 from mlflow_l3d.analysis.stability.agreement.structures import Closeness
 from mlflow_l3d.analysis.stability.comparable import Group
@@ -104,8 +104,7 @@ class ScoredComparison(Comparison[Sums]):
     def __init__(self, scoring: Scoring) -> None:
         super().__init__()
         self._scoring = scoring
-        # Other scoring functions refuse what they cannot compare.
-        self._kinds = OneKind() if isinstance(scoring, ExactMatch) else None
+        self._kinds: dict[str, str] = {}
         self._raw_truths: dict[int, Hashable] = {}
         self._truths: dict[int, Hashable] = {}
 
@@ -113,9 +112,9 @@ class ScoredComparison(Comparison[Sums]):
         """Prepare the predictions of a run, and keep them until its row is closed; labels may be None altogether."""
         answers = as_list(predictions)
         truths = [None] * len(answers) if labels is None else as_list(labels)
-        if self._kinds is not None:
-            self._kinds.check("label", truths)
-            self._kinds.check("prediction", answers)
+        if isinstance(self._scoring, ExactMatch):  # others refuse what they cannot compare
+            check_same_kind(self._kinds, "label", truths)
+            check_same_kind(self._kinds, "prediction", answers)
         places = self.examples.find(ids)
         for place, example, truth in zip(places.tolist(), ids.tolist(), truths, strict=True):
             if not is_missing(truth):

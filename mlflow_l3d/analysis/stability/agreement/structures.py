@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.analysis.stability.agreement.base import Similarity, f1_of_sets, hashable, items
+from mlflow_l3d.analysis.stability.agreement.base import Similarity, f1_of_sets, hashable, items, share_of_equal
 from mlflow_l3d.errors import ParameterError
 
 
@@ -63,8 +63,7 @@ class Attachment(Similarity):
 
     def similarity(self, answer: Any, reference: Any) -> float:
         """Return the share of equal arcs; a missing one equals nothing."""
-        longest = max(len(answer), len(reference))
-        return sum(one == other for one, other in zip(answer, reference, strict=False)) / longest if longest else 1.0
+        return share_of_equal(answer, reference)
 
 
 class Closeness(Similarity):
@@ -88,7 +87,7 @@ class Closeness(Similarity):
     name = "closeness"
 
     def __init__(self, scale: float) -> None:
-        if not (math.isfinite(scale) and scale > 0):
+        if not (isinstance(scale, (int, float)) and math.isfinite(scale) and scale > 0):
             raise ParameterError("scale", scale, "must be a positive number")
         self.scale = float(scale)
 
