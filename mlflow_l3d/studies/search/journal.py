@@ -77,5 +77,6 @@ def journal_lock(path: Path) -> FileLock:
 
     Optuna's own locks are files: whoever is killed while it writes leaves one, and all others wait for 30 seconds
     before they break it. A search that is killed, or that stops its workers, is killed while it writes quite often.
+    Their name is not used: this lock leaves its file behind, and Optuna would take it for one of its own.
     """
-    return FileLock(f"{path}.lock")
+    return FileLock(f"{path}.flock")

@@ -27,6 +27,8 @@ def test_optuna_reads_what_we_write_and_we_what_it_writes(tmp_path: Path) -> Non
     theirs.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
     assert [trial.value for trial in ours.trials] == [trial.value for trial in theirs.trials]
     assert len(ours.trials) == 5
+    # What Optuna finds under this name it takes for the lock of somebody who writes, and waits for 30 seconds.
+    assert not Path(f"{path}.lock").exists()
 
 
 def test_only_the_states_of_trials_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
