@@ -274,7 +274,7 @@ def test_a_line_that_a_killed_process_did_not_end_is_cut_off(tmp_path: Path) -> 
         assert [json.loads(line)["op_code"] for line in path.read_bytes()[len(whole) :].splitlines()] == [0]  # opened
     run(study, 2)
     assert len(study_in(tmp_path).trials) == 5
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["optuna.log", "optuna.log.lock"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["optuna.log", "optuna.log.flock"]
 
 
 @pytest.mark.parametrize(
