@@ -103,13 +103,11 @@ class Hyperparameter:
             raise ParameterError(f"hyperparameters.{name}", value, f"must be a {self.type.__name__}") from None
         if self.choices and parsed not in self.choices:
             raise unknown_name(f"hyperparameters.{name}", str(parsed), self.choices)
-        if isinstance(parsed, int | float) and not isinstance(parsed, bool):
-            below = self.low is not None and parsed < self.low
-            above = self.high is not None and parsed > self.high
-            if below or above or not math.isfinite(parsed):
-                low = "-inf" if self.low is None else f"{self.low:g}"
-                high = "inf" if self.high is None else f"{self.high:g}"
-                raise ParameterError(f"hyperparameters.{name}", value, f"must lie in [{low}, {high}]")
+        if isinstance(parsed, int | float) and self.is_number:
+            low = -math.inf if self.low is None else self.low
+            high = math.inf if self.high is None else self.high
+            if not low <= parsed <= high or not math.isfinite(parsed):
+                raise ParameterError(f"hyperparameters.{name}", value, f"must lie in [{low:g}, {high:g}]")
         return parsed
 
     def searched(self) -> Searched | None:
@@ -177,13 +175,9 @@ def _convert(kind: type, value: object) -> Value:
         if text not in {"true", "false"}:
             raise ValueError
         return text == "true"
-    if kind is int:
-        number = float(str(value))
-        if isinstance(value, bool) or number != int(number):
-            raise ValueError
-        return int(number)
-    if kind is float:
-        if isinstance(value, bool):
-            raise ValueError
-        return float(str(value))
-    return str(value)
+    if kind is str:
+        return str(value)
+    number = float(str(value))
+    if isinstance(value, bool) or (kind is int and number != int(number)):
+        raise ValueError
+    return int(number) if kind is int else number

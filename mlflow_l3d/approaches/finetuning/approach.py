@@ -17,6 +17,10 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import KINDS, Task
 
+_LONG: Final[Mapping[str, Searched]] = {
+    "epochs": SearchRange(3, 15, log=True, whole=True, coarse=(5, 10)),
+    "batch_size": SearchRange(4, 32, log=True, whole=True, coarse=(8, 16)),
+}
 _SPACES: Final[Mapping[str, Mapping[str, Searched]]] = {
     # A new head on frozen features takes far higher learning rates than a pretrained model.
     "head": {
@@ -26,17 +30,9 @@ _SPACES: Final[Mapping[str, Mapping[str, Searched]]] = {
         # Not down to 0: without dropout the factor model_randomness would be gone.
         "dropout": SearchRange(0.05, 0.5, coarse=(0.1, 0.3)),
     },
-    "full": {
-        "learning_rate": SearchRange(1e-6, 1e-3, log=True),
-        "epochs": SearchRange(3, 15, log=True, whole=True, coarse=(5, 10)),
-        "batch_size": SearchRange(4, 32, log=True, whole=True, coarse=(8, 16)),
-    },
+    "full": {"learning_rate": SearchRange(1e-6, 1e-3, log=True), **_LONG},
     # Adapters begin at zero and take higher learning rates than the model itself.
-    "lora": {
-        "learning_rate": SearchRange(1e-5, 1e-2, log=True),
-        "epochs": SearchRange(3, 15, log=True, whole=True, coarse=(5, 10)),
-        "batch_size": SearchRange(4, 32, log=True, whole=True, coarse=(8, 16)),
-    },
+    "lora": {"learning_rate": SearchRange(1e-5, 1e-2, log=True), **_LONG},
 }
 """Value of `trainable` -> what is searched: 32 combinations at level 1 for head, 16 for the others, which take long."""
 

@@ -26,11 +26,7 @@ _LORA: Final = ("quantise", "lora_r", "lora_alpha", "lora_dropout", "lora_target
 LATER: Final = (*_MODEL, *_LORA)
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 _HEAD: Final = ("pooling", "hidden_units")
-WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
-    "head": LATER,
-    "full": (*_HEAD, *_LORA),
-    "lora": _HEAD,
-}
+WITHOUT_EFFECT: Final = {"head": LATER, "full": (*_HEAD, *_LORA), "lora": _HEAD}
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,9 +172,8 @@ def dtype_on(config: Any, device: torch.device) -> torch.dtype:
     wanted = getattr(config, "dtype", None)
     if device.type != "cuda" or wanted not in {torch.bfloat16, torch.float16}:
         return torch.float32
-    if wanted is torch.bfloat16 and not torch.cuda.is_bf16_supported():
-        return torch.float16
-    return torch.bfloat16 if wanted is torch.bfloat16 else torch.float16
+    has = wanted is torch.bfloat16 and torch.cuda.is_bf16_supported()
+    return torch.bfloat16 if has else torch.float16
 
 
 def check_code(found: ModelReference, name: str) -> None:
@@ -185,12 +184,9 @@ def check_code(found: ModelReference, name: str) -> None:
     from transformers import PreTrainedConfig
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
-    where: dict[str, Any] = {"revision": found.commit}
-    settings: Any = (
-        PreTrainedConfig.get_config_dict(found.path_or_id, **where)[0],
-        get_tokenizer_config(found.path_or_id, **where),
-    )
-    maps = [value.get("auto_map") or {} for value in settings]
+    config, _ = PreTrainedConfig.get_config_dict(found.path_or_id, revision=found.commit)
+    settings = (config, get_tokenizer_config(found.path_or_id, revision=found.commit))
+    maps: list[Any] = [value.get("auto_map") or {} for value in settings]
     values = [value for one in maps for value in (one.values() if isinstance(one, dict) else one)]
     names = [part for value in values for part in (value if isinstance(value, list | tuple) else [value])]
     other = sorted(str(part).partition("--")[0] for part in names if "--" in str(part))

@@ -92,15 +92,12 @@ class PromptSession(CellwiseSession):
     def run_cell(self, cell: Cell) -> Outcome:
         """Answer the test examples of a cell, with one thread."""
         split = self.task.split(cell.seeds)
-        train, test = (self._of_classes(part) for part in (split.train, split.test))
+        train, test = (part[np.isin(self.task.labels[part], self.classes)] for part in (split.train, split.test))
         prompts, empty = self._prompts(cell, train, test)
         with one_thread(), torch.inference_mode():
             places, scores, metrics = self._answers(cell, prompts, empty)
         numbers = np.array([*self.classes, -1], dtype=np.int64)
         return answered(cell.key, self.task, test, numbers[places], scores, metrics=metrics)
-
-    def _of_classes(self, positions: IntArray) -> IntArray:
-        return positions[np.isin(self.task.labels[positions], self.classes)]
 
     def _prompts(self, cell: Cell, train: IntArray, test: IntArray) -> tuple[list[str], list[str]]:
         """Return the prompt of each test example, and those of the empty inputs where they are needed."""

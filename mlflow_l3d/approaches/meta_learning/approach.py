@@ -31,8 +31,6 @@ _INNER: Final[Mapping[str, SearchRange]] = {
     "adam": SearchRange(1e-4, 1e-1, log=True),
 }
 """Optimiser inside a task -> its learning rate."""
-
-
 _COLUMNS: Final = ("tasks", "steps", "epochs", "meta_learning_rate", "inner_learning_rate")
 _PUBLISHED: Final[Mapping[str, Mapping[str, tuple[float, ...]]]] = {
     "protonet": {"cola": (4, 32, 5, 1e-4), "mrpc": (8, 66, 4, 5e-3), "sst2": (32, 32, 5, 1e-3)},
@@ -43,11 +41,7 @@ _PUBLISHED: Final[Mapping[str, Mapping[str, tuple[float, ...]]]] = {
 
 The authors had no first-order MAML, and left multi-class data out.
 """
-_OPTIMIZERS: Final[Mapping[str, tuple[str, str]]] = {
-    "protonet": ("sgd", ""),
-    "maml": ("adam", "sgd"),
-    "reptile": ("sgd", "adam"),
-}
+_OPTIMIZERS: Final = {"protonet": ("sgd", ""), "maml": ("adam", "sgd"), "reptile": ("sgd", "adam")}
 """Learner -> optimiser of the meta-steps, and of the steps inside a task."""
 
 

@@ -11,29 +11,16 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Value, declared, hyperpa
 LEARNERS: Final = ("protonet", "maml", "fomaml", "reptile")
 
 
-_GRADIENTS: Final[Mapping[str, Value]] = {"inner_learning_rate": 0.2, "inner_optimizer": "sgd", "inner_steps": 1}
-_MAML: Final[Mapping[str, Value]] = {
-    "tasks": 16,
-    "steps": 64,
-    "epochs": 17,
-    "meta_learning_rate": 2e-3,
-    "meta_optimizer": "adam",
-    **_GRADIENTS,
+_META: Final = ("tasks", "steps", "epochs", "meta_learning_rate", "meta_optimizer")
+_INNER: Final = ("inner_learning_rate", "inner_optimizer", "inner_steps")
+_ROWS: Final[Mapping[str, tuple[Value, ...]]] = {
+    "protonet": (32, 32, 5, 0.1, "sgd"),
+    "maml": (16, 64, 17, 2e-3, "adam", 0.2, "sgd", 1),
+    "fomaml": (16, 64, 17, 2e-3, "adam", 0.2, "sgd", 1),
+    "reptile": (10, 62, 5, 0.3, "sgd", 1e-3, "adam", 1),
 }
 RECIPES: Final[Mapping[str, Mapping[str, Value]]] = {
-    "protonet": {"tasks": 32, "steps": 32, "epochs": 5, "meta_learning_rate": 0.1, "meta_optimizer": "sgd"},
-    "maml": _MAML,
-    "fomaml": _MAML,
-    "reptile": {
-        "tasks": 10,
-        "steps": 62,
-        "epochs": 5,
-        "meta_learning_rate": 0.3,
-        "meta_optimizer": "sgd",
-        "inner_learning_rate": 1e-3,
-        "inner_optimizer": "adam",
-        "inner_steps": 1,
-    },
+    learner: dict(zip((*_META, *_INNER), row, strict=False)) for learner, row in _ROWS.items()
 }
 """Learner -> the settings for SST-2 of the authors of Pecher et al. 2024; those of MAML for FOMAML, which they lack.
 
@@ -42,7 +29,7 @@ default encoder, on rotten_tomatoes, the first hardly move (loss ln 2 before tra
 scores below chance. Ours are the best of those tried on the validation parts of six cells.
 """
 NO_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
-    "protonet": ("inner_learning_rate", "inner_optimizer", "inner_steps", "adaptation_steps"),
+    "protonet": (*_INNER, "adaptation_steps"),
     "reptile": ("queries",),
 }
 

@@ -87,9 +87,7 @@ class PackedModel:
             self.extend(row, Block(part, np.full(part.shape, SHARED), positions, none, none), 1)
         return row
 
-    def rest(
-        self, prefix: Rows, texts: Sequence[Sequence[int]], trie: AnswerTrie | None = None, *, most: int
-    ) -> torch.Tensor:
+    def rest(self, prefix: Rows, texts: Sequence[Sequence[int]], trie: AnswerTrie, *, most: int) -> torch.Tensor:
         """Run the rest of each text behind a prefix, and below it the inner nodes of the trie.
 
         Parameters
@@ -99,7 +97,7 @@ class PackedModel:
         texts
             What follows the prefix, n texts.
         trie
-            With I inner nodes; None for none.
+            With I inner nodes.
         most
             Most tokens of a row.
 
@@ -109,7 +107,7 @@ class PackedModel:
         """
         block = lay_out(texts, trie, prefix.owners.shape[1], most)
         rows = prefix.branch(len(block.tokens))
-        each = 1 if trie is None else 1 + len(trie.tokens)
+        each = 1 + len(trie.tokens)
         logits = self.extend(rows, block, block.texts.shape[1] * each, trie)
         # Empty slots, numbered -1, come first.
         order = np.argsort(block.texts.ravel(), kind="stable")[-len(texts) :]
@@ -140,10 +138,8 @@ class PackedModel:
         allowed = sees[:, None]
         if not self.additive:
             return allowed
-        dtype = self.model.dtype
-        return torch.zeros(allowed.shape, dtype=dtype, device=self.device).masked_fill_(
-            ~allowed, torch.finfo(dtype).min
-        )
+        mask = torch.zeros(allowed.shape, dtype=self.model.dtype, device=self.device)
+        return mask.masked_fill_(~allowed, torch.finfo(mask.dtype).min)
 
 
 @contextmanager

@@ -50,9 +50,8 @@ def check_words(given: str | Sequence[str], class_names: Sequence[str] | None = 
     shown = ";".join(word.replace("\n", "\\n") for word in words)
     for number, word in enumerate(words, 1):
         if not word:
-            raise ParameterError(
-                PARAMETER, shown, f"word {number} of {len(words)} is empty", "Give every class a word."
-            )
+            allowed = f"word {number} of {len(words)} is empty"
+            raise ParameterError(PARAMETER, shown, allowed, "Give every class a word.")
         if len(word.splitlines()) > 1:
             raise ParameterError(PARAMETER, shown, f"word {number} holds a line break, where an answer ends")
     if class_names is not None and len(words) != len(class_names):
