@@ -82,6 +82,8 @@ class Design(PlannedRuns):
     """By what cells are sorted before votes are counted: golden runs come last."""
     model: ClassVar[TableModel] = NESTED
     """How the columns of the table of a factor belong together."""
+    compares: ClassVar[type[Comparable]] = Comparable
+    """Which runs are compared with each other for consistency."""
     planning: ClassVar[TableModel | None] = None
     """By what its precision is reckoned before a run; None where that is not known."""
     table_columns: ClassVar[int | None] = None
@@ -253,4 +255,4 @@ class Design(PlannedRuns):
     @classmethod
     def comparable(cls, factors: Sequence[str]) -> Comparable:
         """Return which runs are compared with each other for consistency."""
-        return Comparable(factors, shared_columns=cls.model.shared_columns)
+        return cls.compares(factors, shared_columns=cls.model.shared_columns)

@@ -19,7 +19,7 @@ from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.strategies import StrategyResult, baseline_strategy
 from mlflow_l3d.analysis.importance.tables import Tables
-from mlflow_l3d.analysis.stability.comparable import Comparable, WholeTables
+from mlflow_l3d.analysis.stability.comparable import WholeTables
 from mlflow_l3d.designs.base import Sizes
 from mlflow_l3d.designs.runs import check_number
 from mlflow_l3d.designs.table import TableDesign
@@ -35,6 +35,7 @@ class _Baseline(TableDesign):
     baseline = True
     ablates = False
     model = CROSSED
+    compares = WholeTables
     name: ClassVar[Literal["random", "fixed"]]
 
     def check_runs(self) -> None:
@@ -89,11 +90,6 @@ class _Baseline(TableDesign):
             name: baseline_strategy(cls.name, record.table, record.golden_std, factor=name)
             for name, record in importances.items()
         }
-
-    @classmethod
-    def comparable(cls, factors: Sequence[str]) -> Comparable:
-        """Return which runs are compared: all of a factor."""
-        return WholeTables(factors)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,17 @@ def signs(factors: int) -> FloatArray:
     return np.array([[(run & mask).bit_count() % 2 for mask in masks] for run in range(runs)], dtype=np.float64)
 
 
+class Blocks(Comparable):
+    """All runs are compared with each other; the few pairs within a block share half of their configurations."""
+
+    phases = ("block",)
+    measures = False
+
+    def groups(self, phase: str, factor: str | None, row: int | None) -> list[Group]:
+        """Return the one group of all runs."""
+        return [Group(GOLDEN, GOLDEN)]
+
+
 @dataclass(frozen=True)
 class FactorialDesign(Design):
     """R blocks of N runs, in each of which every investigated factor has two configurations of its own.
@@ -62,6 +73,7 @@ class FactorialDesign(Design):
 
     name = "factorial"
     phases = ("block",)
+    compares = Blocks
     own_golden = "runs of all blocks"
     has_columns = False
     mitigates = False
@@ -116,10 +128,6 @@ class FactorialDesign(Design):
                     for member in factor_members(factor, self.all_factors):
                         numbers[member] += int(level)
                 yield self.cell("block", numbers, row=row, column=column)
-
-    def step_size(self, step: int) -> int:
-        """Return how many runs a block has."""
-        return len(signs(len(self.factors)))
 
     def empty(self, *, pooled: bool = False) -> Tables:
         """Return the scores before the first cell is done: base (R, N); in the tables 0 or 1, the level of a factor."""
@@ -221,22 +229,6 @@ class FactorialDesign(Design):
         table = tables[factor]
         levels = np.tile(np.repeat((0.0, 1.0), table.shape[1] // 2), (len(table), 1))
         return cls.estimate(Tables({factor: levels}, base=table), factor)
-
-    @classmethod
-    def comparable(cls, factors: Sequence[str]) -> Comparable:
-        """Return which runs are compared: all, as golden runs; no factor varies alone."""
-        return Blocks(factors)
-
-
-class Blocks(Comparable):
-    """All runs are compared with each other; the few pairs within a block share half of their configurations."""
-
-    phases = ("block",)
-    measures = False
-
-    def groups(self, phase: str, factor: str | None, row: int | None) -> list[Group]:
-        """Return the one group of all runs."""
-        return [Group(GOLDEN, GOLDEN)]
 
 
 def _halves(scores: Tables, factor: str) -> FloatArray:

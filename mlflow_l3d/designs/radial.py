@@ -19,7 +19,7 @@ from mlflow_l3d.analysis.importance.tables import Tables, usable
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
-from mlflow_l3d.analysis.stability.comparable import Comparable, Pairs
+from mlflow_l3d.analysis.stability.comparable import Pairs
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs.base import Design, Sizes
 from mlflow_l3d.designs.joint import factor_members
@@ -41,6 +41,7 @@ class RadialDesign(Design):
 
     name = "radial"
     pairs = True
+    compares = Pairs
     words = Words(
         legend="importance = (contr - mitig) / gold, important if above 0. {pp}: {unit} of {metric}. std "
         "(estimated without bias) of the factor alone (contr), of all other factors (mitig), of every factor (gold), "
@@ -99,10 +100,6 @@ class RadialDesign(Design):
             for factor in self.factors:
                 swapped = dict.fromkeys(factor_members(factor, self.all_factors), SWAP_BASE + row)
                 yield self.cell("swap", base | swapped, factor=factor, row=row)
-
-    def step_size(self, step: int) -> int:
-        """Return how many cells a step has: the base run and one swap a factor."""
-        return len(self.factors) + 1
 
     def empty(self, *, pooled: bool = False) -> Tables:
         """Return the scores before the first cell is done, all nan."""
@@ -164,11 +161,6 @@ class RadialDesign(Design):
     def together(cls, cells: Sequence[float]) -> float:
         """Return the cells that all factors need: base runs are shared."""
         return max(cells) * (len(cells) + 1)
-
-    @classmethod
-    def comparable(cls, factors: Sequence[str]) -> Comparable:
-        """Return which runs are compared: base with swap."""
-        return Pairs(factors)
 
 
 def _padded(scores: FloatArray, rows: int) -> FloatArray:

@@ -84,9 +84,9 @@ class PlannedRuns(ABC):
         """Return the 0-based step that a cell of this design belongs to: its row."""
         return int(cell.row or 0)
 
-    @abstractmethod
     def step_size(self, step: int) -> int:
-        """Return how many cells step `step` has."""
+        """Return how many cells step `step` has; by default all have the same number."""
+        return len(self) // self.steps
 
     def cell(
         self,
