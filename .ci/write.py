@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from mlflow_l3d.parameters.table import MAIN, Parameter, Parameters  # noqa: E402
-from mlflow_l3d.parameters.values import Registered  # noqa: E402
+from mlflow_l3d.parameters.values import Number, Registered, Whole  # noqa: E402
 from mlflow_l3d.parameters.verbs import PUBLIC, VERBS, Verb  # noqa: E402
 from mlflow_l3d.registry import GROUPS  # noqa: E402
 
@@ -61,7 +61,9 @@ def entry_point(verb: Verb, run: str = "python -m mlflow_l3d") -> str:
 
 def declaration(parameter: Parameter) -> str:
     """Return type and default; MLflow leaves numbers and texts as they are typed."""
-    kind, default = ("float", parameter.default) if parameter.is_number else ("string", json.dumps(parameter.default))
+    values = parameter.values
+    is_number = isinstance(values, Number) or (isinstance(values, Whole) and not values.words)
+    kind, default = ("float", parameter.default) if is_number else ("string", json.dumps(parameter.default))
     return f"type: {kind}, default: {default}"
 
 

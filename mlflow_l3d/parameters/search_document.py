@@ -129,17 +129,16 @@ def well_formed(document: Mapping[str, Any]) -> bool:
 def differences(document: Mapping[str, Any], subject: Subject) -> list[str]:
     """Return what the search had that an investigation has not, as ends of the sentence "... were searched"."""
     found = []
+    task, model, version = (document.get(name) for name in ("task", "model", "approach_version"))
     if document.get("task_fingerprint") != subject.task_fingerprint:
-        other = document.get("task")
-        same_name = f"on data of that name whose content differs from today's {subject.task}"
-        found.append(same_name if other == subject.task else f"on the task {other}, and are used on {subject.task}")
+        same_name = f"on data of that name whose content differs from today's {task}"
+        found.append(same_name if task == subject.task else f"on the task {task}, and are used on {subject.task}")
     if document.get("model_revision") != subject.model_revision:
-        other = document.get("model")
-        another = f"with the model {other}, and are used with {subject.model}"
-        found.append(f"with other weights of {other}" if other == subject.model else another)
-    if str(document.get("approach_version")) != subject.approach_version:
-        version, own = document.get("approach_version"), subject.approach_version
-        found.append(f"with version {version} of {subject.approach}, and are used with version {own}")
+        another = f"with the model {model}, and are used with {subject.model}"
+        found.append(f"with other weights of {model}" if model == subject.model else another)
+    if str(version) != subject.approach_version:
+        used_with = f"version {subject.approach_version}"
+        found.append(f"with version {version} of {subject.approach}, and are used with {used_with}")
     settings: Mapping[str, Any] = document.get("settings") or {}
     searched, used = settings.get("num_labelled"), subject.settings.num_labelled
     if "num_labelled" in settings and searched != used:

@@ -34,11 +34,6 @@ class Parameter:
         """Its name on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
-    @property
-    def is_number(self) -> bool:
-        """Whether it is a number, and no word may stand in its place."""
-        return isinstance(self.values, Number) or (isinstance(self.values, Whole) and not self.values.words)
-
     def parse(self, given: Mapping[str, str]) -> Any:
         """Return its value among texts as typed: a number, None for a word in place of one, or the text itself.
 

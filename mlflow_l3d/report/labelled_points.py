@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from mlflow_l3d.report.numbers import shorten
 from mlflow_l3d.report.style import MUTED
@@ -19,8 +21,6 @@ _SIZE: Final = 6.8
 _LONGEST: Final = 14
 _PLACES: Final = ((5, 2), (5, -8), (-5, 2), (-5, -8), (0, 7), (0, -13), (5, 9), (-5, 9))
 """Where a name may begin or, to the left, end, in points from its dot; the first that is clear is taken."""
-
-_Box = tuple[float, float, float, float]
 
 
 def size_ticks(smallest: float, largest: float, most: int = 4) -> list[float]:
@@ -49,40 +49,18 @@ def name_points(axes: Axes, names: Sequence[str], x: FloatArray, y: FloatArray) 
     """
     figure = axes.get_figure()
     scale = 72 / (figure.dpi if figure is not None else 72)
-    places = axes.transData.transform(list(zip(x, y, strict=True))) * scale
+    dots = axes.transData.transform(np.column_stack([x, y])) * scale
     frame = axes.get_window_extent()
-    left, right = frame.x0 * scale, frame.x1 * scale
-    taken: list[_Box] = [(px - 3, py - 3, px + 3, py + 3) for px, py in places]
-    for name, at, (px, py) in zip(names, zip(x, y, strict=True), places, strict=True):
+    taken = np.column_stack([dots - 3, dots + 3])
+    for name, at, dot in zip(names, zip(x, y, strict=True), dots, strict=True):
         text = shorten(name, _LONGEST)
-        boxes = [_box(px, py, place, len(text)) for place in _PLACES]
-        costs = [sum(_overlap(box, other) for other in taken) + _outside(box, left, right) for box in boxes]
-        best = costs.index(min(costs))
-        taken.append(boxes[best])
-        dx, dy = _PLACES[best]
-        axes.annotate(
-            text,
-            at,
-            xytext=(dx, dy),
-            textcoords="offset points",
-            ha="left" if dx > 0 else "right" if dx < 0 else "center",
-            fontsize=_SIZE,
-            color=MUTED,
-            parse_math=False,
-        )
-
-
-def _box(px: float, py: float, place: tuple[int, int], letters: int) -> _Box:
-    width, (dx, dy) = 0.6 * _SIZE * letters, place
-    start = px + dx - (0 if dx > 0 else width if dx < 0 else width / 2)
-    return start, py + dy - 1, start + width, py + dy + _SIZE
-
-
-def _overlap(one: _Box, other: _Box) -> float:
-    wide = min(one[2], other[2]) - max(one[0], other[0])
-    high = min(one[3], other[3]) - max(one[1], other[1])
-    return wide * high if wide > 0 and high > 0 else 0.0
-
-
-def _outside(box: _Box, left: float, right: float) -> float:
-    return 20 * (max(0.0, left - box[0]) + max(0.0, box[2] - right))
+        width, shift = 0.6 * _SIZE * len(text), np.array(_PLACES)
+        start = dot + shift - np.column_stack([width * (1 - np.sign(shift[:, 0])) / 2, np.ones(len(shift))])
+        boxes = np.column_stack([start, start + np.array([width, _SIZE + 1])])  # left, bottom, right, top
+        common = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
+        outside = np.maximum(0, frame.x0 * scale - boxes[:, 0]) + np.maximum(0, boxes[:, 2] - frame.x1 * scale)
+        best = int(np.argmin(common.clip(0).prod(axis=2).sum(axis=1) + 20 * outside))
+        taken = np.vstack([taken, boxes[best]])
+        side = ("right", "center", "left")[int(np.sign(shift[best, 0])) + 1]
+        look: Any = {"textcoords": "offset points", "fontsize": _SIZE, "color": MUTED, "parse_math": False}
+        axes.annotate(text, at, xytext=_PLACES[best], ha=side, **look)

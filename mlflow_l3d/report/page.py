@@ -38,10 +38,13 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a page under a heading: paragraphs, tables and pictures in their order, and a list of notes."""
+    """A part of a page under a heading: paragraphs, tables and pictures in their order, and a list of notes.
+
+    It is left out where it has none but None.
+    """
 
     title: str
-    parts: Sequence[str | Table | Picture]
+    parts: Sequence[str | Table | Picture | None]
     notes: Sequence[str] = ()
 
 

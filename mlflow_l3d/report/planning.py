@@ -12,8 +12,6 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.numbers import MISSING, bracketed, plain, rough_duration, shorten
 from mlflow_l3d.report.table import Table, document
 
-_NAME_WIDTH = 26
-
 
 def plan_text(
     title: str,
@@ -23,8 +21,8 @@ def plan_text(
     cells: pd.DataFrame,
     factors: pd.DataFrame,
     designs: pd.DataFrame,
-    guidance: pd.DataFrame | None = None,
-    notes: Sequence[str] = (),
+    guidance: pd.DataFrame | None,
+    notes: Sequence[str],
 ) -> str:
     """Return a plan as people read it.
 
@@ -59,28 +57,19 @@ def plan_text(
 
 
 def _cells(cells: pd.DataFrame) -> Table:
-    rows = []
-    for phase, factor, *counts in cells.itertuples(index=False, name=None):
-        name = f"{phase} {factor}" if isinstance(factor, str) else str(phase)
-        rows.append((name, *map(str, counts)))
-    return Table(("", "cells", "done", "to compute"), tuple(rows))
+    texts = cells.fillna("").astype(str).itertuples(index=False, name=None)
+    rows = tuple((f"{phase} {factor}".strip(), *counts) for phase, factor, *counts in texts)
+    return Table(("", "cells", "done", "to compute"), rows)
 
 
 def _factors(factors: pd.DataFrame) -> Table:
     rows = []
     for row in factors.to_dict("records"):
-        pilot = MISSING
+        found = {"factor": shorten(str(row["factor"]), 26), "S_T": plain(row["total_index"])}
+        found |= {"95 % interval": bracketed(row["low"], row["high"], plain), "pilot": MISSING}
         if isinstance(row["pilot_design"], str):
-            pilot = f"{row['pilot_design']} {row['pilot_rows']:.0f}x{row['pilot_columns']:.0f}"
-        rows.append(
-            {
-                "factor": shorten(str(row["factor"]), _NAME_WIDTH),
-                "S_T": plain(row["total_index"]),
-                "95 % interval": bracketed(row["low"], row["high"], plain),
-                "pilot": pilot,
-                **_precision(row),
-            }
-        )
+            found["pilot"] = f"{row['pilot_design']} {row['pilot_rows']:.0f}x{row['pilot_columns']:.0f}"
+        rows.append(found | _precision(row))
     return Table.of(rows, _legend("in the pilot"))
 
 

@@ -39,21 +39,14 @@ THEME: Final = {INK: "ink", MUTED: "muted", GRID: "grid", ABSENT: "absent", BLUE
 """Colours that follow the light or dark page where a figure stands inline: the names of its variables."""
 
 _SETTINGS: Final[Any] = {
-    "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9.0,
-    "axes.linewidth": 0.8,
-    "axes.unicode_minus": True,
     "axes.formatter.useoffset": False,
-    "text.usetex": False,
-    "figure.autolayout": False,
-    "figure.constrained_layout.use": False,
     "hatch.linewidth": 0.7,
-    "savefig.bbox": None,
     "svg.fonttype": "none",
     "svg.hashsalt": "l3d",
-    "svg.image_inline": True,
 }
+"""What differs from matplotlib's own settings; those of the user have no part."""
 
 
 TITLE: Final[Any] = {"color": INK, "fontsize": 10, "fontweight": "bold", "loc": "left", "parse_math": False}
@@ -80,9 +73,9 @@ def _saving(figure: Figure) -> Iterator[None]:
 
 def settings() -> Any:
     """Return the context in which figures are made and saved; it leaves matplotlib's settings as they were."""
-    import matplotlib as mpl
+    import matplotlib.style
 
-    return mpl.rc_context(_SETTINGS)
+    return matplotlib.style.context(["default", _SETTINGS])
 
 
 def new_figure(height: float) -> Figure:

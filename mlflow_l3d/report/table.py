@@ -55,8 +55,8 @@ class Table:
 
     def without_empty(self, names: Collection[str], empty: str = MISSING) -> Table:
         """Return the table without those of the named columns that hold nothing but `empty`."""
-        gone = {at for at, name in enumerate(self.head) if name in names and all(row[at] == empty for row in self.rows)}
-        kept = [at for at in range(len(self.head)) if at not in gone]
+        columns = enumerate(zip(self.head, *self.rows, strict=True))
+        kept = [at for at, (name, *cells) in columns if name not in names or set(cells) - {empty}]
         head, *rows = (tuple(row[at] for at in kept) for row in (self.head, *self.rows))
         texts = frozenset(place for place, at in enumerate(kept) if at in self.texts)
         return replace(self, head=head, rows=tuple(rows), texts=texts)

@@ -10,24 +10,9 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.strategies import IMPORTANT_SHARE
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.report import style
 from mlflow_l3d.report.investigation.verdicts import Shown, golden_share
 from mlflow_l3d.report.numbers import Unit, percent, shorten, signed
-from mlflow_l3d.report.style import (
-    BLUE,
-    GREY,
-    INK,
-    LABEL,
-    LIGHT_BLUE,
-    MUTED,
-    NAME,
-    ORANGE,
-    TITLE,
-    dress,
-    legend,
-    name_rows,
-    panels,
-    typical_range,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,12 +25,12 @@ def importance_bars(shown: Shown) -> Figure:
     Of a baseline strategy: the std of the runs as a share of the golden std, and the half from which on it counts.
     """
     at = np.arange(len(shown.records))
-    with panels(1.35 + 0.42 * max(len(at), 1)) as (figure, (axes,)):
+    with style.panels(1.35 + 0.42 * max(len(at), 1)) as (figure, (axes,)):
         values = (_shares if shown.design.baseline else _importances)(axes, at, shown)
         for row in at[np.isnan(values)]:
-            axes.text(0, row, "  n/a", va="center", color=MUTED, fontsize=9)
-        name_rows(axes, [record.factor for record in shown.records])
-        legend(figure, axes)
+            axes.text(0, row, "  n/a", va="center", color=style.MUTED, fontsize=9)
+        style.name_rows(axes, [record.factor for record in shown.records])
+        style.legend(figure, axes)
     return figure
 
 
@@ -54,13 +39,13 @@ def _importances(axes: Axes, at: npt.NDArray[np.int64], shown: Shown) -> FloatAr
     corrected = _finite([record.importance_corrected for record in shown.records])
     low = _finite([record.importance_ci_low for record in shown.records])
     high = _finite([record.importance_ci_high for record in shown.records])
-    dress(axes, x="importance (no unit): above 0 the factor moves the score more than all others", grid="x")
-    axes.barh(at, published, height=0.56, color=LIGHT_BLUE, label="published score")
-    axes.hlines(at, low, high, color=ORANGE, linewidth=2.2)
-    axes.plot(corrected, at, "o", color=ORANGE, markersize=6)
+    style.dress(axes, x="importance (no unit): above 0 the factor moves the score more than all others", grid="x")
+    axes.barh(at, published, height=0.56, color=style.LIGHT_BLUE, label="published score")
+    axes.hlines(at, low, high, color=style.ORANGE, linewidth=2.2)
+    axes.plot(corrected, at, "o", color=style.ORANGE, markersize=6)
     label = f"corrected score, {percent(shown.level)} interval"
-    axes.plot([], [], "-o", color=ORANGE, linewidth=2.2, markersize=6, label=label)
-    axes.axvline(0, color=INK, linewidth=1)
+    axes.plot([], [], "-o", color=style.ORANGE, linewidth=2.2, markersize=6, label=label)
+    axes.axvline(0, color=style.INK, linewidth=1)
     reach = np.nanmax(np.abs(np.concatenate([published, corrected, low, high, [0.25]])))
     axes.set_xlim(-1.12 * reach, 1.12 * reach)
     return published
@@ -68,10 +53,10 @@ def _importances(axes: Axes, at: npt.NDArray[np.int64], shown: Shown) -> FloatAr
 
 def _shares(axes: Axes, at: npt.NDArray[np.int64], shown: Shown) -> FloatArray:
     shares = _finite([golden_share(record) for record in shown.records])
-    dress(axes, x=f"std of the runs / {shown.golden_word} std", grid="x")
-    axes.barh(at, shares, height=0.56, color=LIGHT_BLUE, label="std of the runs, as a share")
+    style.dress(axes, x=f"std of the runs / {shown.golden_word} std", grid="x")
+    axes.barh(at, shares, height=0.56, color=style.LIGHT_BLUE, label="std of the runs, as a share")
     label = f"important by the {shown.analysis.design} strategy from here on"
-    axes.axvline(IMPORTANT_SHARE, color=ORANGE, linewidth=1.6, label=label)
+    axes.axvline(IMPORTANT_SHARE, color=style.ORANGE, linewidth=1.6, label=label)
     axes.set_xlim(0, 1.08 * np.nanmax(np.concatenate([shares, [1.0]])))
     return shares
 
@@ -93,26 +78,28 @@ def convergence(path: pd.DataFrame, factor: str, *, level: float = 0.95) -> Figu
 
     names = ["rows", "importance", "importance_corrected", "importance_ci_low", "importance_ci_high"]
     rows, published, corrected, low, high = _finite(path.sort_values("rows")[names]).T
-    with panels(2.7) as (figure, (axes,)):
+    with style.panels(2.7) as (figure, (axes,)):
         title = f"{shorten(factor, 40)}: the score as rows were added"
-        dress(axes, x="mitigation runs (rows) done", y="importance (no unit)", title=title, grid="y")
+        style.dress(axes, x="mitigation runs (rows) done", y="importance (no unit)", title=title, grid="y")
         # A line through one point is not drawn.
         look: Any = {"linewidth": 1.8, "marker": "o" if len(rows) < 4 else "", "markersize": 4}
-        axes.fill_between(rows, low, high, color=ORANGE, alpha=0.16, linewidth=0, label=f"{percent(level)} interval")
-        axes.plot(rows, corrected, color=ORANGE, linestyle="--", label="corrected", **look)
-        axes.plot(rows, published, color=BLUE, label="published", **look)
-        axes.axhline(0, color=INK, linewidth=1)
+        axes.fill_between(
+            rows, low, high, color=style.ORANGE, alpha=0.16, linewidth=0, label=f"{percent(level)} interval"
+        )
+        axes.plot(rows, corrected, color=style.ORANGE, linestyle="--", label="corrected", **look)
+        axes.plot(rows, published, color=style.BLUE, label="published", **look)
+        axes.axhline(0, color=style.INK, linewidth=1)
         if (known := np.flatnonzero(np.isfinite(published))).size:
             last = rows[known[-1]], published[known[-1]]
-            axes.plot(*last, "o", color=BLUE, markersize=5)
+            axes.plot(*last, "o", color=style.BLUE, markersize=5)
             text = signed(last[1]).replace("-", "\N{MINUS SIGN}")
             place: Any = {"xytext": (6, 7), "textcoords": "offset points", "va": "center", "annotation_clip": False}
-            axes.annotate(text, last, color=BLUE, fontweight="bold", **place)
+            axes.annotate(text, last, color=style.BLUE, fontweight="bold", **place)
         else:
-            axes.text(0.5, 0.6, "no score yet", transform=axes.transAxes, ha="center", color=MUTED)
+            axes.text(0.5, 0.6, "no score yet", transform=axes.transAxes, ha="center", color=style.MUTED)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.margins(x=0.02)
-        legend(figure, axes)
+        style.legend(figure, axes)
     return figure
 
 
@@ -129,17 +116,17 @@ def golden_distribution(shown: Shown) -> Figure:
     scores = {name: unit.scale * values[np.isfinite(values)] for name, values in groups.items()}
     every = np.concatenate(list(scores.values()))
     bins = int(np.clip(round(4 * len(every) ** (1 / 3)), 8, 40))
-    edges = np.linspace(*typical_range(every), bins + 1)
-    with panels(1.1 + 0.72 * len(groups), len(groups), sharex=True) as (figure, every_axes):
+    edges = np.linspace(*style.typical_range(every), bins + 1)
+    with style.panels(1.1 + 0.72 * len(groups), len(groups), sharex=True) as (figure, every_axes):
         for at, (axes, (name, own)) in enumerate(zip(every_axes, scores.items(), strict=True)):
-            _histogram(axes, shorten(name, NAME), own, edges, GREY if at else BLUE, unit)
-        every_axes[0].set_title("Scores of single runs", **TITLE)
-        every_axes[-1].set_xlabel(f"{shorten(shown.analysis.metric, 40)} ({unit.name})", **LABEL)
+            _histogram(axes, shorten(name, style.NAME), own, edges, style.GREY if at else style.BLUE, unit)
+        every_axes[0].set_title("Scores of single runs", **style.TITLE)
+        every_axes[-1].set_xlabel(f"{shorten(shown.analysis.metric, 40)} ({unit.name})", **style.LABEL)
     return figure
 
 
 def _histogram(axes: Axes, name: str, scores: FloatArray, edges: FloatArray, colour: str, unit: Unit) -> None:
-    dress(axes)
+    style.dress(axes)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     label = f"{name}\nno scores"
@@ -153,18 +140,18 @@ def _histogram(axes: Axes, name: str, scores: FloatArray, edges: FloatArray, col
         inside = _distinct(scores[within], edges)
         axes.plot(inside, np.full(len(inside), -0.1 * top), "|", color=colour, markersize=6, markeredgewidth=0.7)
         if edges[0] <= scores.mean() <= edges[-1]:
-            axes.axvline(scores.mean(), color=INK, linewidth=1.2)
+            axes.axvline(scores.mean(), color=style.INK, linewidth=1.2)
         # Room for the words about scores that lie outside.
         axes.set_ylim(-0.2 * top, (1.0 if within.all() else 1.45) * top)
         _outside(axes, scores, edges, unit)
     place: Any = {"rotation": 0, "ha": "left", "va": "center", "multialignment": "left"}
-    axes.set_ylabel(label, **{**LABEL, "color": INK}, **place)
+    axes.set_ylabel(label, **{**style.LABEL, "color": style.INK}, **place)
     axes.yaxis.set_label_coords(-0.26, 0.45)
 
 
 def _outside(axes: Axes, scores: FloatArray, edges: FloatArray, unit: Unit) -> None:
     below, above = scores[scores < edges[0]] / unit.scale, scores[scores > edges[-1]] / unit.scale
-    look: Any = {"transform": axes.transAxes, "va": "top", "fontsize": 8, "color": ORANGE}
+    look: Any = {"transform": axes.transAxes, "va": "top", "fontsize": 8, "color": style.ORANGE}
     if len(below):
         axes.text(0.0, 1.0, f"← {len(below)} below, lowest {unit.text(below.min(), 1)}", **look)
     if len(above):

@@ -7,27 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.report import style
 from mlflow_l3d.report.investigation.pairs import pair_scatter
 from mlflow_l3d.report.numbers import Unit, shorten, unit_of
-from mlflow_l3d.report.style import (
-    BLUE,
-    GRID,
-    LABEL,
-    ORANGE,
-    TITLE,
-    colour_bar,
-    draw_matrix,
-    dress,
-    panels,
-    typical_range,
-    write_cells,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 MAX_ROWS_WITH_NUMBERS = 30
 MAX_COLUMNS_WITH_NUMBERS = 14
@@ -59,41 +47,39 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
     numbers = rows <= MAX_ROWS_WITH_NUMBERS and columns <= MAX_COLUMNS_WITH_NUMBERS
     height = 1.6 + rows * 0.235 if numbers else min(1.6 + rows * 0.06, 8.0)
     ratios = [max(columns, 5), 1.25, 1.25] if numbers else [8, 1.8, 1.8]
-    with panels(max(height, 2.6), 1, 3, width_ratios=ratios) as (figure, (scores, means, stds)):
+    with style.panels(max(height, 2.6), 1, 3, width_ratios=ratios) as (figure, (scores, means, stds)):
         row_mean, row_std = table.mean(axis=1), table.std(axis=1)  # nan where a cell is missing
-        low, high = typical_range(table)
-        image = draw_matrix(scores, table, "Blues", low, high)
+        low, high = style.typical_range(table)
+        image = style.draw_matrix(scores, table, "Blues", low, high)
         _label(importance, scores, means, stds, unit)
         if numbers:
-            _write(scores, table, low, high, 1, unit)
-            draw_matrix(means, row_mean[:, None], "Blues", low, high)
-            _write(means, row_mean[:, None], low, high, 2, unit)
-            top = 1.6 * typical_range(row_std)[1]
-            draw_matrix(stds, row_std[:, None], "Oranges", 0.0, top)
-            _write(stds, row_std[:, None], 0.0, top, 2, unit)
+            _write(image, 1, unit)
+            _write(style.draw_matrix(means, row_mean[:, None], "Blues", low, high), 2, unit)
+            top = 1.6 * style.typical_range(row_std)[1]
+            _write(style.draw_matrix(stds, row_std[:, None], "Oranges", 0.0, top), 2, unit)
             for axes in (means, stds):
-                axes.set_xticks([])
-                axes.set_yticks([])
+                axes.set(xticks=[], yticks=[])
         else:
             for axes in (means, stds):
                 _profile(axes, rows)
-            means.plot(row_mean, np.arange(rows), "o", color=BLUE, markersize=2.6, markeredgewidth=0)
-            stds.barh(np.arange(rows), np.nan_to_num(row_std), color=ORANGE, height=0.8)
+            means.plot(row_mean, np.arange(rows), "o", color=style.BLUE, markersize=2.6, markeredgewidth=0)
+            stds.barh(np.arange(rows), np.nan_to_num(row_std), color=style.ORANGE, height=0.8)
         below, above = bool((table < low).any()), bool((table > high).any())
         extend = "both" if below and above else "min" if below else "max" if above else "neither"
         aspect = max(8.0, 4.6 * (figure.get_figheight() - 1))
         label = f"{shorten(metric, 40)} ({unit.name})"
-        colour_bar(figure, image, [scores, means, stds], label, extend=extend, aspect=aspect)
+        style.colour_bar(figure, image, [scores, means, stds], label, extend=extend, aspect=aspect)
     return figure
 
 
-def _write(axes: Axes, values: FloatArray, low: float, high: float, digits: int, unit: Unit) -> None:
+def _write(image: AxesImage, digits: int, unit: Unit) -> None:
+    values, (low, high) = np.ma.masked_array(image.get_array()).filled(np.nan), image.get_clim()
     digits = digits if unit.scale > 1 else 3
-    write_cells(axes, values, lambda value: f"{value:.{digits}f}", (values - low) / (high - low) > 0.6)
+    style.write_cells(image.axes, values, lambda value: f"{value:.{digits}f}", (values - low) / (high - low) > 0.6)
     for edge in range(1, values.shape[0]):
-        axes.axhline(edge - 0.5, color="white", linewidth=0.6)
+        image.axes.axhline(edge - 0.5, color="white", linewidth=0.6)
     for edge in range(1, values.shape[1]):
-        axes.axvline(edge - 0.5, color="white", linewidth=0.6)
+        image.axes.axvline(edge - 0.5, color="white", linewidth=0.6)
 
 
 def _label(importance: Importance, scores: Axes, means: Axes, stds: Axes, unit: Unit) -> None:
@@ -105,14 +91,13 @@ def _label(importance: Importance, scores: Axes, means: Axes, stds: Axes, unit: 
     else:
         mean = f"row mean\nstd {unit.text(importance.mitigated_std)}"
         std = f"row std\nmean {unit.text(importance.contributed_std)}"
-    scores.set_xlabel(x, **LABEL)
-    scores.set_ylabel(y, **LABEL)
-    scores.set_xticks(_every(columns, 20))
-    scores.set_yticks(_every(rows, MAX_ROWS_WITH_NUMBERS))
+    scores.set_xlabel(x, **style.LABEL)
+    scores.set_ylabel(y, **style.LABEL)
+    scores.set(xticks=_every(columns, 20), yticks=_every(rows, MAX_ROWS_WITH_NUMBERS))
     scores.tick_params(length=0)
-    scores.set_title(f"{shorten(importance.factor, 30)}: {rows} x {columns} scores", **TITLE)
-    means.set_title(mean, color=BLUE, fontsize=8.5)
-    stds.set_title(std, color=ORANGE, fontsize=8.5)
+    scores.set_title(f"{shorten(importance.factor, 30)}: {rows} x {columns} scores", **style.TITLE)
+    means.set_title(mean, color=style.BLUE, fontsize=8.5)
+    stds.set_title(std, color=style.ORANGE, fontsize=8.5)
 
 
 def _every(count: int, most: int) -> list[int]:
@@ -121,9 +106,8 @@ def _every(count: int, most: int) -> list[int]:
 
 
 def _profile(axes: Axes, rows: int) -> None:
-    dress(axes, grid="x")
-    axes.set_ylim(rows - 0.5, -0.5)
-    axes.set_yticks([])
-    axes.spines["left"].set_color(GRID)
+    style.dress(axes, grid="x")
+    axes.set(ylim=(rows - 0.5, -0.5), yticks=[])
+    axes.spines["left"].set_color(style.GRID)
     axes.locator_params(axis="x", nbins=3)
     axes.tick_params(labelsize=8)

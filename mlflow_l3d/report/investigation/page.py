@@ -14,7 +14,7 @@ from mlflow_l3d.report.investigation import figures as draw
 from mlflow_l3d.report.investigation.heatmap import heatmap
 from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.investigation.words import answers, early_stops
-from mlflow_l3d.report.numbers import percent, points
+from mlflow_l3d.report.numbers import percent
 from mlflow_l3d.report.page import Picture, Section, chip, page
 from mlflow_l3d.report.table import Table
 
@@ -93,9 +93,6 @@ def render(
         As in :func:`mlflow_l3d.report.page.page`.
     """
     shown = Shown(analysis)
-    interim = factor_tables.interim_table(analysis)
-    ranking = factor_tables.ranking_tables(analysis.ranking)
-    components = factor_tables.component_table(shown)
     bars, label = shown.design.words.bars
     first_row = shown.design.words.first_row or _RUNS[shown.golden_runs]
     scores = f"Each tick is one training. {first_row} {shown.design.words.rows} Numbers are mean ± standard deviation."
@@ -105,33 +102,22 @@ def render(
         notes=[*notes, *early_stops(analysis)],
         settings=settings,
         answers=answers(shown),
-        reading=[(shown.say(term), shown.say(text)) for term, text in shown.design.words.reading],
-        order=shown.design.words.order,
-        baseline=shown.design.baseline,
+        shown=shown,
         level=percent(shown.level),
-        golden=shown.golden_word,
-        golden_runs=shown.golden_runs,
         factors=_factor_table(shown),
-        verdicts=[(record.factor, shown.verdict(record).sentence) for record in shown.records],
         further=factor_tables.further_numbers(shown, _FURTHER),
         apart=[
-            *([Section("When to stop", [interim])] if interim else []),
-            *([Section("Which factors can be told apart", ranking)] if ranking else []),
+            Section("When to stop", [factor_tables.interim_table(analysis)]),
+            Section("Which factors can be told apart", factor_tables.ranking_tables(analysis.ranking)),
         ],
-        variances=[Section("Variance components", [components])] if components else [],
+        variances=Section("Variance components", [factor_tables.component_table(shown)]),
         agreement=prediction_tables.agreement_table(shown),
-        compared=analysis.agreement,
-        graded=shown.graded,
-        shares=[
-            (kind, name, points(share, 1), f"{100 * share:.3f}")
-            for kind, name, share in prediction_tables.shares(analysis)
-        ],
+        shares=prediction_tables.shares(analysis),
         fragile=prediction_tables.fragile_table(analysis),
         bars=[Picture.of(figures["importance"], "bars", bars, shown.say(label))] if shown.records else [],
         pictures=[Picture.of(figures["golden"], "golden", "Scores of single runs", scores)] if shown.records else [],
         of_factors=[(record.factor, _factor(shown, record, figures, at)) for at, record in enumerate(shown.records)],
         checks=sorted(analysis.checks, key=lambda check: check.severity != "warning"),
-        cells_failed=analysis.cells_failed,
     )
 
 

@@ -46,9 +46,7 @@ def pair_scatter(importance: Importance, *, metric: str = "score") -> Figure:
         axes.plot(*pairs[inside].T, "o", color=BLUE, markersize=4.5, alpha=0.75, markeredgewidth=0)
         edge = np.clip(pairs[~inside], low, high)
         axes.plot(*edge.T, "o", color="none", markeredgecolor=BLUE, markersize=5)
-        axes.set_xlim(*ends)
-        axes.set_ylim(*ends)
-        axes.set_box_aspect(1)
+        axes.set(xlim=ends, ylim=ends, box_aspect=1)
         words.set_axis_off()
         lines = [
             "distance from the line:",

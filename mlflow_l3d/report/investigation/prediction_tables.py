@@ -103,16 +103,17 @@ def fragile_table(analysis: Analysis) -> Table | None:
     return Table.of(rows, note, texts=frozenset({2}))
 
 
-def shares(analysis: Analysis) -> tuple[tuple[str, str, float], ...]:
-    """Return kind, name and share of robust, fragile and never right examples; empty without examples."""
+def shares(analysis: Analysis) -> list[tuple[str, str, str, str]]:
+    """Return kind, name and share of robust, fragile and never right examples, in words and as the width of a bar."""
     votes = analysis.examples
     if votes is None or not math.isfinite(votes.robust_share):
-        return ()
-    return (
-        ("robust", "right in every run", votes.robust_share),
-        ("fragile", "right in some", votes.fragile_share),
-        ("never", "right in none", votes.never_right_share),
-    )
+        return []
+    found = {
+        ("robust", "right in every run"): votes.robust_share,
+        ("fragile", "right in some"): votes.fragile_share,
+        ("never", "right in none"): votes.never_right_share,
+    }
+    return [(*names, points(share, 1), f"{100 * share:.3f}") for names, share in found.items()]
 
 
 def prediction_text(record: PredictionImportance | None) -> str:

@@ -23,10 +23,7 @@ _MORE = {
         "about, with its 95 % interval.",
     ),
     "kappa": ("kappa", "kappa: agreement beyond chance."),
-    "pearson": (
-        "Pearson",
-        "Pearson: correlation of the numbers that two runs predict, blind to shift and scale.",
-    ),
+    "pearson": ("Pearson", "Pearson: correlation of the numbers that two runs predict, blind to shift and scale."),
     "ccc": ("CCC", "CCC: Lin's concordance of these, 1 only for equal predictions."),
 }
 """Further numbers: key -> head of the column, and what it means."""

@@ -1,4 +1,4 @@
-"""The figures of a search: from its result to a matplotlib ``Figure``, the stages together; None with nothing to show.
+"""The figures of a search: from its result to a matplotlib ``Figure``, the stages together.
 
 Only trials that are complete are shown.
 """
@@ -15,24 +15,9 @@ import pandas as pd
 from mlflow_l3d.analysis.search import Scale, SearchResult, StageSummary
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import share_text, shorten, unit_of, value_text
 from mlflow_l3d.report.search.tables import stage_title
-from mlflow_l3d.report.style import (
-    BLUE,
-    GREY,
-    GRID,
-    HEADING,
-    INK,
-    LABEL,
-    MUTED,
-    ORANGE,
-    dress,
-    legend,
-    name_rows,
-    new_figure,
-    panels,
-    settings,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,59 +46,57 @@ class Ticks(NamedTuple):
     labels: Sequence[str]
 
 
-def history(result: SearchResult) -> Figure | None:
+def history(result: SearchResult) -> Figure:
     """Return the scores in the order of the trials, and the best so far."""
     from matplotlib.ticker import MaxNLocator
 
-    shown = _complete(result)
-    if not shown:
-        return None
+    shown = complete(result)
     sign = named(result.metric).sign
-    with panels(3.0, 1, len(shown), sharey=True) as (figure, every):
+    with style.panels(3.0, 1, len(shown), sharey=True) as (figure, every):
         for axes, (stage, trials) in zip(every, shown, strict=True):
-            dress(axes, x="trial", title=stage_title(stage), grid="y")
+            style.dress(axes, x="trial", title=stage_title(stage), grid="y")
             best = sign * np.maximum.accumulate(sign * trials["score"].to_numpy())
-            axes.plot(trials["number"], best, color=ORANGE, linewidth=1.8, drawstyle="steps-post", label="best so far")
-            axes.plot(trials["number"], trials["score"], "o", color=BLUE, markersize=5, label="one trial")
+            axes.plot(
+                trials["number"], best, color=style.ORANGE, linewidth=1.8, drawstyle="steps-post", label="best so far"
+            )
+            axes.plot(trials["number"], trials["score"], "o", color=style.BLUE, markersize=5, label="one trial")
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         _score_axis(every[0], result)
-        legend(figure, every[0])
+        style.legend(figure, every[0])
     return figure
 
 
-def importance_bars(result: SearchResult) -> Figure | None:
+def importance_bars(result: SearchResult) -> Figure:
     """Return the share of the variance of the score that each hyperparameter accounts for."""
-    if not result.importances:
-        return None
     shares = 100 * np.array(list(result.importances.values()))
-    with panels(0.9 + 0.34 * len(shares)) as (figure, (axes,)):
-        dress(axes, x="share of the variance, %", title=stage_title(result.stages[0]), grid="x")
-        bars = axes.barh(range(len(shares)), shares, height=0.6, color=BLUE)
-        axes.bar_label(bars, [share_text(share / 100) for share in shares], padding=4, color=INK, fontsize=8.5)
-        name_rows(axes, list(result.importances))
+    with style.panels(0.9 + 0.34 * len(shares)) as (figure, (axes,)):
+        style.dress(axes, x="share of the variance, %", title=stage_title(result.stages[0]), grid="x")
+        bars = axes.barh(range(len(shares)), shares, height=0.6, color=style.BLUE)
+        axes.bar_label(bars, [share_text(share / 100) for share in shares], padding=4, color=style.INK, fontsize=8.5)
+        style.name_rows(axes, list(result.importances))
         axes.set_xlim(0, max(10.0, 1.12 * shares.max()))
     return figure
 
 
-def slices(result: SearchResult) -> Figure | None:
+def slices(result: SearchResult) -> Figure:
     """Return the score against each hyperparameter that was varied; later trials are stronger."""
-    shown = _varied(result)
-    if not shown:
-        return None
+    shown = varied(result)
     rows = [math.ceil(len(names) / _PANELS) for _, _, names in shown]
-    with settings():
-        figure = new_figure(0.3 * len(shown) + 2.3 * sum(rows))
+    with style.settings():
+        figure = style.new_figure(0.3 * len(shown) + 2.3 * sum(rows))
         parts = figure.subfigures(len(shown), 1, height_ratios=rows, squeeze=False)[:, 0]
         for part, (stage, trials, names), high in zip(parts, shown, rows, strict=True):
-            part.suptitle(stage_title(stage), **HEADING)
+            part.suptitle(stage_title(stage), **style.HEADING)
             grid = part.subplots(high, min(len(names), _PANELS), sharey=True, squeeze=False)
             strength = np.linspace(0.3, 1, len(trials))
             for axes, name in zip(grid.flat, names, strict=False):
-                dress(axes, x=two_lines(name), grid="y")
+                style.dress(axes, x=two_lines(name), grid="y")
                 ticks = ticks_of(trials[name], stage.scales.get(name, "linear"))
                 # Many dots are a picture in the picture, which keeps the page small.
                 many = len(trials) * len(names) > 1500
-                axes.scatter(ticks.places, trials["score"], s=24, color=BLUE, alpha=strength, lw=0, rasterized=many)
+                axes.scatter(
+                    ticks.places, trials["score"], s=24, color=style.BLUE, alpha=strength, lw=0, rasterized=many
+                )
                 axes.set_xticks(ticks.at, ticks.labels, parse_math=False)
                 axes.margins(x=0.1)
             for axes in grid.flat[len(names) :]:
@@ -123,52 +106,52 @@ def slices(result: SearchResult) -> Figure | None:
     return figure
 
 
-def parallel(result: SearchResult) -> Figure | None:
+def parallel(result: SearchResult) -> Figure:
     """Return a line a trial through its score and its hyperparameters; the best one is thick and lies on top."""
-    shown = _varied(result)
-    if not shown:
-        return None
+    shown = varied(result)
     sign = named(result.metric).sign
-    with panels(3.1 * len(shown), len(shown)) as (figure, every):
+    with style.panels(3.1 * len(shown), len(shown)) as (figure, every):
         for axes, (stage, trials, names) in zip(every, shown, strict=True):
             ordered = trials.sort_values(["score", "number"], ascending=[sign > 0, False], kind="stable")
             columns = [ticks_of(ordered["score"], "linear")]
             columns += [ticks_of(ordered[name], stage.scales.get(name, "linear")) for name in names]
-            dress(axes, title=stage_title(stage))
+            style.dress(axes, title=stage_title(stage))
             heights = np.array([_along(axes, at, ticks) for at, ticks in enumerate(columns)])
             strength = np.linspace(0.2, 0.8, len(ordered))
             many = len(ordered) > 300
             for line, alpha in zip(heights.T[:-1], strength[:-1], strict=True):
-                axes.plot(line, color=BLUE, linewidth=1.2, alpha=alpha, rasterized=many)
-            axes.plot(heights[:, -1], color=ORANGE, linewidth=3, label="best trial")
+                axes.plot(line, color=style.BLUE, linewidth=1.2, alpha=alpha, rasterized=many)
+            axes.plot(heights[:, -1], color=style.ORANGE, linewidth=3, label="best trial")
             labels = [f"{shorten(result.metric, 30)}\n({unit_of(result.metric).noun})", *map(two_lines, names)]
             axes.set_xticks(range(len(columns)), labels, parse_math=False)
-            axes.set_yticks([])
-            axes.set_xlim(-0.25, len(columns) - 0.7)
+            axes.set(yticks=[], xlim=(-0.25, len(columns) - 0.7))
             axes.tick_params(length=0)
             axes.spines[:].set_visible(False)
-        legend(figure, every[0])
+        style.legend(figure, every[0])
     return figure
 
 
-def learning_curves(result: SearchResult, curves: Curves) -> Figure | None:
+def reported(result: SearchResult, curves: Curves) -> list[tuple[StageSummary, pd.DataFrame]]:
+    """Return what of :func:`complete` has scores from the training."""
+    return [(stage, trials) for stage, trials in complete(result) if any(curves.get(stage.name, {}).values())]
+
+
+def learning_curves(result: SearchResult, curves: Curves) -> Figure:
     """Return the score after each epoch of every trial that reported it."""
     from matplotlib.ticker import MaxNLocator
 
     states = {(row.level, row.number): row.state for row in result.trials.itertuples()}
-    shown = [(stage, trials) for stage, trials in _complete(result) if any(curves.get(stage.name, {}).values())]
-    if not shown:
-        return None
+    shown = reported(result, curves)
     sign, scale = named(result.metric).sign, unit_of(result.metric).scale
-    with panels(3.0, 1, len(shown), sharey=True) as (figure, every):
+    with style.panels(3.0, 1, len(shown), sharey=True) as (figure, every):
         for axes, (stage, trials) in zip(every, shown, strict=True):
-            dress(axes, x="step (epoch)", title=stage_title(stage), grid="y")
+            style.dress(axes, x="step (epoch)", title=stage_title(stage), grid="y")
             best = trials["number"].iloc[int(np.argmax(sign * trials["score"].to_numpy()))]
             for number, curve in curves[stage.name].items():
                 pruned = states.get((stage.name, number)) == "pruned"
-                look: dict[str, Any] = {"color": GREY if pruned else BLUE, "linewidth": 1.2, "alpha": 0.7}
+                look: dict[str, Any] = {"color": style.GREY if pruned else style.BLUE, "linewidth": 1.2, "alpha": 0.7}
                 if number == best:
-                    look = {"color": ORANGE, "linewidth": 3, "zorder": 3}
+                    look = {"color": style.ORANGE, "linewidth": 3, "zorder": 3}
                 marker = "o" if len(curve) == 1 else ""
                 axes.plot(list(curve), [scale * score for score in curve.values()], marker=marker, markersize=4, **look)
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -176,7 +159,7 @@ def learning_curves(result: SearchResult, curves: Curves) -> Figure | None:
     return figure
 
 
-def _complete(result: SearchResult) -> list[tuple[StageSummary, pd.DataFrame]]:
+def complete(result: SearchResult) -> list[tuple[StageSummary, pd.DataFrame]]:
     """Return the stages that have complete trials, with these by number and their scores as they are shown."""
     table = result.trials[(result.trials["state"] == "complete") & result.trials["score"].notna()]
     table = table.assign(score=unit_of(result.metric).scale * table["score"].astype(float)).sort_values(
@@ -186,27 +169,29 @@ def _complete(result: SearchResult) -> list[tuple[StageSummary, pd.DataFrame]]:
     return [(stage, part) for stage, part in parts if len(part)]
 
 
-def _varied(result: SearchResult) -> list[tuple[StageSummary, pd.DataFrame, list[str]]]:
+def varied(result: SearchResult) -> list[tuple[StageSummary, pd.DataFrame, list[str]]]:
     """Return stage, complete trials and what has more than one value among them; stages without any are left out."""
     parts = [
         (stage, trials, sorted(name for name in stage.ranges if trials[name].dropna().nunique() > 1))
-        for stage, trials in _complete(result)
+        for stage, trials in complete(result)
     ]
     return [part for part in parts if part[2]]
 
 
 def _score_axis(axes: Axes, result: SearchResult) -> None:
-    axes.set_ylabel(f"{shorten(result.metric, 30)}, {unit_of(result.metric).name}", **LABEL)
+    axes.set_ylabel(f"{shorten(result.metric, 30)}, {unit_of(result.metric).name}", **style.LABEL)
 
 
 def _along(axes: Axes, at: int, ticks: Ticks) -> FloatArray:
     """Draw one upright axis of parallel coordinates; return the heights (0..1) of the values."""
     low, high = np.nanmin(ticks.places), np.nanmax(ticks.places)
     width = float(high - low) or 1.0
-    axes.axvline(at, color=GRID, linewidth=1)
+    axes.axvline(at, color=style.GRID, linewidth=1)
     for place, label in zip(ticks.at, ticks.labels, strict=True):
         x, side = (-0.02, "right") if at == 0 else (at + 0.02, "left")
-        axes.text(x, (place - low) / width, label, ha=side, va="center", fontsize=8, color=MUTED, parse_math=False)
+        axes.text(
+            x, (place - low) / width, label, ha=side, va="center", fontsize=8, color=style.MUTED, parse_math=False
+        )
     return np.asarray((ticks.places - low) / width, dtype=np.float64)
 
 

@@ -49,12 +49,7 @@ _PICTURES: Final = {
 }
 
 
-def render(
-    result: SearchResult,
-    figures: Mapping[str, Figure],
-    *,
-    settings: Mapping[str, str],
-) -> str:
+def render(result: SearchResult, figures: Mapping[str, Figure], *, settings: Mapping[str, str]) -> str:
     """Return the page of a search.
 
     Parameters
@@ -76,11 +71,11 @@ def render(
     if result.run_id:
         command = Markup("Use it in an investigation: <code>-P hyperparameters={}</code>")
         found.append(command.format(result.run_id))
-    drawn = {kind: (*_PICTURES[kind], figure) for kind, figure in figures.items()}
+    pictures = {kind: (*_PICTURES[kind], figure) for kind, figure in figures.items()}
     sections = [
         Section("The found setting", found),
         Section("The levels", [stage_table(result)]),
-        *[Section(head, [Picture.of(figure, kind, head, text)]) for kind, (head, text, figure) in drawn.items()],
+        *[Section(head, [Picture.of(figure, kind, head, text)]) for kind, (head, text, figure) in pictures.items()],
         Section("Trials, best first", [trial_table(result, MOST_TRIALS)]),
     ]
     took = (
@@ -89,11 +84,7 @@ def render(
         f"{counted(result.validation_examples, 'validation example')}. Scores are {unit_of(result.metric).name}."
     )
     return page(
-        result.title,
-        notes=[took, *result.notes],
-        answers=search_answers(result),
-        sections=sections,
-        settings=settings,
+        result.title, notes=[took, *result.notes], answers=search_answers(result), sections=sections, settings=settings
     )
 
 
@@ -102,11 +93,13 @@ def drawn(result: SearchResult, curves: draw.Curves = MappingProxyType({})) -> d
 
     `curves` holds what the trials reported while they were trained.
     """
-    made = {
-        "importances": draw.importance_bars(result),
-        "history": draw.history(result),
-        "slice": draw.slices(result),
-        "parallel_coordinate": draw.parallel(result),
-        "intermediate_values": draw.learning_curves(result, curves),
-    }
-    return {kind: figure for kind, figure in made.items() if figure is not None}
+    made = {}
+    if result.importances:
+        made["importances"] = draw.importance_bars(result)
+    if draw.complete(result):
+        made["history"] = draw.history(result)
+    if draw.varied(result):
+        made |= {"slice": draw.slices(result), "parallel_coordinate": draw.parallel(result)}
+    if draw.reported(result, curves):
+        made["intermediate_values"] = draw.learning_curves(result, curves)
+    return made

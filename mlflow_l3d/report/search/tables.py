@@ -33,17 +33,10 @@ def setting_table(result: SearchResult, range_head: str) -> Table:
     range_head
         Head of the ranges, in which ``{number}`` and ``{name}`` are those of the stage.
     """
-    rows = [
-        (
-            name,
-            *[
-                shorten(value_text(values[name]), 60) if name in values else MISSING
-                for values in (result.default, result.best)
-            ],
-            *[shorten(stage.ranges.get(name, "fixed"), 60) for stage in result.stages],
-        )
-        for name in result.searched
-    ]
+    rows = []
+    for name in result.searched:
+        values = [_cell(each.get(name), 60, MISSING) for each in (result.default, result.best)]
+        rows.append((name, *values, *[shorten(stage.ranges.get(name, "fixed"), 60) for stage in result.stages]))
     heads = [range_head.format(number=at, name=stage.name) for at, stage in enumerate(result.stages, 1)]
     texts = frozenset(range(3, 3 + len(heads)))
     return Table(("hyperparameter", "default", "found", *heads), tuple(rows), texts=texts, kind="found")
@@ -93,6 +86,6 @@ def trial_table(result: SearchResult, most: int) -> Table:
     return Table(head, tuple(rows), note, texts, kind="trials").without_empty(("std", "run"), empty="")
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, width: int = 40, absent: str = NOT_SEARCHED) -> str:
     # pandas puts nan in a gap.
-    return NOT_SEARCHED if value is None or value != value else shorten(value_text(value), 40)
+    return absent if value is None or value != value else shorten(value_text(value), width)

@@ -11,24 +11,9 @@ import pandas as pd
 from mlflow_l3d.analysis.seeds.better_seed import NAMED_SEED, BetterSeed, normalised
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.report import style
 from mlflow_l3d.report.labelled_points import name_points, size_ticks
 from mlflow_l3d.report.numbers import plain, probability, shorten, size_text, unit_of
-from mlflow_l3d.report.style import (
-    BLUE,
-    GREY,
-    GRID,
-    HEADING,
-    INK,
-    LABEL,
-    MUTED,
-    ORANGE,
-    TITLE,
-    colour_bar,
-    draw_matrix,
-    dress,
-    panels,
-    write_cells,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +23,7 @@ if TYPE_CHECKING:
 LARGEST_Z: Final = 2.5
 """Colours end here: of ten seeds none can be further than 3 from the mean."""
 MOST_TASKS, MOST_SEEDS = 14, 40
-_PANELS: Final = (("var", "VAR (pp)", ORANGE), ("con", "CON (%)", BLUE), ("ccon", "CCON (%)", GREY))
+_PANELS: Final = (("var", "VAR (pp)", style.ORANGE), ("con", "CON (%)", style.BLUE), ("ccon", "CCON (%)", style.GREY))
 
 
 def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, title: str = "") -> Figure:
@@ -64,18 +49,18 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     numbers = tasks <= MOST_TASKS and seeds <= MOST_SEEDS
     ratios = [tasks + 1.0, 1.5] if better is not None else [1.0]
     height = min(2.3 + seeds * (0.26 if numbers else 0.12), 12.0)
-    with panels(height, 1, len(ratios), width_ratios=ratios) as (figure, every):
-        image = draw_matrix(every[0], scaled, _colours(), -LARGEST_Z, LARGEST_Z)
+    with style.panels(height, 1, len(ratios), width_ratios=ratios) as (figure, every):
+        image = style.draw_matrix(every[0], scaled, _colours(), -LARGEST_Z, LARGEST_Z)
         _axis(every[0], matrix, numbers)
         if numbers:
-            write_cells(every[0], distance, _distance_text, scaled > 2, 8 if tasks <= 8 else 6.8)
+            style.write_cells(every[0], distance, _distance_text, scaled > 2, 8 if tasks <= 8 else 6.8)
         lines = [shorten(title, 60)] if title else []
         if better is not None:
             limits = f"{plain(better.kendall_w_ci_low)} to {plain(better.kendall_w_ci_high)}"
             lines.append(f"Friedman p {probability(better.p)}, Kendall's W {plain(better.kendall_w)} ({limits})")
             _ranks(every[1], matrix, better)
-        every[0].set_title("\n".join(lines), **{**TITLE, "fontsize": 9.5})
-        colour_bar(figure, image, every, "z within the task", aspect=28)
+        every[0].set_title("\n".join(lines), **{**style.TITLE, "fontsize": 9.5})
+        style.colour_bar(figure, image, every, "z within the task", aspect=28)
     return figure
 
 
@@ -93,16 +78,18 @@ def size_figure(rows: pd.DataFrame, correlations: pd.DataFrame, *, title: str = 
     """
     logs = correlations[correlations["scale"] == "log"]
     known = {str(row["measure"]): row for row in logs.to_dict("records")}
-    with panels(3.4, 1, 3) as (figure, every):
+    with style.panels(3.4, 1, 3) as (figure, every):
         if title:
-            figure.suptitle(shorten(title, 80), **HEADING)
+            figure.suptitle(shorten(title, 80), **style.HEADING)
         named = []
         for axes, (measure, label, colour) in zip(every, _PANELS, strict=True):
             part = rows[rows["training_size"].notna() & rows[measure].notna()]
             found = known[measure]
             interval = f"{plain(found['pearson_ci_low'])} to {plain(found['pearson_ci_high'])}"
-            dress(axes, x="training examples", y=label, grid="y")
-            axes.set_title(f"Pearson {plain(found['pearson'])}\n{interval}", **{**LABEL, "fontsize": 8.5}, loc="left")
+            style.dress(axes, x="training examples", y=label, grid="y")
+            axes.set_title(
+                f"Pearson {plain(found['pearson'])}\n{interval}", **{**style.LABEL, "fontsize": 8.5}, loc="left"
+            )
             if not len(part):
                 continue
             axes.set_xscale("log")
@@ -130,30 +117,30 @@ def seed_figure(study: SeedsStudy) -> Figure:
     agreement = next((name for name in ("consistency", "consistency_pearson") if name in frame), None)
     scale, seeds = unit_of(study.metric).scale, len(frame)
     hollow = frame.get("constant", pd.Series(False, index=frame.index)).to_numpy(dtype=bool)
-    with panels(min(1.2 + 0.24 * seeds, 10.0), 1, 1 if agreement is None else 2, sharey=True) as (figure, every):
+    with style.panels(min(1.2 + 0.24 * seeds, 10.0), 1, 1 if agreement is None else 2, sharey=True) as (figure, every):
         score, unit, own = every[0], " (%)" if scale > 1 else "", study.own
-        _dots(score, scale * frame[study.metric].to_numpy(dtype=np.float64), hollow, BLUE)
-        score.axvspan(scale * (own.mean - own.var), scale * (own.mean + own.var), color=GRID, alpha=0.6)
-        dress(score, x=f"{shorten(study.metric, 30)}{unit}", y="seed", grid="x", title=shorten(study.task, 40))
+        _dots(score, scale * frame[study.metric].to_numpy(dtype=np.float64), hollow, style.BLUE)
+        score.axvspan(scale * (own.mean - own.var), scale * (own.mean + own.var), color=style.GRID, alpha=0.6)
+        style.dress(score, x=f"{shorten(study.metric, 30)}{unit}", y="seed", grid="x", title=shorten(study.task, 40))
         score.set_yticks(range(seeds), [str(seed) for seed in frame["seed"]])
         score.set_ylim(seeds - 0.5, -0.5)
         if agreement is not None:
             graded = agreement == "consistency_pearson"
-            _dots(every[1], (1 if graded else 100) * frame[agreement].to_numpy(dtype=np.float64), hollow, ORANGE)
+            _dots(every[1], (1 if graded else 100) * frame[agreement].to_numpy(dtype=np.float64), hollow, style.ORANGE)
             label = "mean correlation with other seeds" if graded else "mean agreement with other seeds (%)"
-            dress(every[1], x=label, grid="x")
+            style.dress(every[1], x=label, grid="x")
     return figure
 
 
 def _colours() -> Colormap:
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("l3d_z", [ORANGE, "#ffffff", BLUE])
+    return LinearSegmentedColormap.from_list("l3d_z", [style.ORANGE, "#ffffff", style.BLUE])
 
 
 def _axis(axes: Axes, matrix: pd.DataFrame, numbers: bool) -> None:
-    axes.set_xlabel("task", **LABEL)
-    axes.set_ylabel("seed", **LABEL)
+    axes.set_xlabel("task", **style.LABEL)
+    axes.set_ylabel("seed", **style.LABEL)
     names = [shorten(str(name), 22) for name in matrix.index]
     turned = len(names) > 6 or max(map(len, names), default=0) > 10
     look: Any = {"rotation": 35, "ha": "right"} if turned else {}
@@ -173,23 +160,20 @@ def _distance_text(value: float) -> str:
 
 def _ranks(axes: Axes, matrix: pd.DataFrame, better: BetterSeed) -> None:
     ranks = better.of_seeds.set_index("seed")["mean_rank"].reindex(list(matrix.columns)).to_numpy(dtype=np.float64)
-    dress(axes, grid="x")
+    style.dress(axes, grid="x")
     rows = np.arange(len(ranks))
-    axes.axvline((len(ranks) + 1) / 2, color=MUTED, linewidth=0.8)
-    axes.plot(ranks, rows, "o", color=BLUE, markersize=4.5, markeredgewidth=0)
-    axes.set_xlim(0.5, len(ranks) + 0.5)
-    axes.set_ylim(len(ranks) - 0.5, -0.5)
-    axes.set_yticks([])
-    axes.set_title("mean rank\n1 is best", color=BLUE, fontsize=8.5)
+    axes.axvline((len(ranks) + 1) / 2, color=style.MUTED, linewidth=0.8)
+    axes.plot(ranks, rows, "o", color=style.BLUE, markersize=4.5, markeredgewidth=0)
+    axes.set(xlim=(0.5, len(ranks) + 0.5), ylim=(len(ranks) - 0.5, -0.5), yticks=[])
+    axes.set_title("mean rank\n1 is best", color=style.BLUE, fontsize=8.5)
 
 
 def _line(axes: Axes, sizes: FloatArray, values: FloatArray) -> None:
     logs = np.log10(sizes)
     if len(sizes) < 3 or np.ptp(logs) == 0:
         return
-    slope = float(np.cov(logs, values, ddof=0)[0, 1] / logs.var())
     ends = np.array([logs.min(), logs.max()])
-    axes.plot(10**ends, values.mean() + slope * (ends - logs.mean()), color=INK, linewidth=1)
+    axes.plot(10**ends, np.polyval(np.polyfit(logs, values, 1), ends), color=style.INK, linewidth=1)
 
 
 def _dots(axes: Axes, values: FloatArray, hollow: npt.NDArray[np.bool_], colour: str) -> None:

@@ -21,24 +21,17 @@ if TYPE_CHECKING:
 
 
 def study_page(
-    study: SeedsStudy,
-    figure: Figure,
-    *,
-    title: str,
-    notes: Sequence[str] = (),
-    settings: Mapping[str, str],
+    study: SeedsStudy, figure: Figure, *, title: str, notes: Sequence[str] = (), settings: Mapping[str, str]
 ) -> str:
     """Return one study and its `figure` as an HTML page; see :func:`mlflow_l3d.report.page.page` for the rest."""
     caption = "Each dot is a seed; the band is mean ± VAR. Hollow: the seed gives every example one prediction."
     picture = Picture.of(figure, "seeds", "Score and agreement of each seed", caption)
+    fragile = None if study.examples is None else tables.fragile_examples(study.examples)
     sections = [
         Section("Scores over seeds", [tables.metric_table(study)]),
+        Section("Single predictions", [tables.pair_table(study), fragile]),
         Section("Each seed", [picture, tables.seed_table(study)]),
     ]
-    pairs = tables.pair_table(study)
-    if pairs is not None:
-        fragile = None if study.examples is None else tables.fragile_examples(study.examples)
-        sections.insert(1, Section("Single predictions", [pairs, *_titled(fragile, "The most fragile examples")]))
     answers = study_answers(study)
     return page(title, notes=notes, answers=answers, sections=sections, settings=settings, template="seeds.html")
 
@@ -63,7 +56,7 @@ def over_tasks_page(found: Sequence[ModelOverTasks], *, title: str) -> str:
 
 
 def _better(one: ModelOverTasks, name: str, at: int) -> Section:
-    parts: list[str | Table | Picture] = [*better_sentences(one)]
+    parts: list[str | Table | Picture | None] = [*better_sentences(one)]
     if one.better_seed is not None:
         caption = (
             "Colours: distance from the task's mean in its own standard deviations (z), blue better. Numbers: the same "
@@ -71,10 +64,6 @@ def _better(one: ModelOverTasks, name: str, at: int) -> Section:
         )
         figure = seed_heatmap(one.matrix, one.better_seed)
         parts.append(Picture.of(figure, f"heat-{at}", "Normalised scores of seeds on tasks", caption))
-        differences = _titled(tables.difference_table(one.better_seed), "Seeds that differ")
-        parts += [tables.rank_table(one.better_seed), *differences]
+        differences = tables.difference_table(one.better_seed)
+        parts += [tables.rank_table(one.better_seed), differences and replace(differences, title="Seeds that differ")]
     return Section(f"Is there a better seed{name}?", parts)
-
-
-def _titled(table: Table | None, title: str) -> list[Table]:
-    return [] if table is None else [replace(table, title=title)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -68,32 +68,28 @@ def metric_table(study: SeedsStudy) -> Table:
     rows = []
     for name in dict.fromkeys((study.metric, *study.spreads)):
         one, shown = study.spreads[name], unit_of(name).text
-        rows.append(
-            {
-                "metric (pp)": name,
-                "seeds": str(one.runs),
-                "mean": shown(one.mean),
-                "95 %": between(one.mean_ci_low, one.mean_ci_high, shown),
-                "VAR": shown(one.var),
-                "std": shown(one.std),
-                "95 % of std": between(one.std_ci_low, one.std_ci_high, shown),
-                "lowest": shown(one.lowest),
-                "highest": shown(one.highest),
-            }
-        )
+        var, lowest, highest = map(shown, (one.var, one.lowest, one.highest))
+        mean, std = _with_interval(one, "mean", shown), _with_interval(one, "std", shown)
+        rows.append((name, str(one.runs), *mean, var, *std, lowest, highest))
+    head = ("metric (pp)", "seeds", "mean", "95 %", "VAR", "std", "95 % of std", "lowest", "highest")
     in_own_unit = ", ".join(each.name for each in registered().values() if not each.percent)
-    return Table.of(rows, METRIC_NOTE.format(in_own_unit))
+    return Table(head, tuple(rows), METRIC_NOTE.format(in_own_unit))
+
+
+def _with_interval(one: object, name: str, shown: Callable[[float], str]) -> tuple[str, str]:
+    """Return a number of a record of spread, and its interval."""
+    low, high = getattr(one, f"{name}_ci_low"), getattr(one, f"{name}_ci_high")
+    return shown(getattr(one, name)), between(low, high, shown)
 
 
 def pair_table(study: SeedsStudy) -> Table | None:
     """Return agreement over pairs of seeds; None without predictions."""
     if not study.pairs:
         return None
-    rows = []
-    for name, one in study.pairs.items():
-        limits = between(one.mean_ci_low, one.mean_ci_high, points)
-        of_std = between(one.std_ci_low, one.std_ci_high, points)
-        rows.append((NAMES[name], points(one.mean), limits, points(one.std), of_std))
+    rows = [
+        (NAMES[name], *_with_interval(one, "mean", points), *_with_interval(one, "std", points))
+        for name, one in study.pairs.items()
+    ]
     for name in [name for name in TOGETHER if name in study.intervals]:
         shown = _three_digits if name == "absolute_difference" else points
         rows.append((TOGETHER[name], shown(study.together[name]), between(*study.intervals[name], shown), "", ""))
@@ -126,7 +122,8 @@ def fragile_examples(examples: ExampleVotes, count: int = 10) -> Table | None:
         }
         for row in examples.most_fragile(count).to_dict("records")
     ]
-    return Table.of(rows, "Examples on which the answer depends on the seed most.") if rows else None
+    note = "Examples on which the answer depends on the seed most."
+    return Table.of(rows, note, title="The most fragile examples") if rows else None
 
 
 def published_table_1(rows: pd.DataFrame) -> list[Table]:
@@ -174,16 +171,11 @@ def interval_table(rows: pd.DataFrame, title: str = "") -> Table:
 
 def rank_table(better: BetterSeed) -> Table:
     """Return the seeds, best mean rank first."""
-    rows = [
-        {
-            "seed": str(int(row["seed"])),
-            "mean rank": plain(row["mean_rank"]),
-            "mean z": signed(row["mean_z"]),
-            "best on tasks": str(int(row["first"])),
-        }
+    rows = tuple(
+        (str(int(row["seed"])), plain(row["mean_rank"]), signed(row["mean_z"]), str(int(row["first"])))
         for row in better.of_seeds.to_dict("records")
-    ]
-    return Table.of(rows, "Rank 1 is the best seed of a task.")
+    )
+    return Table(("seed", "mean rank", "mean z", "best on tasks"), rows, "Rank 1 is the best seed of a task.")
 
 
 def difference_table(better: BetterSeed, count: int = 10) -> Table | None:

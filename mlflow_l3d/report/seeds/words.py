@@ -21,27 +21,26 @@ def _score(study: SeedsStudy) -> Answer:
     own, shown = study.own, unit_of(study.metric).text
     if math.isnan(own.var):
         return Answer(question, MISSING, ("Fewer than two seeds have a score.",))
-    spread = between(own.std_ci_low, own.std_ci_high, shown)
     sentences = [
-        f"{own.runs} seeds score {shown(own.mean)} on average, from {shown(own.lowest)} to {shown(own.highest)}.",
-        f"All seeds would have a standard deviation of {spread} (95 %)." if spread != MISSING else "",
+        f"{own.runs} seeds score {shown(own.mean)} on average, from {shown(own.lowest)} to {shown(own.highest)}."
     ]
+    if (spread := between(own.std_ci_low, own.std_ci_high, shown)) != MISSING:
+        sentences.append(f"All seeds would have a standard deviation of {spread} (95 %).")
     population = study.together.get("accuracy_std_population", math.nan)
     if study.metric == "accuracy" and not math.isnan(population):
         sentences.append(
             f"Of the std of {shown(own.std)}, {shown(population)} would be left on a test set "
             "without end; the rest comes with these examples."
         )
-    return Answer(question, f"VAR {shown(own.var)}", tuple(sentence for sentence in sentences if sentence))
+    return Answer(question, f"VAR {shown(own.var)}", tuple(sentences))
 
 
 def _predictions(study: SeedsStudy) -> Answer:
     question = "Are single predictions stable?"
     if study.examples is not None:
-        con = study.pairs["consistency"]
-        short = f"{points(con.mean, 1)} % agree"
+        con, ccon = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
         sentences = [
-            f"Two seeds give {points(con.mean, 1)} % of the examples one class, {_correct(study)} % the right one.",
+            f"Two seeds give {con} % of the examples one class, {ccon} % the right one.",
             f"{points(study.examples.robust_share, 1)} % are right under every seed (robust"
             f"{_limits(study, 'robust_share', lambda share: points(share, 1), ', ')}), "
             f"{points(study.examples.fragile_share, 1)} % under some (fragile), "
@@ -49,7 +48,7 @@ def _predictions(study: SeedsStudy) -> Answer:
             f"Agreement beyond chance (kappa) is {plain(study.together['fleiss_kappa'])}"
             f"{_limits(study, 'fleiss_kappa', plain)}.",
         ]
-        return Answer(question, short, tuple(sentences))
+        return Answer(question, f"{con} % agree", tuple(sentences))
     if "absolute_difference" in study.together:
         pearson, ccc = (plain(study.pairs[f"consistency_{kind}"].mean, 3) for kind in ("pearson", "ccc"))
         sentences = [
@@ -66,12 +65,9 @@ def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before:
     return "" if limits == MISSING else f"{before}{limits}" if before else f" ({limits})"
 
 
-def _correct(study: SeedsStudy) -> str:
-    return points(study.pairs["correct_consistency"].mean, 1)
-
-
 def _seeds(study: SeedsStudy) -> Answer:
     sentences = []
+    collapsed = len(study.constant_seeds) or "none"
     if study.constant_seeds:
         listed = ", ".join(map(str, study.constant_seeds))
         sentences.append(f"Seeds that give every example the same prediction: {listed}. Their training collapsed.")
@@ -81,8 +77,7 @@ def _seeds(study: SeedsStudy) -> Answer:
     if len(column) and 42 in column.index:
         place = int((column > column.loc[42]).sum()) + 1
         sentences.append(f"Seed 42 has the score of rank {place} of {len(column)}, the highest being 1.")
-    short = f"{len(study.constant_seeds)} collapsed" if study.constant_seeds else "none collapsed"
-    short = short if study.compared else f"{len(study.seeds)} seeds"
+    short = f"{collapsed} collapsed" if study.compared else f"{len(study.seeds)} seeds"
     return Answer("Did every seed train?", short, tuple(sentences) or ("Every seed has a score.",))
 
 
@@ -99,11 +94,8 @@ def _where(found: Sequence[ModelOverTasks]) -> Answer:
         if rows.empty:
             continue
         names.append(str(rows["task"].iloc[0]))
-        listed = ", ".join(f"{row['task']} {points(float(row['var']))}" for row in rows.head(3).to_dict("records"))
-        sentences.append(
-            f"{_of(one, found)}Largest VAR: {listed}; smallest: {rows['task'].iloc[-1]} "
-            f"{points(float(rows['var'].iloc[-1]))}."
-        )
+        listed = [f"{task} {points(var)}" for task, var in zip(rows["task"], rows["var"], strict=True)]
+        sentences.append(f"{_of(one, found)}Largest VAR: {', '.join(listed[:3])}; smallest: {listed[-1]}.")
     return Answer(question, " / ".join(dict.fromkeys(names)) or MISSING, tuple(sentences))
 
 
@@ -114,8 +106,7 @@ def _better(found: Sequence[ModelOverTasks]) -> Answer:
     ]
     if not tested:
         return Answer(question, MISSING, ("One task alone cannot tell.",))
-    count = sum(better.found for _, better in tested)
-    short = "none found" if not count else "yes" if count == len(tested) else f"for {count} of {len(tested)} models"
+    short = _count([better.found for _, better in tested], "none found", "yes")
     sentences = [
         f"{_of(one, found)}Friedman's p {probability(better.p)}, Kendall's W {plain(better.kendall_w)}, over "
         f"{len(better.tasks)} tasks and {len(better.seeds)} seeds."
@@ -128,9 +119,7 @@ def _size(found: Sequence[ModelOverTasks]) -> Answer:
     question = "Do larger training sets make it matter less?"
     sentences, settled = [], []
     for one in found:
-        row = next(
-            row for row in one.correlations.to_dict("records") if (row["measure"], row["scale"]) == ("var", "log")
-        )
+        row = one.correlations.query("measure == 'var' and scale == 'log'").iloc[0]
         low, high = float(row["pearson_ci_low"]), float(row["pearson_ci_high"])
         if math.isnan(low):
             continue
@@ -141,14 +130,14 @@ def _size(found: Sequence[ModelOverTasks]) -> Answer:
         )
     if not settled:
         return Answer(question, MISSING, ("Too few tasks have a known training size.",))
-    count = sum(settled)
-    short = (
-        "not settled" if not count else "settled" if count == len(settled) else f"for {count} of {len(settled)} models"
-    )
-    if count == len(settled):
-        down = [one for one in sentences if " at -" in one]
-        short = "yes" if len(down) == len(sentences) else "no" if not down else "it depends"
-    return Answer(question, short, tuple(sentences))
+    down = [" at -" in sentence for sentence in sentences]
+    direction = "yes" if all(down) else "it depends" if any(down) else "no"
+    return Answer(question, _count(settled, "not settled", direction), tuple(sentences))
+
+
+def _count(found: Sequence[bool], none: str, every: str) -> str:
+    """Return for how many of the models something was found."""
+    return none if not any(found) else every if all(found) else f"for {sum(found)} of {len(found)} models"
 
 
 def _of(one: ModelOverTasks, found: Sequence[ModelOverTasks]) -> str:
@@ -162,17 +151,16 @@ def better_sentences(found: ModelOverTasks) -> tuple[str, ...]:
         return ("A better seed can be looked for on two tasks or more that share two seeds or more.",)
     verdict = "some seed is better than others" if better.found else "no seed is found to be better than others"
     limits = between(better.kendall_w_ci_low, better.kendall_w_ci_high, plain)
-    best = better.of_seeds.iloc[0]
+    ranks = better.of_seeds.set_index("seed")["mean_rank"]
     sentences = [
         f"Over {len(better.tasks)} tasks and {len(better.seeds)} seeds, {verdict} (Friedman's test, p "
         f"{probability(better.p)}).",
         f"Effect size: Kendall's W {plain(better.kendall_w)} ({percent(better.level)}: {limits}); chance alone gives "
         f"{plain(1 / len(better.tasks))}. The rankings of two tasks correlate with {signed(better.rank_correlation)} "
         "on average.",
-        f"Best mean rank: seed {int(best['seed'])} ({plain(float(best['mean_rank']))}).",
+        f"Best mean rank: seed {ranks.index[0]} ({plain(ranks.iloc[0])}).",
     ]
     if better.named_seed is not None:
-        ranks = better.of_seeds.set_index("seed")["mean_rank"]
         mean = float(ranks.loc[better.named_seed])
         sentences.append(
             f"Seed {better.named_seed}: mean rank {plain(mean)}, {int((ranks < mean).sum()) + 1} of {len(ranks)}; "
