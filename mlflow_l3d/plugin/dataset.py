@@ -31,11 +31,13 @@ class L3DRunsSource(DatasetSource):
 
     def load(self) -> "pd.DataFrame":
         """Read the cells of the parent run from the current tracking server: one row a cell."""
+        from mlflow.tracking import MlflowClient
+
         from mlflow_l3d.tracking.connection import own_settings
         from mlflow_l3d.tracking.reader import read_investigation
 
         with own_settings():
-            return read_investigation(self.parent_run_id).cells
+            return read_investigation(self.parent_run_id, MlflowClient()).cells
 
     @staticmethod
     def _can_resolve(raw_source: Any) -> bool:

@@ -18,7 +18,7 @@ from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.specification import StudySpecification
 from mlflow_l3d.tracking.connection import connect, error_line, own_settings
 from mlflow_l3d.tracking.ledger import Ledger
-from mlflow_l3d.tracking.parent import mark_failed
+from mlflow_l3d.tracking.parent import end_early
 from mlflow_l3d.tracking.records import RunRecord
 from mlflow_l3d.tracking.searches import find
 
@@ -78,7 +78,7 @@ def fail_project_run(run_id: str | None, error: Exception) -> None:
     if run_id is None:
         return
     try:
-        mark_failed(connect(), run_id, error_line(error))
+        end_early(connect(), run_id, error_line(error))
     except Exception as second:  # noqa: BLE001 - the first error matters more
         _logger.error("The run could not be marked as failed: %s", error_line(second))
 
@@ -170,11 +170,12 @@ class Study(ABC, Generic[S, K, R]):
             return self.carry_out(ledger)
         except KeyboardInterrupt:
             if ledger is not None:
-                ledger.interrupt(f"Interrupted {self.how_far(ledger)}. The same command continues where it stopped.")
+                line = f"Interrupted {self.how_far(ledger)}. The same command continues where it stopped."
+                ledger.end("KILLED", line)
             raise
         except Exception as error:
             if ledger is not None:
-                ledger.fail(error_line(error))
+                ledger.end("FAILED", error_line(error))
             else:
                 fail_project_run(project_run, error)
             raise

@@ -14,12 +14,12 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.calls import Hinted
 from mlflow_l3d.studies.base import R, Study, executor_of, progress_bar
 from mlflow_l3d.studies.specification import CellSpecification
-from mlflow_l3d.tracking.opening import Work, open_ledger
+from mlflow_l3d.tracking.ledger import Ledger, Work
+from mlflow_l3d.tracking.opening import open_ledger
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
     from mlflow_l3d.plan.cells import Cell
-    from mlflow_l3d.tracking.ledger import Ledger
 
 _logger = logging.getLogger("mlflow_l3d")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import error_line
-from mlflow_l3d.tracking.parent import attach, log_metrics, log_params, set_tags
+from mlflow_l3d.tracking.parent import attach, end_early, log_metrics, log_params, log_results
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -26,12 +25,7 @@ class AuxiliaryRun:
     run_id: str
 
     def finish(
-        self,
-        folder: Path,
-        *,
-        metrics: Mapping[str, float],
-        tags: Mapping[str, str],
-        tables: Sequence[str] = (),
+        self, folder: Path, *, metrics: Mapping[str, float], tags: Mapping[str, str], tables: Sequence[str] = ()
     ) -> None:
         """Write the results.
 
@@ -44,10 +38,8 @@ class AuxiliaryRun:
         tables
             Those of the files that MLflow's UI shows as tables.
         """
-        self.client.log_artifacts(self.run_id, str(folder))
         log_metrics(self.client, self.run_id, {0: metrics})
-        logged = json.dumps([{"path": name, "type": "table"} for name in tables])
-        set_tags(self.client, self.run_id, {**tags, names.LOGGED_ARTIFACTS: logged})
+        log_results(self.client, self.run_id, folder, tags, tables)
 
 
 @contextmanager
@@ -72,11 +64,10 @@ def auxiliary_run(
     run = attach(client, project_run, title, {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA})
     run_id = str(run.info.run_id)
     try:
-        log_params(client, run, {name: public_name(value) for name, value in parameters.items()})
+        public = {name: public_name(value) for name, value in parameters.items()}
+        log_params(client, run_id, public, known=run.data.params)
         yield AuxiliaryRun(client, run_id)
         client.set_terminated(run_id, "FINISHED")
     except BaseException as error:
-        line = error_line(error)
-        set_tags(client, run_id, {names.ERROR: line[:5000], names.NOTE: line[:5000]})
-        client.set_terminated(run_id, "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+        end_early(client, run_id, error_line(error), "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
         raise

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import is_outage
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
+    from mlflow.store.entities import PagedList
 
     from mlflow_l3d.tracking.records import RunRecord
     from mlflow_l3d.tracking.spool import Spool
 
-_PARAMETERS_A_BATCH = 100
-_METRICS_A_BATCH = 1000
+T = TypeVar("T")
+
 _RUNS_A_PAGE = 250  # a run takes tens of kilobytes of memory
 
 
@@ -96,12 +99,9 @@ class ChildWriter:
         for name, values in record.curves.items():
             metrics += [Metric(f"curve/{name}", value, record.end_time, step) for step, value in enumerate(values)]
         metrics = [metric for metric in metrics if math.isfinite(metric.value)]
-        first, rest = params[:_PARAMETERS_A_BATCH], params[_PARAMETERS_A_BATCH:]
-        self.client.log_batch(run_id, metrics=metrics[: _METRICS_A_BATCH - len(first)], params=first)
-        for start in range(_METRICS_A_BATCH - len(first), len(metrics), _METRICS_A_BATCH):
-            self.client.log_batch(run_id, metrics=metrics[start : start + _METRICS_A_BATCH])
-        for start in range(0, len(rest), _PARAMETERS_A_BATCH):
-            self.client.log_batch(run_id, params=rest[start : start + _PARAMETERS_A_BATCH])
+        # MLflow takes 1,000 of both together, of which 100 may be parameters.
+        for some, others in zip_longest(batches(metrics, 900), batches(params, 100), fillvalue=()):
+            self.client.log_batch(run_id, metrics=some, params=others)
 
     def _log_artifacts(self, artifact_uri: str, record: RunRecord, predictions: Path | None) -> None:
         if predictions is not None:
@@ -123,45 +123,60 @@ class ChildWriter:
         repository.log_artifact(str(path))  # type: ignore[no-untyped-call]
 
     def _unfinished_run(self, key: str) -> str | None:
-        found = search(
-            self.client,
-            [self.experiment_id],
-            f"tags.`{names.CELL_KEY}` = '{key}' and tags.`{names.PARENT_RUN_ID}` = '{self.parent_run_id}'",
-        )
-        return next((str(run.info.run_id) for run in found), None)
+        wanted = condition({names.CELL_KEY: key, names.PARENT_RUN_ID: self.parent_run_id})
+        return next((str(run.info.run_id) for run in search(self.client, [self.experiment_id], wanted)), None)
 
 
-def search(client: MlflowClient, experiment_ids: list[str], filter_string: str) -> Iterator[Run]:
-    """Yield every active run that a filter finds, page after page, oldest first."""
+def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Return the items in pieces of at most `size`."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def condition(tags: Mapping[str, str], status: str = "") -> str:
+    """Return MLflow's filter for runs with these tags and, where one is given, this status."""
+    parts = [f"tags.`{name}` = '{value}'" for name, value in tags.items()]
+    return " and ".join([*parts, f"attributes.status = '{status}'"] if status else parts)
+
+
+def search(client: MlflowClient, experiments: list[str] | None, wanted: str) -> Iterator[Run]:
+    """Yield every active run of some experiments, or of all, that a filter finds, page after page, oldest first."""
+    where = experiment_ids(client) if experiments is None else experiments
+    order, most = ["attributes.start_time ASC"], _RUNS_A_PAGE
+    return _pages(lambda token: client.search_runs(where, wanted, order_by=order, max_results=most, page_token=token))
+
+
+def children_of(client: MlflowClient, experiment_id: str, parent_run_id: str) -> Iterator[Run]:
+    """Yield the children of a parent, whoever logged them."""
+    return search(client, [experiment_id], condition({names.PARENT_RUN_ID: parent_run_id}))
+
+
+def experiment_ids(client: MlflowClient) -> list[str]:
+    """Return the id of every active experiment of a server."""
+    found = _pages(lambda token: client.search_experiments(page_token=token))
+    return [str(experiment.experiment_id) for experiment in found]
+
+
+def _pages(page_after: Callable[[str | None], PagedList[T]]) -> Iterator[T]:
+    """Yield what a server gives page after page."""
     token: str | None = None
     while True:
-        page = client.search_runs(
-            experiment_ids,
-            filter_string,
-            max_results=_RUNS_A_PAGE,
-            order_by=["attributes.start_time ASC"],
-            page_token=token,
-        )
+        page = page_after(token)
         yield from page
         token = page.token
         if not token:
             return
 
 
-def children_of(client: MlflowClient, experiment_id: str, parent_run_id: str) -> Iterator[Run]:
-    """Yield the children of a parent, whoever logged them."""
-    return search(client, [experiment_id], f"tags.`{names.PARENT_RUN_ID}` = '{parent_run_id}'")
+def found(get: Callable[[str], T], name: str) -> T | None:
+    """Return what a call gives for a name or id; None where the server, which must not be away, has no such thing."""
+    from mlflow.exceptions import MlflowException
 
-
-def experiment_ids(client: MlflowClient) -> Iterator[str]:
-    """Yield the id of every active experiment of a server, page after page."""
-    token: str | None = None
-    while True:
-        page = client.search_experiments(page_token=token)
-        yield from (str(experiment.experiment_id) for experiment in page)
-        token = page.token
-        if not token:
-            return
+    try:
+        return get(name)
+    except MlflowException as error:
+        if is_outage(error):
+            raise
+        return None
 
 
 def finished_cells(client: MlflowClient, context_key: str, role: str = "cell") -> dict[str, Run]:
@@ -170,11 +185,7 @@ def finished_cells(client: MlflowClient, context_key: str, role: str = "cell") -
     With ``role="trial"`` those of trials.
     """
     found: dict[str, Run] = {}
-    condition = (
-        f"tags.`{names.CONTEXT_KEY}` = '{context_key}' and tags.`{names.ROLE}` = '{role}' "
-        "and attributes.status = 'FINISHED'"
-    )
-    for run in search(client, list(experiment_ids(client)), condition):
+    for run in search(client, None, condition({names.CONTEXT_KEY: context_key, names.ROLE: role}, "FINISHED")):
         found.setdefault(run.data.tags.get(names.CELL_KEY, ""), run)
     found.pop("", None)
     return found
@@ -182,10 +193,10 @@ def finished_cells(client: MlflowClient, context_key: str, role: str = "cell") -
 
 def pruned_trials(client: MlflowClient, experiment_id: str, search_key: str) -> Iterator[Run]:
     """Yield the pruned trials of every parent of the same search in an experiment."""
-    condition = f"tags.`{names.SEARCH_KEY}` = '{search_key}' and tags.`{names.ROLE}` = 'search'"
-    for parent in list(search(client, [experiment_id], condition)):
-        own = f"tags.`{names.PARENT_RUN_ID}` = '{parent.info.run_id}' and tags.`{names.TRIAL_STATE}` = 'pruned'"
-        yield from search(client, [experiment_id], f"{own} and attributes.status = 'KILLED'")
+    parents = condition({names.SEARCH_KEY: search_key, names.ROLE: "search"})
+    for parent in list(search(client, [experiment_id], parents)):
+        own = {names.PARENT_RUN_ID: parent.info.run_id, names.TRIAL_STATE: "pruned"}
+        yield from search(client, [experiment_id], condition(own, "KILLED"))
 
 
 def own_metrics(run: Run) -> dict[str, float]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric
 
-    from mlflow_l3d.plan.cells import Outcome
+    from mlflow_l3d.plan.cells import Cell, Outcome
 
 _logger = logging.getLogger("mlflow_l3d")
 _HEARTBEAT_SECONDS: Final = 60.0
@@ -39,30 +39,28 @@ R = TypeVar("R", bound=RunRecord)
 
 
 @dataclass(frozen=True)
-class Opened(Generic[R]):
-    """What a ledger works with.
+class Work(Generic[R]):
+    """What a ledger is opened for.
 
     Attributes
     ----------
-    client, parent
-        The tracking server, and the parent run on it.
     card
         What the parent says of itself.
-    spool, spool_id
-        Where records lie until the server holds them, and what tells it from those of other machines.
-    lock
-        Held as long as the parent is open.
-    uploader
-        Threads that write to the server.
+    kind
+        Class of the records.
+    context_key
+        Hash of everything that the cells or trials share.
+    shared_params
+        Parameters that every child has.
+    cells
+        Returns the cells that are planned; None for trials, which are not known beforehand.
     """
 
-    client: MlflowClient
-    parent: parents.Parent
     card: parents.Card
-    spool: Spool[R]
-    spool_id: str
-    lock: BaseFileLock
-    uploader: Uploader
+    kind: type[R]
+    context_key: str
+    shared_params: Mapping[str, str]
+    cells: Callable[[], Iterable[Cell]] | None = None
 
 
 @dataclass(slots=True)
@@ -77,33 +75,31 @@ class Recovered:
         Key -> run of those trials that are on the server.
     pruned
         Stage -> key -> metrics of trials that an earlier process at the same search pruned.
-    to_upload
-        Keys of what lies in the spool, but not on the server.
     """
 
     metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
     pruned: dict[str, dict[str, Mapping[str, float]]] = field(default_factory=dict)
-    to_upload: list[str] = field(default_factory=list)
 
 
 class Ledger(Generic[R]):
     """What is done, what is new, and a parent in a true state at the end.
 
-    Open with :func:`mlflow_l3d.tracking.opening.open_ledger`; then `add` every record, and end with `finish`,
-    `interrupt` or `fail`.
+    Open with :func:`mlflow_l3d.tracking.opening.open_ledger`; then `add` every record, and end with `finish` or `end`.
 
     Contract: `add` and `log_metrics` never wait for the server. What was added is never lost: it lies in the spool
     until the server holds it. The main thread owns the ledger.
 
     Parameters
     ----------
-    opened
-        The parent and what belongs to it.
-    context_key
-        Tag of everything that the children share.
-    shared_params
-        Parameters that every child has.
+    client, parent
+        The tracking server, and the parent run on it.
+    work
+        What is recorded.
+    spool
+        Where records lie until the server holds them.
+    lock
+        Held as long as the parent is open.
 
     Attributes
     ----------
@@ -111,21 +107,16 @@ class Ledger(Generic[R]):
         What was done before.
     """
 
-    def __init__(self, opened: Opened[R], context_key: str, shared_params: Mapping[str, str]) -> None:
-        self.client = opened.client
-        self.parent = opened.parent
-        self.spool = opened.spool
-        self.uploader = opened.uploader
+    def __init__(
+        self, client: MlflowClient, parent: parents.Parent, work: Work[R], spool: Spool[R], lock: BaseFileLock
+    ) -> None:
+        self.client, self.parent, self.work, self.spool = client, parent, work, spool
+        remote = str(client.tracking_uri).startswith(("http://", "https://", "databricks"))
+        self.uploader = Uploader(8 if remote else 2)
         self.recovered = Recovered()
-        self._lock = opened.lock
-        self._writer = ChildWriter(
-            client=opened.client,
-            experiment_id=opened.parent.experiment_id,
-            parent_run_id=opened.parent.run_id,
-            context_key=context_key,
-            shared_params=shared_params,
-            source_tags=opened.parent.source_tags,
-        )
+        self._lock = lock
+        shared = work.context_key, work.shared_params, parent.source_tags
+        self._writer = ChildWriter(client, parent.experiment_id, parent.run_id, *shared)
         self._metrics: deque[Metric] = deque()
         self._metrics_lock = threading.Lock()
         self._metrics_queued = False
@@ -149,12 +140,8 @@ class Ledger(Generic[R]):
 
     def log_params(self, params: Mapping[str, str]) -> None:
         """Put parameters on the parent, by and by."""
-        from mlflow.entities import Param
-
-        batch = [Param(name, value) for name, value in params.items()]
-        self.uploader.submit(
-            "the parameters of the parent", lambda _repeated: self.client.log_batch(self.parent.run_id, params=batch)
-        )
+        logging_them = partial(parents.log_params, self.client, self.parent.run_id, params)
+        self.uploader.submit("the parameters of the parent", logging_them)
 
     def wait(self, patience: float | None = None) -> None:
         """Wait until the server holds everything.
@@ -167,40 +154,27 @@ class Ledger(Generic[R]):
         """
         patience = patience_seconds() if patience is None else patience
         if not self.uploader.wait(patience=patience):
-            msg = (
+            raise L3DError(
                 f"The tracking server does not answer: {self.uploader.pending} uploads wait in the spool. "
                 "Run the same command again when it is back: nothing is computed twice."
             )
-            raise L3DError(msg)
-        if self.uploader.refused:
-            name, line = self.uploader.refused[0]
-            msg = f"The tracking server refused {len(self.uploader.refused)} uploads; the first was {name}: {line}"
-            raise L3DError(msg)
+        if refused := self.uploader.refused:
+            name, line = refused[0]
+            raise L3DError(f"The tracking server refused {len(refused)} uploads; the first was {name}: {line}")
 
     def finish(self, artifacts: Path, *, complete: bool, description: str) -> None:
         """Upload the folder `artifacts` to the parent, set its state and description, end it, and empty the spool."""
         tables = [name for name in names.TABLES if (artifacts / name).exists()]
-        table = json.dumps([{"path": name, "type": "table"} for name in tables])
-        state = "complete" if complete else "incomplete"
-        tags = {names.STATE: state, names.LOGGED_ARTIFACTS: table, names.NOTE: description}
+        tags = {names.STATE: "complete" if complete else "incomplete", names.NOTE: description}
 
-        def work(_repeated: bool) -> None:
-            self.client.log_artifacts(self.parent.run_id, str(artifacts))
-            parents.set_tags(self.client, self.parent.run_id, tags)
+        def ending() -> None:
+            parents.log_results(self.client, self.parent.run_id, artifacts, tags, tables)
             self.client.set_terminated(self.parent.run_id, "FINISHED")
 
-        self.uploader.submit("the artifacts of the parent", work)
+        self.uploader.submit("the artifacts of the parent", ending)
         self.wait()
         self.spool.clear()
         self._close()
-
-    def interrupt(self, line: str, *, patience: float = 10.0) -> None:
-        """End the parent as KILLED and resumable (Ctrl-C); waits for uploads as long as the server answers."""
-        self.end("KILLED", line, patience)
-
-    def fail(self, line: str, *, patience: float = 10.0) -> None:
-        """End the parent as FAILED with the line that says why; what is done stays."""
-        self.end("FAILED", line, patience)
 
     def run_ids(self) -> dict[str, str]:
         """Return key -> run id of every cell in the spool, after removing what a retried call doubled."""
@@ -220,21 +194,19 @@ class Ledger(Generic[R]):
 
     def submit(self, key: str, *, repeated: bool = False) -> None:
         """Queue the upload of a record of the spool; `repeated` where an earlier attempt may have created its run."""
+        attempts = count(int(repeated))
+        self.uploader.submit(f"run {key}", lambda: self._writer.write(self.spool, key, repeated=next(attempts) > 0))
 
-        def work(repeated: bool) -> str:
-            return self._writer.write(self.spool, key, repeated=repeated)
+    def end(self, status: str, line: str, patience: float = 10.0) -> None:
+        """End the parent as FAILED, or after Ctrl-C as KILLED, with the line that says why; what is done stays.
 
-        self.uploader.submit(f"run {key}", work, repeated=repeated)
-
-    def end(self, status: str, line: str, patience: float) -> None:
-        """End the parent with a status and the line that says why; never raises."""
+        Waits up to `patience` seconds of an outage for uploads. Never raises.
+        """
         if self._ended.is_set():
             return
         try:
             self.uploader.wait(patience=0.0 if self.uploader.outage_seconds else patience)
-            tags = {names.STATE: "incomplete", names.ERROR: line[:5000], names.NOTE: line[:5000]}
-            parents.set_tags(self.client, self.parent.run_id, tags)
-            self.client.set_terminated(self.parent.run_id, status)
+            parents.end_early(self.client, self.parent.run_id, line, status)
         except Exception as error:  # noqa: BLE001 - the user must see `line`, not that the server is away, too
             _logger.error("The parent run could not be ended: %s", error_line(error))
         finally:
@@ -245,7 +217,7 @@ class Ledger(Generic[R]):
         self.uploader.stop()
         self._lock.release()
 
-    def _upload_metrics(self, _repeated: bool) -> None:
+    def _upload_metrics(self) -> None:
         """Send what has come together, in as few calls as there can be; safe to call again after a failure."""
         while True:
             with self._metrics_lock:
@@ -261,11 +233,8 @@ class Ledger(Generic[R]):
     def _beat(self) -> None:
         while not self._ended.wait(_HEARTBEAT_SECONDS):
             if self.uploader.outage_seconds == 0.0:
-                self.uploader.submit("the heartbeat", self._heartbeat())
-
-    def _heartbeat(self) -> Callable[[bool], object]:
-        tags = {names.HEARTBEAT: str(int(time.time()))}
-        return lambda _repeated: parents.set_tags(self.client, self.parent.run_id, tags)
+                tags = {names.HEARTBEAT: str(int(time.time()))}
+                self.uploader.submit("the heartbeat", partial(parents.set_tags, self.client, self.parent.run_id, tags))
 
 
 def patience_seconds() -> float:

@@ -57,8 +57,8 @@ TABLES: Final = (CELLS_TABLE, EXAMPLES, INTERIM_ANALYSES, TRIALS)
 """Artifacts in the form of MLflow's ``log_table``, which the UI shows as tables."""
 TRACEBACK: Final = "traceback.txt"
 
-COORDINATES: Final = ("phase", "factor", "row", "column", "index")
-"""Columns of a table of cells that say where a cell stands."""
+COORDINATES: Final = {"phase": PHASE, "factor": FACTOR, "row": ROW, "column": COLUMN, "index": INDEX}
+"""Column of a table of cells that says where a cell stands -> tag of its run that does."""
 
 _NOT_IN_METRICS: Final = re.compile(r"[^\w./: -]")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import search
-from mlflow_l3d.tracking.connection import is_outage, public_uri
+from mlflow_l3d.tracking.children import batches, condition, found, search
+from mlflow_l3d.tracking.connection import public_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -75,7 +76,6 @@ def current_experiment_id(client: MlflowClient) -> str:
     L3DError
         If the experiment was deleted, or there is none.
     """
-    from mlflow.exceptions import MlflowException
     from mlflow.tracking.fluent import _get_experiment_id
 
     given, name = os.environ.get("MLFLOW_EXPERIMENT_ID"), os.environ.get("MLFLOW_EXPERIMENT_NAME")
@@ -87,16 +87,11 @@ def current_experiment_id(client: MlflowClient) -> str:
     else:
         experiment_id = given or str(_get_experiment_id())
         source = f"MLFLOW_EXPERIMENT_ID={experiment_id}"
-        try:
-            experiment = client.get_experiment(experiment_id)
-        except MlflowException as error:
-            if is_outage(error):
-                raise
-            msg = f"{source}: there is no such experiment. Name another."
-            raise L3DError(msg) from error
+        experiment = found(client.get_experiment, experiment_id)
+        if experiment is None:
+            raise L3DError(f"{source}: there is no such experiment. Name another.")
     if experiment.lifecycle_stage != "active":
-        msg = f"{source}: the experiment was deleted. Restore it, or name another."
-        raise L3DError(msg)
+        raise L3DError(f"{source}: the experiment was deleted. Restore it, or name another.")
     return str(experiment.experiment_id)
 
 
@@ -108,15 +103,10 @@ def project_run_experiment_id(client: MlflowClient, run_id: str) -> str:
     L3DError
         If there is no such run.
     """
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return str(client.get_run(run_id).info.experiment_id)
-    except MlflowException as error:
-        if is_outage(error):
-            raise
-        msg = f"MLFLOW_RUN_ID={run_id}: there is no such run on the tracking server. Unset the variable."
-        raise L3DError(msg) from error
+    run = found(client.get_run, run_id)
+    if run is None:
+        raise L3DError(f"MLFLOW_RUN_ID={run_id}: there is no such run on the tracking server. Unset the variable.")
+    return str(run.info.experiment_id)
 
 
 def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool_id: str) -> Parent:
@@ -132,7 +122,7 @@ def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool
         **_git_tags(Path.cwd() if project_run else Path(sys.argv[0]).absolute().parent),
     }
     run = attach(client, project_run, card.title, tags)
-    log_params(client, run, card.params)
+    log_params(client, run.info.run_id, card.params, known=run.data.params)
     source_tags: dict[str, str] = {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
     return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags)
 
@@ -164,19 +154,17 @@ def _project_run_tags(run: Run, title: str) -> dict[str, str]:
     return tags
 
 
-def mark_failed(client: MlflowClient, run_id: str, line: str) -> None:
-    """Leave the run in a true state after an error, with the line that says what was wrong."""
+def end_early(client: MlflowClient, run_id: str, line: str, status: str = "FAILED") -> None:
+    """Leave the run in a true state after an error or Ctrl-C, with the line that says what was wrong."""
     set_tags(client, run_id, {names.ERROR: line[:5000], names.STATE: "incomplete", names.NOTE: line[:5000]})
-    client.set_terminated(run_id, "FAILED")
+    client.set_terminated(run_id, status)
 
 
 def end_unopened(client: MlflowClient, experiment_id: str, spool_id: str, status: str, line: str) -> None:
     """End the parent of this spool that was made just now, where an error or Ctrl-C kept us from learning its id."""
-    condition = f"tags.`{names.SPOOL}` = '{spool_id}' and attributes.status = 'RUNNING'"
     with suppress(Exception):
-        for run in search(client, [experiment_id], condition):
-            set_tags(client, run.info.run_id, {names.STATE: "incomplete", names.ERROR: line[:5000]})
-            client.set_terminated(run.info.run_id, status)
+        for run in search(client, [experiment_id], condition({names.SPOOL: spool_id}, "RUNNING")):
+            end_early(client, run.info.run_id, line, status)
 
 
 def earlier_parents(client: MlflowClient, parent: Parent, card: Card) -> list[Run]:
@@ -187,10 +175,10 @@ def earlier_parents(client: MlflowClient, parent: Parent, card: Card) -> list[Ru
     Those whose process may still be alive elsewhere (running, with a fresh heartbeat, and not of this machine's spool)
     are the caller's to judge, see :func:`may_be_alive`.
     """
-    condition = f"tags.`{card.key_tag}` = '{card.key}' and tags.`{names.ROLE}` = '{card.role}'"
+    same_work = condition({card.key_tag: card.key, names.ROLE: card.role})
     return [
         run
-        for run in search(client, [parent.experiment_id], condition)
+        for run in search(client, [parent.experiment_id], same_work)
         if run.info.run_id != parent.run_id and run.data.tags.get(names.STATE) != "complete"
     ]
 
@@ -211,12 +199,11 @@ def may_be_alive(run: Run, spool_id: str) -> bool:
     return time.time() - heartbeat < _STALE_SECONDS
 
 
-def log_params(client: MlflowClient, run: Run, params: Mapping[str, str]) -> None:
-    """Log the parameters that `mlflow run` has not logged."""
+def log_params(client: MlflowClient, run_id: str, params: Mapping[str, str], known: Container[str] = ()) -> None:
+    """Log the parameters that are not `known`: those that `mlflow run` has logged."""
     from mlflow.entities import Param
 
-    missing = [Param(name, value[:6000]) for name, value in params.items() if name not in run.data.params]
-    client.log_batch(run.info.run_id, params=missing)
+    client.log_batch(run_id, params=[Param(name, value[:6000]) for name, value in params.items() if name not in known])
 
 
 def metrics_of(values: Mapping[str, float], step: int) -> list[Metric]:
@@ -229,9 +216,10 @@ def metrics_of(values: Mapping[str, float], step: int) -> list[Metric]:
 
 def log_metrics(client: MlflowClient, run_id: str, steps: Mapping[int, Mapping[str, float]]) -> None:
     """Log step -> numbers, step by step."""
-    batch = [metric for step in sorted(steps) for metric in metrics_of(steps[step], step)]
-    for start in range(0, len(batch), METRICS_A_BATCH):
-        client.log_batch(run_id, metrics=batch[start : start + METRICS_A_BATCH])
+    for batch in batches(
+        [metric for step in sorted(steps) for metric in metrics_of(steps[step], step)], METRICS_A_BATCH
+    ):
+        client.log_batch(run_id, metrics=batch)
 
 
 def set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:
@@ -241,17 +229,20 @@ def set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None
     client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
 
 
+def log_results(
+    client: MlflowClient, run_id: str, folder: Path, tags: Mapping[str, str], tables: Iterable[str]
+) -> None:
+    """Log the files of a folder, of which MLflow's UI shows `tables` as tables, and set the last tags of a run."""
+    client.log_artifacts(run_id, str(folder))
+    logged = json.dumps([{"path": name, "type": "table"} for name in tables])
+    set_tags(client, run_id, {**tags, names.LOGGED_ARTIFACTS: logged})
+
+
 def _git_tags(folder: Path) -> dict[str, str]:
     """Say whether the source tree differs from its commit: MLflow logs the commit, but not that."""
+    command = ["git", "status", "--porcelain", "--untracked-files=no"]  # whichever git the user has
     try:
-        result = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=no"],  # noqa: S607 - whichever git the user has
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        changes = subprocess.check_output(command, cwd=folder, stderr=subprocess.DEVNULL, timeout=10)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
         return {}
-    return {names.GIT_DIRTY: str(bool(result.stdout.strip())).lower()} if result.returncode == 0 else {}
+    return {names.GIT_DIRTY: str(bool(changes.strip())).lower()}

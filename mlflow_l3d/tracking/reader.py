@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,14 +15,16 @@ import pandas as pd
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import children_of, own_metrics, search
-from mlflow_l3d.tracking.connection import error_line, is_outage
+from mlflow_l3d.tracking.children import batches, children_of, found, own_metrics, search
+from mlflow_l3d.tracking.connection import error_line
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
 _THREADS: Final = 8
+_NUMBERS: Final = ("row", "column", "index")
+_OF_FACTORS: Final = ("factor.", "seed.")
 _OF_A_FACTOR: Final = ("investigation", "swap")
 """Phases of cells that belong to the table of one factor."""
 
@@ -44,7 +47,7 @@ class Recorded:
     cells: pd.DataFrame
 
 
-def read_investigation(parent_run_id: str, client: MlflowClient | None = None, *, where: str = "") -> Recorded:
+def read_investigation(parent_run_id: str, client: MlflowClient, *, where: str = "") -> Recorded:
     """Read the cells of a parent: its children, and the cells of other investigations that it lists.
 
     Parameters
@@ -52,7 +55,7 @@ def read_investigation(parent_run_id: str, client: MlflowClient | None = None, *
     parent_run_id
         The parent.
     client
-        Client of the tracking server; by default the current one.
+        Client of the tracking server.
     where
         An MLflow filter: cells are then all runs of the parent's experiment that it finds, whoever their parent is.
 
@@ -61,10 +64,8 @@ def read_investigation(parent_run_id: str, client: MlflowClient | None = None, *
     ParameterError
         If there is no such run, or it has no cells.
     """
-    from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
-    client = client or MlflowClient()
     parent = parent_run(client, parent_run_id)
     experiment_id = str(parent.info.experiment_id)
     runs = search(client, [experiment_id], where) if where else children_of(client, experiment_id, parent_run_id)
@@ -94,17 +95,13 @@ def parent_run(client: MlflowClient, run_id: str) -> Run:
     ParameterError
         If there is no such run.
     """
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return client.get_run(run_id)
-    except MlflowException as error:
-        if is_outage(error):
-            raise
-        raise ParameterError("parent_run_id", run_id, "no such run on the tracking server") from error
+    run = found(client.get_run, run_id)
+    if run is None:
+        raise ParameterError("parent_run_id", run_id, "no such run on the tracking server")
+    return run
 
 
-def cells_of_runs(runs: Iterator[Run]) -> pd.DataFrame:
+def cells_of_runs(runs: Iterable[Run]) -> pd.DataFrame:
     """Return one row a cell; other runs are passed over, and of runs with equal keys the first finished counts."""
     rows: dict[str, dict[str, Any]] = {}
     for run in runs:
@@ -117,7 +114,8 @@ def cells_of_runs(runs: Iterator[Run]) -> pd.DataFrame:
         if known is None or (known["status"] != "FINISHED" and row["status"] == "FINISHED"):
             rows[place] = row
     frame = pd.DataFrame(list(rows.values()))
-    return frame if frame.empty else _typed(frame)
+    whole = [name for name in map(str, frame) if name in _NUMBERS or name.startswith(_OF_FACTORS)]
+    return frame.astype(dict.fromkeys(whole, "Int64"))
 
 
 def _place(row: Mapping[str, Any]) -> str:
@@ -135,9 +133,7 @@ def _row(run: Run) -> dict[str, Any]:
     return {
         "phase": tags.get(names.PHASE),
         "factor": tags.get(names.FACTOR) if tags.get(names.PHASE) in _OF_A_FACTOR else None,
-        "row": _number(tags.get(names.ROW)),
-        "column": _number(tags.get(names.COLUMN)),
-        "index": _number(tags.get(names.INDEX)),
+        **{name: _number(tags.get(names.COORDINATES[name])) for name in _NUMBERS},
         "run_id": run.info.run_id,
         "experiment_id": str(run.info.experiment_id),
         "cell_key": tags.get(names.CELL_KEY),
@@ -145,24 +141,15 @@ def _row(run: Run) -> dict[str, Any]:
         "artifact_uri": run.info.artifact_uri,
         **(own_metrics(run) if finished else {}),
         **{
-            name: _number(value)
+            name: number
             for name, value in run.data.params.items()
-            if name.startswith(("factor.", "seed.")) and _number(value) is not None
+            if name.startswith(_OF_FACTORS) and (number := _number(value)) is not None
         },
     }
 
 
 def _number(text: str | None) -> int | None:
-    if text is None or not text.lstrip("-").isdigit():
-        return None
-    return int(text)
-
-
-def _typed(frame: pd.DataFrame) -> pd.DataFrame:
-    whole = [
-        name for name in map(str, frame) if name in {"row", "column", "index"} or name.startswith(("factor.", "seed."))
-    ]
-    return frame.astype(dict.fromkeys(whole, "Int64"))
+    return int(text) if text is not None and text.lstrip("-").isdigit() else None
 
 
 def _with_shared(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> pd.DataFrame:
@@ -176,25 +163,13 @@ def _with_shared(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> pd.D
         listed = pd.read_parquet(path)
     known = set() if cells.empty else set(cells["run_id"])
     missing = [run_id for run_id in listed["run_id"].dropna() if run_id not in known]
-    runs = _runs_by_id(client, missing)
-    shared = cells_of_runs(iter(runs))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        runs = [run for run in pool.map(partial(found, client.get_run), missing) if run is not None]
+    shared = cells_of_runs(runs)
     if cells.empty or shared.empty:
         return shared if cells.empty else cells
     shared = shared[~shared["cell_key"].isin(set(cells.loc[cells["status"] == "FINISHED", "cell_key"]))]
     return pd.concat([cells, shared], ignore_index=True)
-
-
-def _runs_by_id(client: MlflowClient, run_ids: Sequence[str]) -> list[Run]:
-    from mlflow.exceptions import MlflowException
-
-    def get(run_id: str) -> Run | None:
-        try:
-            return client.get_run(run_id)
-        except MlflowException:
-            return None
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return [run for run in pool.map(get, run_ids) if run is not None]
 
 
 def read_predictions(
@@ -218,8 +193,7 @@ def read_predictions(
             path = fetch_artifact(client, run_id, names.PREDICTIONS, place)
             return None if path is None else _checked(pd.read_parquet(path), run_id)
 
-        for start in range(0, len(run_ids), 64):
-            batch = run_ids[start : start + 64]
+        for batch in batches(run_ids, 64):
             yield from zip(batch, pool.map(fetch, batch), strict=True)
 
 
@@ -227,8 +201,7 @@ def _checked(table: pd.DataFrame, run_id: str) -> pd.DataFrame:
     missing = [name for name in ("example_id", "label", "prediction") if name not in table]
     if missing:
         needed = "example_id, label and prediction are needed"
-        msg = f"Run {run_id}: {names.PREDICTIONS} has no column {missing[0]}; {needed}."
-        raise L3DError(msg)
+        raise L3DError(f"Run {run_id}: {names.PREDICTIONS} has no column {missing[0]}; {needed}.")
     return table
 
 

@@ -6,7 +6,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -60,10 +60,6 @@ class RunRecord(ABC):
         """How the run ends: ``FINISHED``, ``FAILED`` or ``KILLED``."""
         return "FAILED" if self.error else "FINISHED"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON types."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRecord(RunRecord):
@@ -85,45 +81,20 @@ class CellRecord(RunRecord):
     seeds: Mapping[str, int]
 
     @classmethod
-    def of(cls, cell: Cell, outcome: Outcome, end_time: int | None = None) -> CellRecord:
+    def of(cls, cell: Cell, outcome: Outcome) -> CellRecord:
         """Join a cell and its outcome."""
-        found = measured(outcome)
-        return replace(
-            cls.known(cell, found["metrics"], found["end_time"] if end_time is None else end_time),
-            **{name: found[name] for name in ("curves", "error", "traceback")},
-        )
+        return cls(**asdict(cell), name=cell.name, **measured(outcome))
 
     @classmethod
     def known(cls, cell: Cell, metrics: Mapping[str, float], end_time: int) -> CellRecord:
         """Make the record of a finished cell from its metrics."""
-        return cls(
-            phase=cell.phase,
-            factor=cell.factor,
-            row=cell.row,
-            column=cell.column,
-            index=cell.index,
-            configurations=dict(cell.configurations),
-            seeds=dict(cell.seeds),
-            key=cell.key,
-            name=cell.name,
-            end_time=end_time,
-            metrics=metrics,
-        )
+        return cls(**asdict(cell), name=cell.name, metrics=metrics, end_time=end_time)
 
     def tags(self) -> dict[str, str]:
         """Return the tags that say which cell it is."""
-        places = {
-            names.FACTOR: self.factor,
-            names.ROW: self.row,
-            names.COLUMN: self.column,
-            names.INDEX: self.index,
-        }
-        return {
-            names.ROLE: self.role,
-            names.PHASE: self.phase,
-            names.CELL_KEY: self.key,
-            **{name: str(value) for name, value in places.items() if value is not None},
-        }
+        places = {tag: getattr(self, name) for name, tag in names.COORDINATES.items()}
+        stated = {tag: str(value) for tag, value in places.items() if value is not None}
+        return {names.ROLE: self.role, names.CELL_KEY: self.key, **stated}
 
     def params(self) -> dict[str, str]:
         """Return the configuration and the seed of every factor."""

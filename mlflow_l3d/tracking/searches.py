@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import FoundSearch, Subject
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import experiment_ids
+from mlflow_l3d.tracking.children import condition, experiment_ids, found
 from mlflow_l3d.tracking.connection import connect, error_line
 from mlflow_l3d.tracking.reader import fetch_document
 
@@ -45,8 +45,8 @@ def find(text: str, subject: Subject) -> FoundSearch:
         run = _latest(client, subject) if text == "latest" else _named(client, text, subject)
         return FoundSearch(str(run.info.run_id), _document(client, run, text))
     except MlflowException as error:
-        msg = f"{_PARAMETER}={text}: the tracking server does not answer as it should ({error_line(error)})."
-        raise L3DError(msg) from error
+        line = error_line(error)
+        raise L3DError(f"{_PARAMETER}={text}: the tracking server does not answer as it should ({line}).") from error
 
 
 def searched_splits(client: MlflowClient, parent: Run) -> tuple[dict[str, int], ...]:
@@ -73,31 +73,20 @@ def searched_splits(client: MlflowClient, parent: Run) -> tuple[dict[str, int], 
 
 
 def _latest(client: MlflowClient, subject: Subject) -> Run:
-    condition = (
-        f"tags.`{names.SEARCH_SUBJECT}` = '{subject.key}' and tags.`{names.ROLE}` = 'search' "
-        f"and tags.`{names.STATE}` = 'complete' and attributes.status = 'FINISHED'"
-    )
-    found = client.search_runs(
-        list(experiment_ids(client)), condition, max_results=1, order_by=["attributes.end_time DESC"]
-    )
-    if not found:
+    tags = {names.SEARCH_SUBJECT: subject.key, names.ROLE: "search", names.STATE: "complete"}
+    order = ["attributes.end_time DESC"]
+    runs = client.search_runs(experiment_ids(client), condition(tags, "FINISHED"), max_results=1, order_by=order)
+    if not runs:
         model = f" with model {subject.model}" if subject.model else ""
         allowed = f"there is no finished search of {subject.approach}{model} on {subject.task} on this tracking server"
         raise ParameterError(_PARAMETER, "latest", allowed, _command(subject))
-    run: Run = found[0]
-    return run
+    return runs[0]
 
 
 def _named(client: MlflowClient, run_id: str, subject: Subject) -> Run:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        run = client.get_run(run_id)
-    except MlflowException as error:
-        if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-            raise
-        allowed = "is no run on this tracking server"
-        raise ParameterError(_PARAMETER, run_id, allowed, "Look at MLFLOW_TRACKING_URI.") from error
+    run = found(client.get_run, run_id)
+    if run is None:
+        raise ParameterError(_PARAMETER, run_id, "is no run on this tracking server", "Look at MLFLOW_TRACKING_URI.")
     tags: Mapping[str, str] = run.data.tags
     role = tags.get(names.ROLE)
     if run.info.lifecycle_stage != "active":

@@ -6,9 +6,13 @@ very ``predictions.parquet`` that is uploaded, and, once a run was created for i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+import uuid
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -17,8 +21,6 @@ from mlflow_l3d.tracking.names import PREDICTIONS
 from mlflow_l3d.tracking.records import RunRecord
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from mlflow_l3d.plan.cells import Outcome
 
 R = TypeVar("R", bound=RunRecord)
@@ -37,6 +39,11 @@ class Spool(Generic[R]):
         holds a lock); several threads may use it.
     kind
         Class of the records.
+
+    Attributes
+    ----------
+    identity
+        What tells it from those of other machines.
     """
 
     def __init__(self, folder: Path, kind: type[R]) -> None:
@@ -44,31 +51,49 @@ class Spool(Generic[R]):
         self.kind = kind
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            machine = _machine_id(folder.with_name("id"))
         except OSError as error:
             raise unwritable(error) from error
+        self.identity = hashlib.sha256(f"{machine}\n{folder.name}".encode()).hexdigest()[:16]
         for leftover in folder.glob(".*.tmp"):
             shutil.rmtree(leftover, ignore_errors=True)
 
-    def add(self, record: R, outcome: Outcome | None = None) -> None:
+    def add(
+        self, record: R, outcome: Outcome | None = None, *, predictions: Path | None = None, run_id: str | None = None
+    ) -> None:
         """Write one cell; it is either there whole or not at all.
+
+        Parameters
+        ----------
+        record
+            What is known of it.
+        outcome
+            Holds its predictions, if any.
+        predictions, run_id
+            Of a cell that the server already holds: a file, and the run.
 
         Raises
         ------
         L3DError
             If the disk is full or the folder cannot be written.
         """
-        self._write(record, None if outcome is None else predictions_table(outcome))
-
-    def add_copy(self, record: R, predictions: Path | None, run_id: str) -> None:
-        """Write a cell that the server already holds, for the tables of the parent."""
         target = self._place(record.key)
         partial = self.folder / f".{record.key}.tmp"
-        partial.mkdir(exist_ok=True)
-        (partial / _RECORD).write_text(json.dumps(record.to_dict(), allow_nan=True), encoding="utf-8")
-        (partial / _RUN_ID).write_text(run_id, encoding="ascii")
-        if predictions is not None:
-            shutil.copyfile(predictions, partial / PREDICTIONS)
-        partial.rename(target)
+        try:
+            partial.mkdir(exist_ok=True)
+            if outcome is not None and outcome.predictions is not None:
+                _write_predictions(outcome, partial / PREDICTIONS)
+            if predictions is not None:
+                shutil.copyfile(predictions, partial / PREDICTIONS)
+            if run_id is not None:
+                (partial / _RUN_ID).write_text(run_id, encoding="ascii")
+            (partial / _RECORD).write_text(json.dumps(asdict(record), allow_nan=True), encoding="utf-8")
+            if target.exists():
+                shutil.rmtree(target)
+            partial.rename(target)
+        except OSError as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise unwritable(error) from error
 
     def __iter__(self) -> Iterator[str]:
         """Yield the keys of the cells in the spool."""
@@ -121,22 +146,12 @@ class Spool(Generic[R]):
     def _place(self, key: str) -> Path:
         return self.folder / key
 
-    def _write(self, record: R, table: pa.Table | None) -> None:
-        target = self._place(record.key)
-        partial = self.folder / f".{record.key}.tmp"
-        try:
-            partial.mkdir(exist_ok=True)
-            if table is not None:
-                import pyarrow.parquet as pq
 
-                pq.write_table(table, partial / PREDICTIONS, compression="zstd")
-            (partial / _RECORD).write_text(json.dumps(record.to_dict(), allow_nan=True), encoding="utf-8")
-            if target.exists():
-                shutil.rmtree(target)
-            partial.rename(target)
-        except OSError as error:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise unwritable(error) from error
+def _machine_id(path: Path) -> str:
+    """Return a number that is drawn once a cache folder, and kept in a file there."""
+    with suppress(FileExistsError), path.open("x", encoding="ascii") as file:
+        file.write(uuid.uuid4().hex)
+    return path.read_text(encoding="ascii")
 
 
 def unwritable(error: OSError) -> L3DError:
@@ -145,18 +160,12 @@ def unwritable(error: OSError) -> L3DError:
     return L3DError(f"The spool cannot be written ({reason}): free disk space, or set L3D_CACHE to another folder.")
 
 
-def predictions_table(outcome: Outcome) -> pa.Table | None:
-    """Return the columns ``example_id``, ``label``, ``prediction`` and, where there are any, ``score_<class>``."""
-    if outcome.predictions is None:
-        return None
+def _write_predictions(outcome: Outcome, path: Path) -> None:
+    """Write the columns ``example_id``, ``label``, ``prediction`` and, where there are any, ``score_<class>``."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    numbers = pa.float64() if outcome.predictions.dtype.kind == "f" else pa.int64()
-    columns = {
-        "example_id": pa.array(outcome.example_ids),
-        "label": pa.array(outcome.labels, numbers),
-        "prediction": pa.array(outcome.predictions, numbers),
-    }
+    columns = {"example_id": outcome.example_ids, "label": outcome.labels, "prediction": outcome.predictions}
     if outcome.scores is not None:
-        columns |= {f"score_{k}": pa.array(outcome.scores[:, k], pa.float32()) for k in range(outcome.scores.shape[1])}
-    return pa.table(columns)
+        columns |= {f"score_{number}": column for number, column in enumerate(outcome.scores.T)}
+    pq.write_table(pa.table(columns), path, compression="zstd")

@@ -7,7 +7,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from mlflow_l3d.tracking.connection import error_line, is_outage
@@ -17,27 +16,10 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
 
 
-@dataclass(slots=True)
-class Upload:
-    """One piece of work.
-
-    Attributes
-    ----------
-    work
-        Called with True where an earlier attempt failed half-way; must be safe to call again.
-    name
-        For messages.
-    attempts
-        How often it was tried.
-    """
-
-    work: Callable[[bool], object]
-    name: str
-    attempts: int = field(default=0)
-
-
 class Uploader:
-    """A few threads and a queue.
+    """A few threads and a queue of pieces of work, each with a name for messages.
+
+    A piece of work must be safe to call again: it is, where an earlier attempt failed half-way.
 
     While the server is away, one attempt at a time probes it, with pauses that grow from half a second to 15 seconds;
     nothing is dropped. A piece of work that the server refuses for good is kept in `refused`.
@@ -49,7 +31,7 @@ class Uploader:
     """
 
     def __init__(self, threads: int) -> None:
-        self._queue: queue.SimpleQueue[Upload | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[str, Callable[[], object]] | None] = queue.SimpleQueue()
         self._state = threading.Condition()
         self._open = 0
         self._stopped = False
@@ -57,18 +39,17 @@ class Uploader:
         self._outage_since: float | None = None
         self._probe = threading.Lock()
         self.refused: list[tuple[str, str]] = []
-        self.last_error = ""
         self._threads = [
             threading.Thread(target=self._run, name=f"l3d-upload-{number}", daemon=True) for number in range(threads)
         ]
         for thread in self._threads:
             thread.start()
 
-    def submit(self, name: str, work: Callable[[bool], object], *, repeated: bool = False) -> None:
+    def submit(self, name: str, work: Callable[[], object]) -> None:
         """Queue one piece of work; returns at once."""
         with self._state:
             self._open += 1
-        self._queue.put(Upload(work, name, attempts=int(repeated)))
+        self._queue.put((name, work))
 
     @property
     def pending(self) -> int:
@@ -116,9 +97,9 @@ class Uploader:
         while (upload := self._queue.get()) is not None:
             if self._stopped:
                 return
-            self._until_done(upload)
+            self._until_done(*upload)
 
-    def _until_done(self, upload: Upload) -> None:
+    def _until_done(self, name: str, work: Callable[[], object]) -> None:
         while not self._stopped:
             probing = self._outage_since is not None
             if probing:
@@ -129,24 +110,24 @@ class Uploader:
                         self._state.wait_for(lambda: self._stopped, timeout=self._pause)
                     if self._stopped:
                         return
-                if self._attempt(upload):
+                if self._attempt(name, work):
                     return
             finally:
                 if probing:
                     self._probe.release()
 
-    def _attempt(self, upload: Upload) -> bool:
+    def _attempt(self, name: str, work: Callable[[], object]) -> bool:
         """Try once; return whether the piece of work is settled."""
         try:
-            upload.work(upload.attempts > 0)
+            work()
         except Exception as error:  # noqa: BLE001 - whatever a store raises must not end the thread
             line = error_line(error)
             if is_outage(error):
-                self._note_outage(upload, line)
+                self._note_outage(line)
                 return False
-            _logger.error("%s was refused by the tracking server: %s", upload.name, line)
+            _logger.error("%s was refused by the tracking server: %s", name, line)
             with self._state:
-                self.refused.append((upload.name, line))
+                self.refused.append((name, line))
         else:
             self._note_answer()
         with self._state:
@@ -154,10 +135,8 @@ class Uploader:
             self._state.notify_all()
         return True
 
-    def _note_outage(self, upload: Upload, line: str) -> None:
+    def _note_outage(self, line: str) -> None:
         with self._state:
-            upload.attempts += 1
-            self.last_error = line
             if self._outage_since is None:
                 self._outage_since = time.monotonic()
                 self._pause = _FIRST_PAUSE

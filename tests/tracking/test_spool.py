@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ def outcome(key: str, **more: object) -> Outcome:
 
 def record(key: str, result: Outcome) -> CellRecord:
     cell = Cell("investigation", "data_order", 1, 2, None, {"data_order": 2}, {"data_order": 2**53 - 1}, key)
-    return CellRecord.of(cell, result, end_time=1_000)
+    return replace(CellRecord.of(cell, result), end_time=1_000)
 
 
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:

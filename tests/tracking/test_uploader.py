@@ -6,12 +6,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from mlflow_l3d.tracking import uploader as module
+from mlflow_l3d.tracking.ledger import Ledger
 from mlflow_l3d.tracking.uploader import Uploader
 
 
@@ -34,13 +36,10 @@ class Server:
     def __init__(self) -> None:
         self.away = threading.Event()
         self.held: list[int] = []
-        self.repeated: dict[int, list[bool]] = {}
         self._lock = threading.Lock()
 
-    def take(self, number: int) -> Callable[[bool], None]:
-        def work(repeated: bool) -> None:
-            with self._lock:
-                self.repeated.setdefault(number, []).append(repeated)
+    def take(self, number: int) -> Callable[[], None]:
+        def work() -> None:
             if self.away.is_set():
                 raise ConnectionError("refused")
             with self._lock:
@@ -59,7 +58,7 @@ def test_everything_arrives_once(uploader: Uploader) -> None:
     assert uploader.outage_seconds == 0.0
 
 
-def test_an_outage_drops_nothing_and_says_that_a_try_went_before(uploader: Uploader) -> None:
+def test_an_outage_drops_nothing(uploader: Uploader) -> None:
     server = Server()
     server.away.set()
     for number in range(50):
@@ -71,15 +70,13 @@ def test_an_outage_drops_nothing_and_says_that_a_try_went_before(uploader: Uploa
     assert uploader.wait(patience=5)
     assert sorted(server.held) == list(range(50))
     assert uploader.outage_seconds == 0.0
-    for flags in server.repeated.values():
-        assert flags == [False] + [True] * (len(flags) - 1)
 
 
 def test_one_thread_at_a_time_probes_a_server_that_is_away(uploader: Uploader) -> None:
     under_way, most = 0, [0]
     lock, first = threading.Lock(), threading.Event()
 
-    def work(_repeated: bool) -> None:
+    def work() -> None:
         nonlocal under_way
         if not first.is_set():
             first.set()
@@ -104,8 +101,8 @@ def test_flaky_work_is_repeated_until_done(uploader: Uploader) -> None:
     draws, lock = random.Random(1), threading.Lock()
     done: list[int] = []
 
-    def flaky(number: int) -> Callable[[bool], None]:
-        def work(_repeated: bool) -> None:
+    def flaky(number: int) -> Callable[[], None]:
+        def work() -> None:
             with lock:
                 if draws.random() < 0.3:
                     raise TimeoutError
@@ -122,7 +119,7 @@ def test_flaky_work_is_repeated_until_done(uploader: Uploader) -> None:
 def test_what_is_refused_is_kept_and_the_rest_goes_on(uploader: Uploader) -> None:
     server = Server()
 
-    def refused(_repeated: bool) -> None:
+    def refused() -> None:
         raise MlflowException("too long\nby far, see http://me:secret@host/", error_code=INVALID_PARAMETER_VALUE)
 
     uploader.submit("cell bad", refused)
@@ -168,8 +165,19 @@ def test_submit_and_stop_do_not_wait_for_a_server_that_is_away() -> None:
     assert server.held == []
 
 
-def test_work_that_was_tried_by_an_earlier_process_is_marked(uploader: Uploader) -> None:
-    server = Server()
-    uploader.submit("one", server.take(1), repeated=True)
-    assert uploader.wait(patience=1)
-    assert server.repeated == {1: [True]}
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_ledger_says_whether_a_try_to_write_a_run_went_before(uploader: Uploader, earlier: bool) -> None:
+    flags: list[bool] = []
+
+    class Writer:
+        def write(self, _spool: object, key: str, *, repeated: bool) -> str:
+            flags.append(repeated)
+            if len(flags) < 3:
+                raise ConnectionError
+            return key
+
+    ledger: Any = object.__new__(Ledger)
+    ledger.uploader, ledger._writer, ledger.spool = uploader, Writer(), None
+    ledger.submit("k", repeated=earlier)
+    assert uploader.wait(patience=5)
+    assert flags == [earlier, True, True]

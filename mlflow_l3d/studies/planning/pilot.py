@@ -15,11 +15,13 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.studies.investigation.scoring import score
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.past import Past
+from mlflow_l3d.tracking.past import investigations, parents_of, similar_cells
+from mlflow_l3d.tracking.reader import Recorded, read_investigation
 
 if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
     from mlflow_l3d.studies.investigation.specification import Specification
-    from mlflow_l3d.tracking.reader import Recorded
 
 MOST_PARENTS: Final = 5
 """How many earlier investigations are scored at most."""
@@ -75,22 +77,21 @@ def no_past(pilot: str) -> Pilot:
     return Pilot(cost_source="unknown: not asked for (pilot=none)" if pilot == "none" else "unknown: no earlier cells")
 
 
-def past_pilot(specification: Specification, past: Past, durations: Iterable[float]) -> Pilot:
+def past_pilot(specification: Specification, client: MlflowClient, durations: Iterable[float]) -> Pilot:
     """Look for cost and variances among all that the tracking server holds (``pilot=auto``).
 
     Parameters
     ----------
     specification
         What is planned.
-    past
+    client
         The tracking server.
     durations
         Seconds of each finished cell of the same context.
     """
     same = [value for value in durations if math.isfinite(value)]
-    similar = past.similar_cells(
-        task=specification.setup.task.name, approach=specification.setup.approach.name, model=specification.setup.model
-    )
+    setup = specification.setup
+    similar = similar_cells(client, task=setup.task.name, approach=setup.approach.name, model=setup.model)
     seconds, source = _mean(same), f"mean of {len(same)} finished cells with the same settings"
     if not same:
         others = [run.data.metrics.get("duration_seconds", math.nan) for run in similar]
@@ -99,30 +100,30 @@ def past_pilot(specification: Specification, past: Past, durations: Iterable[flo
         source = f"mean of {len(others)} cells of the same task, approach and model; other settings differ"
         source = source if others else Pilot().cost_source
     found: dict[str, FactorPilot] = {}
-    parents = past.investigations(specification.context_key)[:MOST_PARENTS]
+    parents = investigations(client, specification.context_key)[:MOST_PARENTS]
     known = {run.info.run_id for run in parents}
     similar = [run for run in similar if run.data.tags.get(names.CONTEXT_KEY) != specification.context_key]
-    parents += [run for run in past.parents_of(similar)[:MOST_PARENTS] if run.info.run_id not in known]
+    parents += [run for run in parents_of(client, similar)[:MOST_PARENTS] if run.info.run_id not in known]
     for run in parents:
         wanted = set(specification.factors) - set(found)
         if not wanted & set(run.data.tags.get(names.FACTOR, "").split(",")):
             continue
         try:
-            factors = _variances(specification, past.recorded(run.info.run_id))
+            factors = _variances(specification, read_investigation(run.info.run_id, client))
         except L3DError:  # a parent that cannot be scored is no pilot
             continue
         found |= {factor: each for factor, each in factors.items() if factor in wanted}
     return Pilot(seconds, source, found, _notes(specification, found))
 
 
-def named_pilot(specification: Specification, past: Past, run_id: str, given: str) -> Pilot:
+def named_pilot(specification: Specification, client: MlflowClient, run_id: str, given: str) -> Pilot:
     """Take cost and variances from one parent.
 
     Parameters
     ----------
     specification
         What is planned.
-    past
+    client
         The tracking server.
     run_id
         The parent.
@@ -135,7 +136,7 @@ def named_pilot(specification: Specification, past: Past, run_id: str, given: st
         If there is no such parent, or its cells lack the metric.
     """
     try:
-        recorded = past.recorded(run_id)
+        recorded = read_investigation(run_id, client)
     except ParameterError as error:
         raise ParameterError(
             "pilot", given, error.allowed, "Use auto, none, run, or the id of a parent run."

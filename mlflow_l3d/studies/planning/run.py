@@ -20,10 +20,12 @@ from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
-from mlflow_l3d.tracking.connection import error_line, is_outage
-from mlflow_l3d.tracking.past import Past
+from mlflow_l3d.tracking.children import finished_cells
+from mlflow_l3d.tracking.connection import connect, error_line, is_outage
 
 if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.tasks.base import Task
 
@@ -86,35 +88,35 @@ def _plan(
 
         small = {**parameters, **pilot_parameters(specification)}
         run_id = investigate(approach=approach, task=task, progress=progress, **small).run_id
-    past, why = _past(needed=pilot not in ("auto", "none", "run"))
+    client, why = _server(needed=pilot not in ("auto", "none", "run"))
     done: set[str] = set()
     known = no_past(pilot)
-    if past is not None:
+    if client is not None:
         try:
-            finished = past.cells(specification.context_key)
+            finished = finished_cells(client, specification.context_key)
             done = set(finished)
             if pilot == "auto":
                 durations = [run.data.metrics.get("duration_seconds", math.nan) for run in finished.values()]
-                known = past_pilot(specification, past, durations)
+                known = past_pilot(specification, client, durations)
             elif pilot != "none":
-                known = named_pilot(specification, past, run_id or pilot, pilot)
+                known = named_pilot(specification, client, run_id or pilot, pilot)
         except Exception as error:
             if isinstance(error, L3DError) or not is_outage(error) or pilot not in ("auto", "none"):
                 raise
             why = f"Past runs could not be read: {error_line(error)}"
     made = _assemble(specification, done, known, pilot_run_id=run_id, why=why, project_run=project_run)
     if project_run is not None:
-        if past is None:
+        if client is None:
             _logger.error("The plan could not be recorded in run %s: %s", project_run, why)
         else:
-            _record(made, past, project_run, pilot)
+            _record(made, client, project_run, pilot)
     return made
 
 
-def _past(*, needed: bool) -> tuple[Past | None, str]:
+def _server(*, needed: bool) -> tuple[MlflowClient | None, str]:
     """Connect; where the server is not needed, return why it did not answer instead of raising."""
     try:
-        return Past.open(), ""
+        return connect(), ""
     except L3DError as error:
         if needed:
             raise
@@ -158,7 +160,7 @@ def _assemble(
     )
 
 
-def _record(made: Plan, past: Past, run_id: str, pilot: str) -> None:
+def _record(made: Plan, client: MlflowClient, run_id: str, pilot: str) -> None:
     """Write a plan to the run that `mlflow run` made for it."""
     specification = made.specification
     text = made.summary()
@@ -181,5 +183,5 @@ def _record(made: Plan, past: Past, run_id: str, pilot: str) -> None:
         }
         title = f"plan: {specification.title}"
         given = {**specification.given, "pilot": pilot}
-        with auxiliary_run(past.client, run_id, role="plan", title=title, parameters=given) as run:
+        with auxiliary_run(client, run_id, role="plan", title=title, parameters=given) as run:
             run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)

@@ -30,8 +30,8 @@ from mlflow_l3d.studies.search.samplers import Stage
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.specification import SearchSpecification, specify_search
 from mlflow_l3d.studies.search.trials import Tuned
-from mlflow_l3d.tracking.ledger import Ledger
-from mlflow_l3d.tracking.opening import Work, open_ledger
+from mlflow_l3d.tracking.ledger import Ledger, Work
+from mlflow_l3d.tracking.opening import open_ledger
 from mlflow_l3d.tracking.records import TrialRecord
 
 if TYPE_CHECKING:
