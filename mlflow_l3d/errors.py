@@ -36,9 +36,9 @@ class ParameterError(L3DError, ValueError):
         self.allowed = allowed
         self.fix = fix
 
-    def __reduce__(self) -> tuple[type, tuple[str, object, str, str]]:
-        """Keep the parts when the error crosses a process boundary."""
-        return type(self), (self.name, self.value, self.allowed, self.fix)
+    def __reduce__(self) -> tuple[type, tuple[str, object, str, str], dict[str, object]]:
+        """Keep the parts, and notes, when the error crosses a process boundary."""
+        return type(self), (self.name, self.value, self.allowed, self.fix), self.__dict__
 
 
 def unknown_name(parameter: str, value: str, known: Iterable[str], what: str = "one of") -> ParameterError:

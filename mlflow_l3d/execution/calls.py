@@ -45,8 +45,13 @@ class Call:
 
     def again(self) -> list[Call]:
         """Return the calls in which the cells without an outcome are tried again: two halves, in the end one cell."""
-        middle = -(-len(self.cells) // 2)
-        return [Call(part, self.attempt + 1) for part in (self.cells[:middle], self.cells[middle:]) if part]
+        return [Call(part, self.attempt + 1) for part in halves(self.cells)]
+
+
+def halves(cells: list[Cell]) -> list[list[Cell]]:
+    """Return the first and the second half of some cells, without those that are empty."""
+    middle = -(-len(cells) // 2)
+    return [part for part in (cells[:middle], cells[middle:]) if part]
 
 
 class Queue:

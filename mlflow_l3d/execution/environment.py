@@ -7,16 +7,15 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import Final
 
 from mlflow_l3d.approaches.numerics import cores
 
+_THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 WORKER_ENVIRONMENT: Final = {
     # One thread a worker: several of them side by side beat one that uses all cores, and sums keep their order.
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "VECLIB_MAXIMUM_THREADS": "1",
+    **dict.fromkeys(_THREADS, "1"),
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
@@ -47,14 +46,11 @@ def starting_worker() -> Iterator[None]:
     """
     with _LOCK:
         before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
-        blocked: set[signal.Signals] | None = None
+        was_open = False
         if hasattr(signal, "pthread_sigmask"):
-            _start_resource_tracker()
-            blocked = {
-                number
-                for number in signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-                if isinstance(number, signal.Signals)
-            }
+            # It is started with the first process otherwise, and unblocks the signal on the way.
+            resource_tracker.ensure_running()
+            was_open = signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         os.environ.update(WORKER_ENVIRONMENT)
         try:
             yield
@@ -64,15 +60,8 @@ def starting_worker() -> Iterator[None]:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
-            if blocked is not None and signal.SIGINT not in blocked:
+            if was_open:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-
-def _start_resource_tracker() -> None:
-    # It is started with the first process otherwise, and unblocks the signal on the way.
-    from multiprocessing import resource_tracker
-
-    resource_tracker.ensure_running()
 
 
 def refuse_interrupts() -> None:

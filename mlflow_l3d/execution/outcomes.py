@@ -15,6 +15,7 @@ from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import failed, one_line
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.calls import halves
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import configuration_seed
@@ -60,20 +61,17 @@ def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Iterator[Out
                 why = one_line(error)
                 break
             key = getattr(outcome, "key", None)
-            cell = left.pop(key) if isinstance(key, str) and key in left else None
-            if cell is None:
+            if isinstance(key, str) and key in left:
+                yield _checked(outcome, left.pop(key), job, (time.perf_counter() - started) / len(cells))
+            else:
                 strays += 1
-                continue
-            yield _checked(outcome, cell, job, (time.perf_counter() - started) / len(cells))
     finally:
         # A generator is closed before its session is.
         if isinstance(outcomes, Generator):
             outcomes.close()
     if strays or left:
         _warn(job, len(cells), strays, len(left), why)
-    rest = list(left.values())
-    middle = -(-len(rest) // 2)
-    for part in (rest[:middle], rest[middle:]):
+    for part in halves(list(left.values())):
         yield from run_cells(session, part, job)
 
 
@@ -194,8 +192,8 @@ def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], task: Task
         raise _Violation("it has class scores, and the task is a regression")
     scores = None if outcome.scores is None else np.asarray(outcome.scores)
     if scores is not None and (scores.shape != (len(ids), classes) or scores.dtype.kind not in "fiu"):
-        msg = f"scores have shape {scores.shape} and type {scores.dtype}, not numbers of shape ({len(ids)}, {classes})"
-        raise _Violation(msg)
+        wanted = f"not numbers of shape ({len(ids)}, {classes})"
+        raise _Violation(f"scores have shape {scores.shape} and type {scores.dtype}, {wanted}")
     return replace(
         outcome,
         example_ids=ids,
@@ -206,19 +204,21 @@ def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], task: Task
     )
 
 
+def _column(name: str, array: npt.NDArray[Any], kinds: str, what: str) -> npt.NDArray[Any]:
+    if array.ndim != 1 or array.dtype.kind not in kinds:
+        raise _Violation(f"{name} have shape {array.shape} and type {array.dtype}, not {what} of shape (n,)")
+    return array
+
+
 def _numbers(name: str, values: Any) -> npt.NDArray[np.float64]:
-    array = np.asarray(values)
-    if array.ndim != 1 or array.dtype.kind not in "fiu":
-        raise _Violation(f"{name} have shape {array.shape} and type {array.dtype}, not numbers of shape (n,)")
+    array = _column(name, np.asarray(values), "fiu", "numbers")
     if not np.isfinite(array).all():
         raise _Violation(f"{name} are not all finite")
     return array.astype(np.float64, copy=False)
 
 
 def _classes(name: str, values: Any, lowest: int, classes: int) -> npt.NDArray[np.int64]:
-    array = np.asarray(values)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise _Violation(f"{name} have shape {array.shape} and type {array.dtype}, not integers of shape (n,)")
+    array = _column(name, np.asarray(values), "iu", "integers")
     if len(array) and not lowest <= int(array.min()) <= int(array.max()) < classes:
         raise _Violation(f"{name} go from {array.min()} to {array.max()}, allowed is {lowest} to {classes - 1}")
     return array.astype(np.int64, copy=False)
@@ -228,9 +228,7 @@ def _ids(values: Any) -> npt.NDArray[Any]:
     array = np.asarray(values)
     if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.tolist()):
         array = array.astype(np.str_)
-    if array.ndim != 1 or array.dtype.kind not in "iuU":
-        msg = f"example_ids have shape {array.shape} and type {array.dtype}, not integers or texts of shape (n,)"
-        raise _Violation(msg)
+    _column("example_ids", array, "iuU", "integers or texts")
     if len(np.unique(array)) < len(array):
         raise _Violation("example_ids are not unique")
     return array if array.dtype.kind == "U" else array.astype(np.int64, copy=False)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing import connection as pipes
 from multiprocessing import get_context
 from typing import Any, Final
@@ -61,18 +62,15 @@ class Worker:
         self._sender.start()
 
     def _send_job(self, pickled_job: bytes) -> None:
-        try:
+        with suppress(OSError):  # the worker died; that shows at the other side of the pipe
             self._connection.send_bytes(pickled_job)
-        except OSError:
-            # The worker died; that shows at the other side of the pipe.
-            return
 
     def send(self, call: Call) -> None:
         """Give the worker a call."""
         if not self.in_flight:
             self.current_since = time.perf_counter()
         self.in_flight.append(call)
-        self._write(call.cells)
+        self.tell(call.cells)
 
     def received(self, key: str) -> None:
         """Note that a cell of the current call is done; after the last one the next call has begun."""
@@ -87,25 +85,19 @@ class Worker:
 
     def load(self, seconds: float) -> float:
         """Return how much is left to do, in cells, where a cell takes `seconds` (0: not known)."""
-        later = [self.reserved] if self.reserved else []
-        if not self.in_flight:
-            return float(sum(call.size for call in later))
-        current, *others = self.in_flight
-        # A session may train all cells of a call side by side, and give no outcome before the end.
-        progress = self.current_seconds() / seconds if seconds > 0 else 0.0
-        left = min(float(len(current.cells)), max(0.0, current.size - progress))
-        return left + sum(call.size for call in (*others, *later))
+        waiting = [*self.in_flight, *([self.reserved] if self.reserved else [])]
+        left = float(sum(call.size for call in waiting))
+        if self.in_flight:
+            # A session may train all cells of a call side by side, and give no outcome before the end.
+            current = self.in_flight[0]
+            progress = self.current_seconds() / seconds if seconds > 0 else 0.0
+            left -= max(current.size - len(current.cells), min(progress, current.size))
+        return left
 
-    def dismiss(self) -> None:
-        """Tell the worker that there are no more cells."""
-        self._write(None)
-
-    def _write(self, message: list[Cell] | None) -> None:
-        try:
-            self._connection.send(message)
-        except OSError:
-            # The worker died; that shows when it is looked at next.
-            return
+    def tell(self, cells: list[Cell] | None) -> None:
+        """Send cells to the worker, or None: there are no more."""
+        with suppress(OSError):  # the worker died; that shows when it is looked at next
+            self._connection.send(cells)
 
     def look(self) -> tuple[bool, Any]:
         """Return whether the worker lives or has left something to read, and what it sent, if anything."""
@@ -224,7 +216,7 @@ class Pool:
         """End all workers: kill them, or let those that are ready close their sessions first."""
         for worker in self.workers:
             if worker.ready and not at_once:
-                worker.dismiss()
+                worker.tell(None)
             else:
                 worker.kill()
         deadline = time.monotonic() + FAREWELL_SECONDS

@@ -11,7 +11,7 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import Call, Queue, share
 from mlflow_l3d.execution.environment import default_workers, places
 from mlflow_l3d.execution.pool import Pool, Worker
-from mlflow_l3d.execution.worker import Ready, Unprepared
+from mlflow_l3d.execution.worker import Ready
 from mlflow_l3d.plan.cells import Cell, Outcome
 
 ATTEMPTS: Final = 2
@@ -116,8 +116,8 @@ class _Dispatch:
             return message
         if isinstance(message, Ready):
             worker.ready, worker.cells_at_once = True, message.cells_at_once
-        elif isinstance(message, Unprepared):
-            raise _with_notes(message)
+        elif isinstance(message, L3DError):
+            raise message
         elif not alive:
             return self._replace(worker)
         return None
@@ -167,10 +167,3 @@ class _Dispatch:
             duration_seconds=worker.current_seconds(),
             error=f"{how}; the cell was tried {current.attempt} times",
         )
-
-
-def _with_notes(message: Unprepared) -> L3DError:
-    for note in message.notes:
-        if note not in getattr(message.error, "__notes__", ()):
-            message.error.add_note(note)
-    return message.error

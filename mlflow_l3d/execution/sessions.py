@@ -44,8 +44,7 @@ def prepared(job: Job) -> Session:
     except L3DError:
         raise
     except (Exception, SystemExit) as error:
-        msg = f"approach {job.approach.name} could not be prepared: {one_line(error)}"
-        wrapped = L3DError(msg)
+        wrapped = L3DError(f"approach {job.approach.name} could not be prepared: {one_line(error)}")
         wrapped.add_note("".join(traceback.format_exception(error)))
         raise wrapped from error
     if not isinstance(found, Session):
@@ -63,6 +62,6 @@ def cells_at_once(session: Session, job: Job) -> int:
     """
     value = session.cells_at_once
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        msg = f"approach {job.approach.name}: cells_at_once of its session must be a positive number, it is {value!r}"
-        raise L3DError(msg)
+        wrong = f"cells_at_once of its session must be a positive number, it is {value!r}"
+        raise L3DError(f"approach {job.approach.name}: {wrong}")
     return int(value)

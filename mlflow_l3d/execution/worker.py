@@ -26,21 +26,14 @@ class Ready:
     cells_at_once: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unprepared:
-    """The session could not be prepared."""
-
-    error: L3DError
-    notes: tuple[str, ...]
-
-
 def serve(connection: Connection, device: str, parent: int, parent_is_main_thread: bool) -> None:
     """Run a worker: receive the job, then calls; send an outcome for each of their cells, as it comes.
 
     Parameters
     ----------
     connection
-        Pipe to the parent: the pickled job comes first, then lists of cells, in the end None.
+        Pipe to the parent: the pickled job comes first, then lists of cells, in the end None. What goes back first is
+        that the session is ready, or the error that kept it from being so.
     device
         Device of this worker.
     parent
@@ -67,7 +60,7 @@ def _serve(connection: Connection, device: str) -> None:
                 for outcome in run_cells(session, cells, job):
                     connection.send(outcome)
     except L3DError as error:
-        connection.send(Unprepared(_sendable(error), tuple(getattr(error, "__notes__", ()))))
+        connection.send(_sendable(error))
 
 
 def _job(pickled: bytes) -> Job:
@@ -84,11 +77,14 @@ def _job(pickled: bytes) -> Job:
 
 
 def _sendable(error: L3DError) -> L3DError:
-    """Return the error itself where it survives the pipe, else its text."""
+    """Return the error itself where it survives the pipe, else its text and notes."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own, a moment ago
     except Exception:  # noqa: BLE001 - whatever a stranger's class raises
-        return L3DError(str(error))
+        plain = L3DError(str(error))
+        for note in getattr(error, "__notes__", ()):
+            plain.add_note(note)
+        return plain
     return error
 
 

@@ -8,7 +8,6 @@ and the index, so that a cell can be repeated alone, anywhere, in any order.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -34,28 +33,6 @@ NESTED_BASE: Final = 1_000_000_000
 NESTED_COLUMNS: Final = 1_000
 """The most columns of the nested design. With at most 1,000,000 rows every configuration fits 31 bits."""
 
-
-@dataclass(frozen=True, slots=True)
-class Factor:
-    """A randomness factor and what it decides, in the words of the papers."""
-
-    name: str
-    meaning: str
-
-
-FACTORS: Final[dict[str, Factor]] = {
-    factor.name: factor
-    for factor in (
-        Factor("label_selection", "which training examples count as labelled, and which test examples are evaluated"),
-        Factor("data_split", "the division into training, validation and test examples"),
-        Factor("data_order", "the order of examples in the prompt, in batches or in tasks"),
-        Factor("sample_choice", "which examples stand in the prompt or are adapted on"),
-        Factor("model_initialisation", "the values of newly created weights"),
-        Factor("model_randomness", "dropout and sampling inside the model"),
-        Factor("seed", "all algorithmic factors at once"),
-    )
-}
-"""Factors that the papers name. An approach may declare others; the names are then its own."""
 
 TASK_FACTORS: Final = ("label_selection", "data_split")
 """Factors that the task draws from, whatever the approach."""

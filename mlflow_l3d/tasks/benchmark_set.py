@@ -66,11 +66,6 @@ class Benchmark:
     prepared: Callable[[Columns], Columns] | None = None
     file: str = ""
 
-    @property
-    def hub_texts(self) -> tuple[str, ...]:
-        """Text columns on the hub."""
-        return self.hub_columns or self.columns
-
     def __call__(self, options: Mapping[str, str]) -> Task:
         """Return all labelled examples of all splits as one task; a study draws its own splits from them.
 
@@ -117,30 +112,30 @@ class Benchmark:
             metric=self.metric,
         )
 
-    def _reading(self, own: bool) -> Reading:
+    def _reading(self, columns: Sequence[str], label: str, own: bool) -> Reading:
         choices = ",".join(self.class_names) if self.kind == "multiple_choice" else "auto"
-        return Reading(self.kind, choices, predefined_split=own, leave_out_empty=True)
+        return Reading(",".join(columns), label, self.kind, choices, predefined_split=own, leave_out_empty=True)
 
     def _from_folder(self, file: Path, own: bool) -> tuple[Task, str]:
         source = f"{file.name} in the folder {FOLDER_VARIABLE}"
         try:
-            return load_file(file, ",".join(self.columns), reading=self._reading(own)), source
+            return load_file(file, self._reading(self.columns, "label", own)), source
         except L3DError as error:
             needs = f"It needs the columns {self._needs(own)}."
-            raise L3DError(f"task={self.name}: {source} cannot be used ({_without_stop(error)}). {needs}") from error
+            why = str(error).rstrip(".")
+            raise L3DError(f"task={self.name}: {source} cannot be used ({why}). {needs}") from error
 
     def _from_hub(self, has_folder: bool, own: bool) -> tuple[Task, str]:
         try:
-            columns = ",".join(self.hub_texts)
-            found = load_from_hub(PREFIX + self.hub, columns, self.hub_label, self._reading(own))
+            reading = self._reading(self.hub_columns or self.columns, self.hub_label, own)
+            return load_from_hub(PREFIX + self.hub, reading), f"the hub ({self.hub})"
         except L3DError as error:
             local = f"not in the folder {FOLDER_VARIABLE}" if has_folder else f"{FOLDER_VARIABLE} names no folder"
             raise L3DError(
-                f"task={self.name}: {local}, and not to be had from the hub ({_without_stop(error)}). Either set "
+                f"task={self.name}: {local}, and not to be had from the hub ({str(error).rstrip('.')}). Either set "
                 f"{FOLDER_VARIABLE} to a folder with {self.file or self.name}.parquet (columns {self._needs(own)}), "
                 "or load it once with a network: offline, it is then read from the cache of the package datasets."
             ) from error
-        return found, f"the hub ({self.hub})"
 
     def _needs(self, own: bool) -> str:
         """Return the columns that the local file needs, as text."""
@@ -176,9 +171,8 @@ def _data_folder() -> Path | None:
         return None
     folder = Path(given).expanduser()
     if not folder.is_dir():
-        raise ParameterError(
-            FOLDER_VARIABLE, given, "must be a folder that exists", "Unset it to read data sets from the hub."
-        )
+        fix = "Unset it to read data sets from the hub."
+        raise ParameterError(FOLDER_VARIABLE, given, "must be a folder that exists", fix)
     return folder
 
 
@@ -194,7 +188,3 @@ def _left_out(name: str, pool: Pool) -> Sequence[str]:
 def _plain(name: str) -> str:
     """Return a class name without what copies of a data set write differently: case, blanks and punctuation."""
     return re.sub(r"[\W_]", "", name.casefold())
-
-
-def _without_stop(error: L3DError) -> str:
-    return str(error).rstrip(".")

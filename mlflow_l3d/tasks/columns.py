@@ -9,16 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tasks import kinds
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task, shorten
-from mlflow_l3d.tasks.kinds import (
-    Reading,
-    check_choices,
-    encode_positions,
-    encode_scores,
-    find_choice_columns,
-    find_kind,
-)
 from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.table import Table, blank, check_labels_there, missing, no_column, with_parts, without_empty
 
@@ -41,9 +34,7 @@ AUTO_CONTEXT: Final = (("premise", "question"), ("premise",), ("context", "quest
 """Likewise, what the choices of a multiple-choice task have in common."""
 
 
-def task_from_table(
-    name: str, table: Table, text_column: str, label_column: str, reading: Reading | None = None
-) -> Task:
+def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     """Return the task that the columns of `table` hold.
 
     Parameters
@@ -52,33 +43,27 @@ def task_from_table(
         Name of the task.
     table
         The data.
-    text_column
-        ``auto``, the name of a column, or several separated by commas.
-    label_column
-        Classification: column of whole numbers, bools or class names. Classes are numbered in sorted order; the names
-        of numbered ones stand in the column ``<label_column>_name`` where there is one. Regression: column of numbers.
-        Multiple choice: column of the position of the right choice, from 0, or of the name of its column.
     reading
-        What else is to be read, and how.
+        What is to be read, and how.
 
     Raises
     ------
     ParameterError
         If a column is missing or holds what it should not.
     """
-    reading = reading or Reading()
+    label_column = reading.label_column
     if label_column not in table.names:
         raise no_column("label_column", label_column, table.names)
-    kind, kind_notes = find_kind(table, label_column, text_column, reading)
-    choice_columns = find_choice_columns(table.names, reading) if kind == "multiple_choice" else ()
-    text_columns = find_text_columns(table.names, text_column, (label_column, *choice_columns))
+    kind, kind_notes = kinds.find_kind(table, reading)
+    choice_columns = kinds.find_choice_columns(table.names, reading) if kind == "multiple_choice" else ()
+    text_columns = find_text_columns(table.names, reading.text_column, (label_column, *choice_columns))
     if reading.predefined_split:
         table = with_parts(name, table, label_column)
     if reading.leave_out_empty:
         table = without_empty(table, (*text_columns, *choice_columns))
     labels, class_names = _labels(table, label_column, kind, choice_columns)
     texts = [check_texts(table.column(column), column) for column in text_columns]
-    choices = check_choices([table.column(column) for column in choice_columns], choice_columns)
+    choices = kinds.check_choices([table.column(column) for column in choice_columns], choice_columns)
     ids, notes = find_ids(table, name)
     remarks = [f"{name}: {note}" for note in (*table.notes, *kind_notes, *notes)]
     parts = table.parts if reading.predefined_split else None
@@ -90,9 +75,9 @@ def _labels(
 ) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
     """Return labels of a kind, shape (n,), and the names of the classes or choices."""
     if kind == "regression":
-        return encode_scores(table.column(column), column), ()
+        return kinds.encode_scores(table.column(column), column), ()
     if kind == "multiple_choice":
-        return encode_positions(table.column(column), column, choice_columns), choice_columns
+        return kinds.encode_positions(table.column(column), column, choice_columns), choice_columns
     return encode_labels(table, column)
 
 
@@ -137,20 +122,20 @@ def encode_labels(table: Table, column: str) -> tuple[IntArray, tuple[str, ...]]
     """Return labels in ``[0, C)`` (shape (n,), int64) and the names of the classes in that order."""
     values = table.column(column)
     check_labels_there(values, column)
-    kinds = {type(value) for value in values}
-    if float in kinds:
+    types = {type(value) for value in values}
+    if float in types:
         allowed = "must hold whole numbers or class names, not decimal numbers: scores (regression) have no classes"
         fix = "Store classes as integers; the entry point seeds reads scores, with task_kind=regression."
         raise ParameterError("label_column", column, allowed, fix)
-    if kinds not in ({int}, {bool}, {str}):
-        found = ", ".join(sorted(kind.__name__ for kind in kinds)) or "nothing"
+    if types not in ({int}, {bool}, {str}):
+        found = ", ".join(sorted(each.__name__ for each in types)) or "nothing"
         raise ParameterError("label_column", column, f"must hold either whole numbers or class names, not {found}")
     present = sorted(set(values))
     number = {value: index for index, value in enumerate(present)}
     labels = np.fromiter((number[value] for value in values), dtype=np.int64, count=len(values))
     names = [str(value) for value in present]
     _check_classes(column, names, np.bincount(labels, minlength=len(names)))
-    if kinds != {str}:
+    if types != {str}:
         names = _named(table, column, present, labels) or names
     return labels, tuple(names)
 
@@ -201,10 +186,10 @@ def _check_classes(column: str, names: Sequence[str], counts: IntArray) -> None:
 
 
 def _as_ids(values: Sequence[Any]) -> npt.NDArray[Any] | None:
-    kinds = {type(value) for value in values}
-    if kinds == {int}:
+    types = {type(value) for value in values}
+    if types == {int}:
         try:
             return np.array(values, dtype=np.int64)
         except OverflowError:
             return np.array([str(value) for value in values])
-    return np.array(values, dtype=np.str_) if kinds == {str} else None
+    return np.array(values, dtype=np.str_) if types == {str} else None

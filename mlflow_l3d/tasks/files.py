@@ -12,7 +12,7 @@ from typing import Any, Final
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.columns import task_from_table
-from mlflow_l3d.tasks.kinds import Reading
+from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.table import Table
 
 SUFFIXES: Final = (".csv", ".tsv", ".parquet", ".jsonl")
@@ -22,17 +22,15 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def load_file(
-    path: Path, text_column: str = "auto", label_column: str = "label", reading: Reading | None = None
-) -> Task:
+def load_file(path: Path, reading: Reading = USUAL) -> Task:
     """Return the task in a file; its name is that of the file, without the folder.
 
     Parameters
     ----------
     path
         CSV and TSV have a header, UTF-8, and double quotes around fields that need them; JSONL has one object a line.
-    text_column, label_column, reading
-        See :func:`mlflow_l3d.tasks.columns.task_from_table`.
+    reading
+        What is to be read of it.
 
     Raises
     ------
@@ -47,7 +45,7 @@ def load_file(
         table = _READERS[path.suffix.lower()](path)
         if not table.names or not len(table.column(table.names[0])):
             raise ParameterError("task", path.name, "the file holds no examples")
-        return task_from_table(path.name, table, text_column, label_column, reading)
+        return task_from_table(path.name, table, reading)
     except UnicodeDecodeError:
         raise ParameterError("task", path.name, "the file is not UTF-8", "Save it as UTF-8.") from None
     except OSError as error:

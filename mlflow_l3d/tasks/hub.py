@@ -11,7 +11,7 @@ import numpy as np
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.columns import task_from_table
-from mlflow_l3d.tasks.kinds import Reading
+from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import numbers_of_parts
 from mlflow_l3d.tasks.table import Table
 
@@ -19,9 +19,7 @@ PREFIX = "hf:"
 """What a name on the hub starts with."""
 
 
-def load_folder(
-    folder: Path, text_column: str = "auto", label_column: str = "label", reading: Reading | None = None
-) -> Task:
+def load_folder(folder: Path, reading: Reading = USUAL) -> Task:
     """Return the task in a folder that ``save_to_disk`` wrote, or one of data files that ``load_dataset`` reads.
 
     Raises
@@ -38,12 +36,10 @@ def load_folder(
     except Exception as error:
         allowed = f"the folder holds no data set that can be read ({type(error).__name__})"
         raise ParameterError("task", folder.name, allowed, "Give a .csv, .tsv, .parquet or .jsonl file.") from error
-    return _task(folder.resolve().name, loaded, text_column, label_column, reading)
+    return task_from_table(folder.resolve().name, _table(loaded, reading), reading)
 
 
-def load_from_hub(
-    name: str, text_column: str = "auto", label_column: str = "label", reading: Reading | None = None
-) -> Task:
+def load_from_hub(name: str, reading: Reading = USUAL) -> Task:
     """Return the task behind ``hf:NAME`` or ``hf:NAME/CONFIG``: every split that has labels, one after another.
 
     NAME may itself be ``OWNER/SET``. Two parts are first taken as that, and then, if the hub knows no such set, as a
@@ -60,35 +56,30 @@ def load_from_hub(
     parts = name.removeprefix(PREFIX).split("/")
     if not 1 <= len(parts) <= 3 or not all(parts):
         raise ParameterError("task", name, "must be hf:NAME, hf:NAME/CONFIG or hf:OWNER/NAME/CONFIG")
-    candidates: list[tuple[str, ...]] = [("/".join(parts[:2]), *parts[2:])]
-    if len(parts) == 2:
-        candidates.append((parts[0], parts[1]))
-    for candidate in candidates:
+    owned = ("/".join(parts[:2]), *parts[2:])
+    for candidate in (owned, tuple(parts)) if len(parts) == 2 else (owned,):
         try:
             loaded = datasets.load_dataset(*candidate)
         except datasets.exceptions.DatasetNotFoundError:
             continue
         except Exception as error:
             raise _hub_error(name, error) from error
-        return _task(name, loaded, text_column, label_column, reading)
+        return task_from_table(name, _table(loaded, reading), reading)
     raise ParameterError("task", name, "the hub has no such data set, or it is not public", "Log in if it is yours.")
 
 
 def _hub_error(name: str, error: Exception) -> L3DError:
     """Return the line for what the library raised, which is of many kinds: its own, the hub's, those of HTTP."""
-    if isinstance(error, ConnectionError | TimeoutError) or type(error).__module__.startswith(
-        ("huggingface_hub", "httpx")
-    ):
+    of_network = type(error).__module__.startswith(("huggingface_hub", "httpx"))
+    if of_network or isinstance(error, ConnectionError | TimeoutError):
         return L3DError(
             f"task={name}: the Hugging Face hub cannot be reached ({type(error).__name__}). "
             "Check the network, or give a file or a folder."
         )
     # Its text names what configurations there are; those of other errors may hold paths.
-    why = (
-        str(error)
-        if type(error) in (ValueError, RuntimeError)
-        else getattr(error, "strerror", None) or type(error).__name__
-    )
+    why = getattr(error, "strerror", None) or type(error).__name__
+    if type(error) in (ValueError, RuntimeError):
+        why = str(error)
     return ParameterError("task", name, f"the data set cannot be loaded ({why})")
 
 
@@ -101,21 +92,16 @@ def _library(name: str) -> Any:
     return datasets
 
 
-def _task(name: str, loaded: Any, text_column: str, label_column: str, reading: Reading | None) -> Task:
-    splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"all": loaded}
-    table = _table(splits, label_column, wants_parts=reading is not None and reading.predefined_split)
-    return task_from_table(name, table, text_column, label_column, reading)
-
-
-def _table(splits: Mapping[str, Any], label_column: str, *, wants_parts: bool = False) -> Table:
+def _table(loaded: Any, reading: Reading) -> Table:
     """Return the splits that have labels as one table."""
+    splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"all": loaded}
+    label_column = reading.label_column
     labelled = [split for split, data in splits.items() if _has_labels(data, label_column)]
     kept = [splits[split] for split in labelled or splits]
     left_out = sorted(set(splits) - set(labelled)) if labelled else []
     parts = None
-    if wants_parts and len(splits) > 1:
-        sizes = [len(data) for data in kept]
-        parts = np.repeat(numbers_of_parts(labelled or splits, "split"), sizes)
+    if reading.predefined_split and len(splits) > 1:
+        parts = np.repeat(numbers_of_parts(labelled or splits, "split"), list(map(len, kept)))
     names = tuple(name for name in kept[0].column_names if all(name in data.column_names for data in kept))
     class_names = getattr(kept[0].features.get(label_column), "names", None)
 

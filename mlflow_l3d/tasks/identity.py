@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import of_kind
 from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
-from mlflow_l3d.tasks.settings import PARTS, IntArray
+from mlflow_l3d.tasks.settings import IntArray
 
 
 def fingerprint(task: Task) -> str:
@@ -105,8 +106,7 @@ def check(task: Task) -> None:
         of unequal length, labels that are not what its kind has, ids that are not unique, parts that are none, or an
         empty text or choice.
     """
-    problem = _labels_problem(task) or _columns_problem(task)
-    if problem:
+    for problem in chain(_of_labels(task), _of_columns(task)):
         raise L3DError(f"task={task.name}: {problem}.")
 
 
@@ -116,70 +116,65 @@ def shorten(name: object, limit: int = 40) -> str:
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
-def _labels_problem(task: Task) -> str:
-    """Return what is wrong with the kind, the classes and the labels; the empty text where nothing is."""
+def _of_labels(task: Task) -> Iterator[str]:
+    """Yield what is wrong with the kind, the classes and the labels, of which only the first can be relied on."""
     classes, labels = len(task.class_names), task.labels
     if task.kind not in KINDS:
-        return f"kind={shorten(task.kind)!r} must be one of {', '.join(KINDS)}"
+        yield f"kind={shorten(task.kind)!r} must be one of {', '.join(KINDS)}"
     if task.kind == "regression":
         if classes:
-            return f"regression has no classes, and {classes} are named"
-        return _scores_problem(labels)
-    multiple = task.kind == "multiple_choice"
+            yield f"regression has no classes, and {classes} are named"
+        yield from _of_scores(labels)
+        return
+    one, many = ("choice(s)", "choices") if task.kind == "multiple_choice" else ("class(es)", "classes")
     if classes < 2:
-        return f"it has {classes} {'choice(s)' if multiple else 'class(es)'}, at least 2 are needed"
+        yield f"it has {classes} {one}, at least 2 are needed"
     if labels.dtype.kind == "f":
-        return f"labels must be int64 in [0, {classes}), not scores; those are for kind=regression"
+        yield f"labels must be int64 in [0, {classes}), not scores; those are for kind=regression"
     if labels.dtype != np.int64 or labels.ndim != 1 or not len(labels):
-        return f"labels must be int64 in [0, {classes})"
+        yield f"labels must be int64 in [0, {classes})"
     outside = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(outside):
-        return f"labels must be int64 in [0, {classes}); example {outside[0]} has {labels[outside[0]]}"
+        yield f"labels must be int64 in [0, {classes}); example {outside[0]} has {labels[outside[0]]}"
     if len(set(task.class_names)) < classes:
-        return f"two {'choices' if multiple else 'classes'} have the same name"
+        yield f"two {many} have the same name"
     sizes = np.bincount(labels, minlength=classes)
     if sizes.min() < 2:
         small = int(sizes.argmin())
-        name = shorten(task.class_names[small])
-        return f"class {name!r} has {sizes[small]} example(s), every class needs 2 or more"
-    return ""
+        yield f"class {shorten(task.class_names[small])!r} has {sizes[small]} example(s), every class needs 2 or more"
 
 
-def _scores_problem(labels: npt.NDArray[Any]) -> str:
+def _of_scores(labels: npt.NDArray[Any]) -> Iterator[str]:
     if labels.dtype != np.float64 or labels.ndim != 1 or not len(labels):
-        return "labels of a regression task must be float64 scores, not classes"
+        yield "labels of a regression task must be float64 scores, not classes"
     if not np.isfinite(labels).all():
-        return "a score is not finite"
+        yield "a score is not finite"
     if len(labels) < 2 or float(labels.min()) == float(labels.max()):
-        return "every example has the same score, so there is nothing to predict"
-    return ""
+        yield "every example has the same score, so there is nothing to predict"
 
 
-def _columns_problem(task: Task) -> str:
-    """Return what is wrong with texts, choices, ids and parts; the empty text where nothing is."""
-    count = len(task.labels)
-    multiple = task.kind == "multiple_choice"
+def _of_columns(task: Task) -> Iterator[str]:
+    """Yield what is wrong with texts, choices, ids and parts, of which only the first can be relied on."""
+    count, parts = len(task.labels), task.parts
     if not task.texts or any(len(column) != count for column in task.texts):
-        return f"it needs one text column or more, each of {count} texts"
-    if len(task.choices) != (len(task.class_names) if multiple else 0):
-        wanted = f"{len(task.class_names)} columns of choices" if multiple else "no choices"
-        return f"kind={task.kind} needs {wanted}, and there are {len(task.choices)}"
+        yield f"it needs one text column or more, each of {count} texts"
+    wanted = len(task.class_names) if task.kind == "multiple_choice" else 0
+    if len(task.choices) != wanted:
+        needs = f"{wanted} columns of choices" if wanted else "no choices"
+        yield f"kind={task.kind} needs {needs}, and there are {len(task.choices)}"
     if any(len(column) != count for column in task.choices):
-        return f"each column of choices needs {count} texts"
+        yield f"each column of choices needs {count} texts"
     if task.example_ids.dtype.kind not in "iU" or task.example_ids.shape != (count,):
-        return f"example_ids must be {count} whole numbers or strings"
+        yield f"example_ids must be {count} whole numbers or strings"
     if len(np.unique(task.example_ids)) < count:
-        return "example_ids are not unique"
-    if any(not text.strip() for column in task.texts for text in column):
-        return "a text is empty"
-    if any(not text.strip() for column in task.choices for text in column):
-        return "a choice is empty"
-    parts = task.parts
-    if parts is None:
-        return ""
-    if parts.dtype != np.int64 or parts.shape != (count,) or int(parts.min()) < 0 or int(parts.max()) >= len(PARTS):
-        return f"parts must be {count} int64 numbers: 0 train, 1 validation, 2 test"
-    return ""
+        yield "example_ids are not unique"
+    for what, columns in (("a text", task.texts), ("a choice", task.choices)):
+        if any(not text.strip() for column in columns for text in column):
+            yield f"{what} is empty"
+    if parts is not None and (
+        parts.dtype != np.int64 or parts.shape != (count,) or not 0 <= parts.min() <= parts.max() <= 2
+    ):
+        yield f"parts must be {count} int64 numbers: 0 train, 1 validation, 2 test"
 
 
 def _add_strings(digest: Any, strings: Sequence[str]) -> None:

@@ -43,7 +43,8 @@ def check_one_sort(values: Sequence[Any], column: str) -> None:
     names = [(row, value) for row, value, number in present if number is None]
     if not decimal or len(decimal) == len(present):
         return
-    if names and not _once(names if len(names) < len(decimal) else decimal):
+    fewer = [value for _, value in (names if len(names) < len(decimal) else decimal)]
+    if names and len(set(fewer)) < len(fewer):
         return
     if names and len(names) < len(decimal):
         row, value = names[0]
@@ -56,10 +57,6 @@ def check_one_sort(values: Sequence[Any], column: str) -> None:
     else:
         return
     raise ParameterError("label_column", column, f"row {row} of the data has {shorten(value)!r}, and {others}", fix)
-
-
-def _once(found: Sequence[tuple[int, Any]]) -> bool:
-    return len({value for _, value in found}) == len(found)
 
 
 def _number(value: Any) -> float | None:
@@ -78,10 +75,16 @@ _CHOICE: Final = re.compile(r"choice_?([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What else is to be read from a table.
+    """What is to be read from a table.
 
     Attributes
     ----------
+    text_column
+        ``auto``, the name of a column, or several separated by commas.
+    label_column
+        Classification: column of whole numbers, bools or class names. Classes are numbered in sorted order; the names
+        of numbered ones stand in the column ``<label_column>_name`` where there is one. Regression: column of numbers.
+        Multiple choice: column of the position of the right choice, from 0, or of the name of its column.
     task_kind
         ``classification``, ``regression``, ``multiple_choice``, or ``auto``: decimal numbers are scores; named
         `choice_columns`, or, with `numbered_choices`, columns ``choice1``, ``choice2``, ... are choices.
@@ -97,14 +100,25 @@ class Reading:
         mend.
     """
 
+    text_column: str = "auto"
+    label_column: str = "label"
     task_kind: str = "auto"
     choice_columns: str = "auto"
     predefined_split: bool = False
     numbered_choices: bool = False
     leave_out_empty: bool = False
 
+    def options(self) -> dict[str, str]:
+        """Return what a loader of a known task is given: what the user asked for, where that is not the default."""
+        asked = {name: getattr(self, name) for name in ("text_column", "label_column", "task_kind", "choice_columns")}
+        changed = {name: value for name, value in asked.items() if value != getattr(USUAL, name)}
+        return {**changed, "split": "own"} if self.predefined_split else changed
 
-def find_kind(table: Table, label_column: str, text_column: str, reading: Reading) -> tuple[TaskKind, tuple[str, ...]]:
+
+USUAL: Final = Reading()
+
+
+def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]]:
     """Return the kind of a task, and remarks on how it was found.
 
     Raises
@@ -123,12 +137,13 @@ def find_kind(table: Table, label_column: str, text_column: str, reading: Readin
     if reading.choice_columns != "auto":
         return "multiple_choice", ()
     # A column of choices that is asked for as a text is one.
-    candidates = [name for name in _numbered(table.names) if name not in _parts_of(text_column)]
+    candidates = [name for name in _numbered(table.names) if name not in _parts_of(reading.text_column)]
     if len(candidates) > 1:
         names = " and ".join(candidates) if len(candidates) == 2 else ", ".join(candidates)
         if reading.numbered_choices:
             return "multiple_choice", (f"{names} are read as choices (multiple choice)",)
         return "classification", (f"{names} are read as texts; the entry point seeds reads them as choices",)
+    label_column = reading.label_column
     values = table.column(label_column)
     present = [value for value in values if not missing(value)]
     check_one_sort(values, label_column)

@@ -9,20 +9,11 @@ import numpy as np
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream
-from mlflow_l3d.tasks.settings import PARTS, Divisible, IntArray, Split, SplitSettings
+from mlflow_l3d.tasks.settings import PARTS, Divisible, IntArray, Split
 from mlflow_l3d.tasks.splits import check_settings
 
-SYNONYMS: Final = {
-    "train": 0,
-    "training": 0,
-    "validation": 1,
-    "valid": 1,
-    "val": 1,
-    "dev": 1,
-    "development": 1,
-    "test": 2,
-    "testing": 2,
-}
+_NAMES: Final = (("train", "training"), ("validation", "valid", "val", "dev", "development"), ("test", "testing"))
+SYNONYMS: Final = {name: part for part, names in enumerate(_NAMES) for name in names}
 """What data sets call their parts -> position in `PARTS`."""
 
 
@@ -47,8 +38,10 @@ def predefined_split(task: Divisible) -> Split:
     ParameterError
         If the task has no such parts, a class has no train example, or a setting is not allowed.
     """
-    check_predefined_split(task)
-    settings, parts = task.settings, _parts(task)
+    settings, parts = task.settings, task.parts
+    if parts is None:
+        raise no_predefined_split(task.name, "it has no parts of its own")
+    _check(task, parts, evaluated_part(parts))
     train = _drawn(task, np.flatnonzero(parts == 0), settings.num_labelled, "own_train", least=1)
     test = _drawn(task, np.flatnonzero(parts == evaluated_part(parts)), settings.test_size, "own_test", least=0)
     validation = np.zeros(0, dtype=np.int64)
@@ -59,10 +52,8 @@ def predefined_split(task: Divisible) -> Split:
     return Split(train, validation, test)
 
 
-def check_predefined_split(task: Divisible) -> None:
+def _check(task: Divisible, parts: IntArray, evaluated: int) -> None:
     """Raise what :func:`predefined_split` raises about the parts and the numbers that are asked for."""
-    settings, parts = task.settings, _parts(task)
-    evaluated = evaluated_part(parts)
     for position in (0, evaluated):
         if not (parts == position).any():
             raise no_predefined_split(task.name, f"the {PARTS[position]} part has no example", ParameterError)
@@ -70,7 +61,18 @@ def check_predefined_split(task: Divisible) -> None:
     if not counts.all():
         missing = task.strata_names[int(counts.argmin())]
         raise no_predefined_split(task.name, f"the train part has no example of class {missing!r}", ParameterError)
-    _check_settings(settings, counts, int((parts == evaluated).sum()), PARTS[evaluated])
+    settings = task.settings
+    check_settings(settings)
+    asked, most = settings.num_labelled, int(counts.sum())
+    if asked is not None and not len(counts) <= asked <= most:
+        raise ParameterError("num_labelled", asked, f"must lie between {len(counts)} and the {most} train examples")
+    test = int((parts == evaluated).sum())
+    if settings.test_size is not None and settings.test_size > test:
+        allowed = f"there are {test} examples in the {PARTS[evaluated]} part"
+        raise ParameterError("test_size", settings.test_size, allowed)
+    if settings.evaluated == "validation" and not settings.validation_fraction:
+        allowed = "leaves no validation example to be scored on"
+        raise ParameterError("validation_fraction", settings.validation_fraction, allowed, "Use 0.1, for instance.")
 
 
 def evaluated_part(parts: IntArray) -> int:
@@ -106,24 +108,6 @@ def no_predefined_split(task: str, why: str, kind: type[ParameterError] = NoPart
     allowed = f"is to be used with its own train and validation parts, and {why}"
     fix = "Name one with both; in a file of your own, a column `split` says train, validation or test."
     return kind("task", task, allowed, fix)
-
-
-def _parts(task: Divisible) -> IntArray:
-    if task.parts is None:
-        raise no_predefined_split(task.name, "it has no parts of its own")
-    return task.parts
-
-
-def _check_settings(settings: SplitSettings, counts: IntArray, test: int, part: str) -> None:
-    check_settings(settings)
-    asked, most = settings.num_labelled, int(counts.sum())
-    if asked is not None and not len(counts) <= asked <= most:
-        raise ParameterError("num_labelled", asked, f"must lie between {len(counts)} and the {most} train examples")
-    if settings.test_size is not None and settings.test_size > test:
-        raise ParameterError("test_size", settings.test_size, f"there are {test} examples in the {part} part")
-    if settings.evaluated == "validation" and not settings.validation_fraction:
-        allowed = "leaves no validation example to be scored on"
-        raise ParameterError("validation_fraction", settings.validation_fraction, allowed, "Use 0.1, for instance.")
 
 
 def _drawn(task: Divisible, positions: IntArray, asked: int | None, purpose: str, *, least: int) -> IntArray:

@@ -39,7 +39,7 @@ def load_task(
         An entry point of the group ``mlflow_l3d.tasks``; else a .csv, .tsv, .parquet or .jsonl file; a folder with a
         data set; or ``hf:NAME[/CONFIG]``.
     text_column, label_column
-        See :func:`mlflow_l3d.tasks.columns.task_from_table`. They have no meaning for the tasks that we bring along,
+        See :class:`mlflow_l3d.tasks.kinds.Reading`. They have no meaning for the tasks that we bring along,
         which refuse other values than the defaults.
     settings
         How many examples a split draws, or that the task's own split is used; the defaults where None.
@@ -56,8 +56,8 @@ def load_task(
     """
     settings = settings or SplitSettings()
     own = settings.source == "own"
-    reading = Reading(task_kind, choice_columns, predefined_split=own, numbered_choices=own or numbered_choices)
-    task = replace(_load(name, text_column, label_column, reading), settings=settings)
+    reading = Reading(text_column, label_column, task_kind, choice_columns, own, own or numbered_choices)
+    task = replace(_load(name, reading), settings=settings)
     return replace(task, notes=(*task.notes, *_size_notes(task)))
 
 
@@ -73,9 +73,7 @@ def bind_task(task: Task, settings: SplitSettings) -> Task:
     L3DError
         As :func:`mlflow_l3d.tasks.identity.check`.
     """
-    check(task)
-    task = _with_used_parts(task, predefined_split=settings.source == "own")
-    bound = replace(task, settings=settings, fingerprint=fingerprint(task))
+    bound = replace(_checked(task, predefined_split=settings.source == "own"), settings=settings)
     return replace(bound, notes=(*task.notes, *(note for note in _size_notes(bound) if note not in task.notes)))
 
 
@@ -102,41 +100,32 @@ def inactive_factors(task: Task) -> Mapping[str, str]:
     return inactive
 
 
-def _load(name: str, text_column: str, label_column: str, reading: Reading) -> Task:
+def _load(name: str, reading: Reading) -> Task:
     known = registry.names("task")
     if name in known:
-        given = {
-            "text_column": (text_column, "auto"),
-            "label_column": (label_column, "label"),
-            "task_kind": (reading.task_kind, "auto"),
-            "choice_columns": (reading.choice_columns, "auto"),
-            "split": ("own" if reading.predefined_split else "", ""),
-        }
-        task = registry.load("task", name)({key: value for key, (value, default) in given.items() if value != default})
+        task = registry.load("task", name)(reading.options())
         if not isinstance(task, Task):
             raise L3DError(f"task={name}: its loader returned {type(task).__name__}, not a Task.")
-        check(task)
-        task = _with_used_parts(task, predefined_split=reading.predefined_split)
-        return replace(task, fingerprint=fingerprint(task))
+        return _checked(task, predefined_split=reading.predefined_split)
     if name.startswith(PREFIX):
-        return load_from_hub(name, text_column, label_column, reading)
+        return load_from_hub(name, reading)
     path = Path(name).expanduser()
     if path.suffix.lower() in SUFFIXES and not path.is_dir():
-        return load_file(path, text_column, label_column, reading)
+        return load_file(path, reading)
     if name and path.is_dir():
-        return load_folder(path, text_column, label_column, reading)
+        return load_folder(path, reading)
     error = unknown_name("task", name, known)
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
     raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix)
 
 
-def _with_used_parts(task: Task, *, predefined_split: bool) -> Task:
-    """Return the task with its parts where they are used, and without them where the split is drawn."""
-    if not predefined_split:
-        return replace(task, parts=None)
-    if task.parts is None:
+def _checked(task: Task, *, predefined_split: bool) -> Task:
+    """Return a task as it must be, with its true fingerprint; its parts are taken off where the split is drawn."""
+    check(task)
+    if predefined_split and task.parts is None:
         raise no_predefined_split(task.name, "it has no parts of its own")
-    return task
+    task = task if predefined_split else replace(task, parts=None)
+    return replace(task, fingerprint=fingerprint(task))
 
 
 def _sizes(task: Task) -> Quotas:

@@ -14,9 +14,11 @@ from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 
 DEFAULT_SIZE: Final = 1000
 """Labelled examples, and test examples, where the user asks for no number (Pecher et al. 2024, section 4)."""
-TEST_SELECTIONS: Final = ("fixed", "label_selection")
-EVALUATED: Final = ("test", "validation")
-SOURCES: Final = ("drawn", "own")
+_CHOICES: Final = {
+    "test_selection": ("fixed", "label_selection"),
+    "evaluated": ("test", "validation"),
+    "source": ("drawn", "own"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +193,9 @@ def check_settings(settings: SplitSettings) -> None:
     for parameter, asked in (("num_labelled", settings.num_labelled), ("test_size", settings.test_size)):
         if asked is not None and asked < 1:
             raise ParameterError(parameter, asked, "must be at least 1, or auto")
-    if settings.test_selection not in TEST_SELECTIONS:
-        raise unknown_name("test_selection", settings.test_selection, TEST_SELECTIONS)
-    if settings.evaluated not in EVALUATED:
-        raise unknown_name("evaluated", settings.evaluated, EVALUATED)
-    if settings.source not in SOURCES:
-        raise unknown_name("source", settings.source, SOURCES)
+    for parameter, known in _CHOICES.items():
+        if (given := getattr(settings, parameter)) not in known:
+            raise unknown_name(parameter, given, known)
     if not 0.0 < settings.train_fraction < 1.0:
         raise ParameterError("train_fraction", settings.train_fraction, "must lie between 0 and 1, both excluded")
     if not 0.0 <= settings.validation_fraction < 1.0:

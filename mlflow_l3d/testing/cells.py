@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,8 @@ from mlflow_l3d.plan.cells import Cell, Outcome, cell_key
 from mlflow_l3d.plan.factors import configuration_seed
 
 Part = npt.NDArray[np.generic] | None
+
+_EXACT: Final = ("example_ids", "labels", "predictions")
 
 
 def require(condition: bool, message: str) -> None:
@@ -29,37 +33,27 @@ def differences(left: Outcome, right: Outcome, tolerance: float = 0.0) -> list[s
     Metrics are called ``metric NAME``; those whose name ends with ``_seconds`` are times. Scores and metrics a and b
     may differ by up to ``tolerance * (1 + |b|)``.
     """
-    parts: list[tuple[str, Part, Part]] = [
-        ("example_ids", left.example_ids, right.example_ids),
-        ("labels", left.labels, right.labels),
-        ("predictions", left.predictions, right.predictions),
-    ]
-    found = [name for name, one, other in parts if not _same(one, other)]
-    if not _close(left.scores, right.scores, tolerance):
-        found.append("scores")
-    names = sorted({*left.metrics, *right.metrics})
-    found += [
-        f"metric {name}"
-        for name in names
-        if not name.endswith("_seconds")
-        and not (
-            name in left.metrics
-            and name in right.metrics
-            and abs(left.metrics[name] - right.metrics[name]) <= tolerance * (1.0 + abs(right.metrics[name]))
-        )
-    ]
+    one, other = _parts(left), _parts(right)
+    allowed = {name: 0.0 if name in _EXACT else tolerance for name in {**one, **other}}
+    found = [name for name in allowed if not _close(one.get(name), other.get(name), allowed[name])]
     return found if left.error == right.error else [*found, "error"]
 
 
-def _same(one: Part, other: Part) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+def _parts(outcome: Outcome) -> dict[str, Part]:
+    metrics = {name: value for name, value in sorted(outcome.metrics.items()) if not name.endswith("_seconds")}
+    return {
+        **{name: getattr(outcome, name) for name in (*_EXACT, "scores")},
+        **{f"metric {name}": np.array(value) for name, value in metrics.items()},
+    }
 
 
 def _close(one: Part, other: Part, tolerance: float) -> bool:
-    if tolerance == 0.0 or one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
-        return _same(one, other)
+    if one is None or other is None:
+        return one is other
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if tolerance == 0.0:
+        return one.tobytes() == other.tobytes()
     return bool(np.allclose(one, other, rtol=tolerance, atol=tolerance))
 
 
@@ -74,18 +68,9 @@ def changed(cell: Cell, factor: str, configuration: int, root_seed: int = 0) -> 
 
 
 def design_cells(factors: Sequence[str], count: int, root_seed: int = 0) -> Iterator[Cell]:
-    """Yield the first `count` cells of a crossed design that investigates the last factor in 5 columns."""
-    design = CrossedDesign(
-        factors=factors[-1:],
-        all_factors=factors,
-        investigation_runs=5,
-        mitigation_runs=-(-count // 5),
-        golden_runs=0,
-        root_seed=root_seed,
-        context_key="testing",
-    )
-    for _, cell in zip(range(count), design.cells(), strict=False):
-        yield cell
+    """Return the first `count` cells of a crossed design that investigates the last factor in 5 columns."""
+    design = CrossedDesign(factors[-1:], factors, 5, -(-count // 5), 0, root_seed, "testing")
+    return islice(design.cells(), count)
 
 
 def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> dict[str, Outcome]:

@@ -10,7 +10,6 @@ import pandas as pd
 
 from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.analyse import Planned, analyse
-from mlflow_l3d.designs.base import Sizes
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.testing.cells import require
@@ -64,6 +63,10 @@ def _planned(design: type[Design], rows: int, columns: int) -> Design:
     return design(FACTORS[:2], FACTORS, columns, rows, golden, 0, "conformance")
 
 
+def _known(plan: Design) -> Planned:
+    return Planned(plan.mitigation_runs, plan.investigation_runs, plan.golden_runs, design=type(plan))
+
+
 def _score(cell: Cell) -> float:
     return sum(math.sqrt(share) * float(stream(cell.seeds[name]).standard_normal()) for name, share in SHARES.items())
 
@@ -86,8 +89,7 @@ def _check_tables(design: type[Design], whole: Design, half: Design, cells: list
         whole.fill(filled, cell, _score(cell))
     require(filled.missing == 0, "fill() leaves places empty")
     for plan, own in ((whole, cells), (half, [cell for cell in cells if whole.step_of(cell) < half.steps])):
-        sizes = Sizes(rows=plan.mitigation_runs, columns=plan.investigation_runs, golden_runs=plan.golden_runs)
-        found = design.tables(_frame(own), "score", FACTORS[:2], sizes)
+        found = design.tables(_frame(own), "score", FACTORS[:2], _known(plan))
         first = design.first(filled, plan.steps, whole.steps)
         same = all(np.array_equal(first.tables[name], found.tables[name]) for name in FACTORS[:2])
         same &= np.array_equal(first.base, found.base) and np.array_equal(first.golden, found.golden)
@@ -95,12 +97,7 @@ def _check_tables(design: type[Design], whole: Design, half: Design, cells: list
 
 
 def _check_analysis(design: type[Design], whole: Design, cells: list[Cell]) -> None:
-    planned = Planned(
-        design=design,
-        rows=whole.mitigation_runs,
-        columns=whole.investigation_runs,
-        golden_runs=whole.golden_runs,
-    )
+    planned = _known(whole)
     frame = _frame(cells)
     found = analyse(frame, planned, metric="score")
     require(set(found.importances) == set(FACTORS[:2]), f"the cells tell the factors {list(found.importances)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -167,39 +167,32 @@ def _check_preparation(bench: _Bench) -> None:
 
 
 def _check_calls(bench: _Bench) -> None:
-    cells = list(design_cells(FACTORS, 24))
     kinds = ["raise", "short", "none", "nan", "wrong key", "sys.exit"]
-    spoilt = {cell.key: kind for cell, kind in zip(cells[2::4], kinds, strict=True)}
-    outcomes = _collect(bench.executor(Trouble(spoilt, at_once=AT_ONCE)).run(iter(cells)), cells)
-    _require_only(spoilt.keys(), outcomes, cells)
+    _require_only(bench, dict(zip(range(2, 24, 4), kinds, strict=True)), cells=24, at_once=AT_ONCE)
     sizes = {len(call) for call in calls_of_sessions(bench.cache)}
     require(max(sizes) <= AT_ONCE, f"a call had {max(sizes)} cells, cells_at_once is {AT_ONCE}")
 
 
 def _check_lost_calls(bench: _Bench) -> None:
-    cells = list(design_cells(FACTORS, 12))
-    lost = {cells[1].key: "exit", cells[8].key: "kill"}
-    outcomes = _collect(bench.executor(Trouble(lost, at_once=AT_ONCE, together=True)).run(iter(cells)), cells)
-    _require_only(lost.keys(), outcomes, cells)
+    _require_only(bench, {1: "exit", 8: "kill"}, cells=12, at_once=AT_ONCE, together=True)
 
 
-def _require_only(
-    lost: Collection[str], outcomes: Mapping[str, Outcome], cells: Sequence[Cell], says: str = ""
-) -> None:
-    for cell in cells:
+def _check_lost_workers(bench: _Bench) -> None:
+    _require_only(bench, {3: "exit", 7: "kill"}, cells=10, says="worker ended")
+
+
+def _require_only(bench: _Bench, troubles: Mapping[int, str], *, cells: int, says: str = "", **calls: Any) -> None:
+    """Require that of so many cells only those in trouble, by their place, fail."""
+    every = list(design_cells(FACTORS, cells))
+    spoilt = {every[place].key: kind for place, kind in troubles.items()}
+    outcomes = _collect(bench.executor(Trouble(spoilt, **calls)).run(iter(every)), every)
+    for cell in every:
         error = outcomes[cell.key].error
-        if cell.key in lost:
+        if cell.key in spoilt:
             wrong = f"{cell.name} went wrong, alone or in a call of many, or ended its worker; its error is {error}"
             require(error is not None and says in error, wrong)
         else:
             require(error is None, f"{cell.name} was lost with another cell of its call, or its worker: {error}")
-
-
-def _check_lost_workers(bench: _Bench) -> None:
-    cells = list(design_cells(FACTORS, 10))
-    lost = {cells[3].key: "exit", cells[7].key: "kill"}
-    outcomes = _collect(bench.executor(Trouble(lost)).run(iter(cells)), cells)
-    _require_only(lost.keys(), outcomes, cells, "worker ended")
 
 
 def _check_interruption(bench: _Bench) -> None:
@@ -239,6 +232,6 @@ def _alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # it lives, and is not ours
         return True
     return True

@@ -7,10 +7,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -73,11 +73,8 @@ class Trouble(Synthetic):
         at_once: int = 1,
         together: bool = False,
     ) -> None:
-        self.cells = dict(cells or {})
-        self.once = once
-        self.at_once = at_once
-        self.together = together
-        self.preparation = prepare
+        self.cells, self.once, self.preparation = dict(cells or {}), once, prepare
+        self.at_once, self.together = at_once, together
         for kind in self.cells.values():
             if kind not in TROUBLES:
                 raise unknown_name("cells", kind, TROUBLES)
@@ -94,9 +91,7 @@ class Trouble(Synthetic):
             raise ParameterError("model", model, "must be another one", "Name another one.")
         if self.preparation == "raise":
             raise RuntimeError("no luck\ntoday")
-        if self.preparation == "exit":
-            os._exit(3)
-        if self.preparation == "exit later" and not _first(cache / "first-worker"):
+        if self.preparation == "exit" or (self.preparation == "exit later" and not _first(cache / "first-worker")):
             os._exit(3)
         inner = super().prepare(task, hyperparameters, model=model, device=device, cache=cache)
         return TroubleSession(self, inner, cache)
@@ -123,16 +118,13 @@ class TroubleSession(Session):
 
     def _run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         for cell in cells:
-            kind = self.approach.cells.get(cell.key)
-            if kind is not None and self._due(cell):
-                _end(kind)
-            else:
-                kind = None
+            kind = self.approach.cells.get(cell.key, "")
+            if kind and self.approach.once and not _first(self.cache / f"attempt-{cell.key}"):
+                kind = ""
+            if kind in _ENDS:
+                _ENDS[kind]()
             for outcome in self.inner.run([cell]):
-                yield from _spoil(kind, outcome)
-
-    def _due(self, cell: Cell) -> bool:
-        return _first(self.cache / f"attempt-{cell.key}") or not self.approach.once
+                yield from _spoilt(kind, outcome)
 
     def close(self) -> None:
         """Note that the session was closed."""
@@ -158,37 +150,31 @@ def _first(marker: Path) -> bool:
     return True
 
 
-def _end(kind: str) -> None:
-    if kind == "raise":
-        raise RuntimeError("this cell goes wrong")
-    if kind == "sys.exit":
-        sys.exit("this cell gives up")
-    if kind == "exit":
-        os._exit(7)
-    if kind == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if kind == "segfault":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if kind == "hang":
-        time.sleep(3600)
-    if kind == "stuck":
-        pow(3, 200_000_000)
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
-def _spoil(kind: str | None, outcome: Outcome) -> Iterator[Outcome]:
+_ENDS: Final[Mapping[str, Callable[[], object]]] = {
+    "raise": lambda: _raise(RuntimeError("this cell goes wrong")),
+    "sys.exit": lambda: sys.exit("this cell gives up"),
+    "exit": lambda: os._exit(7),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "segfault": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "hang": lambda: time.sleep(3600),
+    "stuck": lambda: pow(3, 200_000_000),
+}
+"""Troubles before there is an outcome -> what then happens."""
+
+
+def _spoilt(kind: str, outcome: Outcome) -> list[Outcome]:
     predictions, ids = outcome.predictions, outcome.example_ids
-    if predictions is None or ids is None or kind in {None, "hang", "stuck"}:
-        yield outcome
-    elif kind == "short":
-        yield replace(outcome, predictions=predictions[:-1])
-    elif kind == "float":
-        yield replace(outcome, predictions=predictions.astype(np.float64))
-    elif kind == "nan":
-        yield replace(outcome, metrics={"synthetic_score": float("nan")})
-    elif kind == "same ids":
-        yield replace(outcome, example_ids=np.full_like(ids, ids[0]))
-    elif kind == "wrong key":
-        yield replace(outcome, key="another")
-    elif kind == "twice":
-        yield outcome
-        yield outcome
+    if predictions is None or ids is None:
+        return [outcome]
+    changes: dict[str, dict[str, Any]] = {
+        "short": {"predictions": predictions[:-1]},
+        "float": {"predictions": predictions.astype(np.float64)},
+        "nan": {"metrics": {"synthetic_score": float("nan")}},
+        "same ids": {"example_ids": np.full_like(ids, ids[0])},
+        "wrong key": {"key": "another"},
+    }
+    return [replace(outcome, **changes.get(kind, {}))] * {"none": 0, "twice": 2}.get(kind, 1)

@@ -61,23 +61,16 @@ class ChildWriter:
         repeated
             Whether an earlier attempt may have created the run without our learning its id.
         """
-        record = spool.record(key)
-        run_id = spool.run_id(key)
-        if run_id is None and repeated:
-            run_id = self._unfinished_run(key)
-        artifact_uri = ""
-        if run_id is None:
-            run_id, artifact_uri = self._create(record)
-        spool.set_run_id(key, run_id)
-        self._log(run_id, record)
-        self._log_artifacts(artifact_uri or self._artifact_uri(run_id), record, spool.predictions(key))
-        self.client.set_terminated(run_id, record.status, end_time=record.end_time)
-        return run_id
+        record, known = spool.record(key), spool.run_id(key)
+        begun = self.client.get_run(known) if known else self._begun(key) if repeated else None
+        info = (begun or self._create(record)).info
+        spool.set_run_id(key, info.run_id)
+        self._log(info.run_id, record)
+        self._log_artifacts(info.artifact_uri, record, spool.predictions(key))
+        self.client.set_terminated(info.run_id, record.status, end_time=record.end_time)
+        return str(info.run_id)
 
-    def _artifact_uri(self, run_id: str) -> str:
-        return str(self.client.get_run(run_id).info.artifact_uri)
-
-    def _create(self, record: RunRecord) -> tuple[str, str]:
+    def _create(self, record: RunRecord) -> Run:
         tags = {
             names.PARENT_RUN_ID: self.parent_run_id,
             names.SCHEMA_TAG: names.SCHEMA,
@@ -88,8 +81,7 @@ class ChildWriter:
         if record.error:
             tags[names.ERROR] = record.error[:5000]
         start_time = record.end_time - round(1000 * record.metrics.get("duration_seconds", 0.0))
-        run = self.client.create_run(self.experiment_id, start_time=start_time, tags=tags, run_name=record.name)
-        return str(run.info.run_id), str(run.info.artifact_uri)
+        return self.client.create_run(self.experiment_id, start_time=start_time, tags=tags, run_name=record.name)
 
     def _log(self, run_id: str, record: RunRecord) -> None:
         from mlflow.entities import Metric, Param
@@ -122,9 +114,9 @@ class ChildWriter:
         repository = get_artifact_repository(artifact_uri, tracking_uri=self.client.tracking_uri)
         repository.log_artifact(str(path))  # type: ignore[no-untyped-call]
 
-    def _unfinished_run(self, key: str) -> str | None:
+    def _begun(self, key: str) -> Run | None:
         wanted = condition({names.CELL_KEY: key, names.PARENT_RUN_ID: self.parent_run_id})
-        return next((str(run.info.run_id) for run in search(self.client, [self.experiment_id], wanted)), None)
+        return next(search(self.client, [self.experiment_id], wanted), None)
 
 
 def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
 
@@ -22,21 +22,10 @@ _SETTINGS: Final = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-_PERMANENT: Final = frozenset(
-    {
-        "BAD_REQUEST",
-        "FEATURE_DISABLED",
-        "INVALID_PARAMETER_VALUE",
-        "INVALID_STATE",
-        "NOT_IMPLEMENTED",
-        "PERMISSION_DENIED",
-        "RESOURCE_ALREADY_EXISTS",
-        "RESOURCE_DOES_NOT_EXIST",
-        "RESOURCE_LIMIT_EXCEEDED",
-        "UNAUTHENTICATED",
-    }
-)
-_OUTAGE_CODES: Final = re.compile(r"error code (408|425|429|50[0234])\b")
+_OUTAGES: Final = {408, 425, 429, 500, 502, 503, 504}
+"""Answers of HTTP after which the same call may succeed."""
+_PERMANENT: Final = {"FEATURE_DISABLED": 403, "INVALID_STATE": 409, "RESOURCE_LIMIT_EXCEEDED": 403}
+"""Codes of MLflow that are refusals, and that it answers with 500."""
 
 
 def public_uri(uri: str) -> str:
@@ -57,13 +46,12 @@ def is_outage(error: BaseException) -> bool:
     code = getattr(error, "error_code", None)
     if code is None:
         # requests' errors are OSErrors; so is a full or absent disk. An answer that refuses is no outage.
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        refused = isinstance(status, int) and 400 <= status < 500 and status not in {408, 425, 429}
-        return isinstance(error, OSError) and not refused
-    if code in _PERMANENT:
-        return False
-    text = str(error)
-    return "error code" not in text or _OUTAGE_CODES.search(text) is not None
+        status = getattr(getattr(error, "response", None), "status_code", 500)
+        return isinstance(error, OSError) and status in _OUTAGES
+    from mlflow.exceptions import ERROR_CODE_TO_HTTP_STATUS
+
+    stated = re.findall(r"error code (\d+)\b", str(error))
+    return {{**ERROR_CODE_TO_HTTP_STATUS, **_PERMANENT}.get(code, 500), *map(int, stated)} <= _OUTAGES
 
 
 @contextmanager
@@ -105,34 +93,26 @@ def _check_sqlite(uri: str) -> None:
     """Refuse what SQLite cannot open: MLflow would try again for hours."""
     path = Path(uri.removeprefix("sqlite:///"))
     if uri.startswith("sqlite:///") and path.is_dir():
-        raise ParameterError(
-            "MLFLOW_TRACKING_URI", public_path(uri), "is a folder", f"Name a file in it: {public_path(uri)}/mlflow.db"
-        )
+        folder = public_path(uri)
+        raise ParameterError("MLFLOW_TRACKING_URI", folder, "is a folder", f"Name a file in it: {folder}/mlflow.db")
 
 
 def _unreachable(uri: str, error: Exception) -> L3DError:
-    text = error_line(error)
-    name = "MLFLOW_TRACKING_URI"
-    if "error code 401" in text or getattr(error, "error_code", "") == "UNAUTHENTICATED":
-        return ParameterError(
-            name, uri, "the server refuses the login", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
-        )
-    if "error code 403" in text or getattr(error, "error_code", "") == "PERMISSION_DENIED":
-        return ParameterError(name, uri, "the server denies this user access", "Ask for permission to read and write.")
-    if uri.endswith("mlruns") or "file store" in text.lower() or "filesystem tracking" in text.lower():
-        return ParameterError(
-            name,
-            uri or "./mlruns",
-            "MLflow no longer writes to a folder of files",
-            "Set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, or move the old ./mlruns away.",
-        )
-    detail = text if len(text) <= 200 else text[:200] + " ..."
-    return ParameterError(
-        name, uri, f"no tracking server answers there ({detail})", "Start it, or set another address."
-    )
+    text, code = error_line(error), getattr(error, "error_code", "")
+    if "error code 401" in text or code == "UNAUTHENTICATED":
+        allowed, fix = "the server refuses the login", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
+    elif "error code 403" in text or code == "PERMISSION_DENIED":
+        allowed, fix = "the server denies this user access", "Ask for permission to read and write."
+    elif uri.endswith("mlruns") or "file store" in text.lower() or "filesystem tracking" in text.lower():
+        uri, allowed = uri or "./mlruns", "MLflow no longer writes to a folder of files"
+        fix = "Set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, or move the old ./mlruns away."
+    else:
+        detail = text if len(text) <= 200 else text[:200] + " ..."
+        allowed, fix = f"no tracking server answers there ({detail})", "Start it, or set another address."
+    return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix)
 
 
 def error_line(error: BaseException) -> str:
     """Return an exception as one line without user info of addresses and without the user's folder."""
-    text: Any = str(error) or type(error).__name__
-    return public_path(public_uri(" ".join(str(text).split())))
+    text = str(error) or type(error).__name__
+    return public_path(public_uri(" ".join(text.split())))

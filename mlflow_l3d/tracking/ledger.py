@@ -143,17 +143,15 @@ class Ledger(Generic[R]):
         logging_them = partial(parents.log_params, self.client, self.parent.run_id, params)
         self.uploader.submit("the parameters of the parent", logging_them)
 
-    def wait(self, patience: float | None = None) -> None:
+    def wait(self) -> None:
         """Wait until the server holds everything.
 
         Raises
         ------
         L3DError
-            If the server is away for longer than `patience` seconds (by default :func:`patience_seconds`), or refused
-            something.
+            If the server is away for longer than :func:`patience_seconds`, or refused something.
         """
-        patience = patience_seconds() if patience is None else patience
-        if not self.uploader.wait(patience=patience):
+        if not self.uploader.wait(patience=patience_seconds()):
             raise L3DError(
                 f"The tracking server does not answer: {self.uploader.pending} uploads wait in the spool. "
                 "Run the same command again when it is back: nothing is computed twice."

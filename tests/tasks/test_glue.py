@@ -217,7 +217,7 @@ def a_frame(benchmark: Benchmark) -> pd.DataFrame:
 def on_the_hub(benchmark: Benchmark, frame: pd.DataFrame) -> Any:
     import datasets
 
-    names = dict(zip(benchmark.columns, benchmark.hub_texts, strict=True))
+    names = dict(zip(benchmark.columns, benchmark.hub_columns or benchmark.columns, strict=True))
     hidden = frame.head(3).assign(split="test", label=-1.0 if benchmark.kind == "regression" else -1)
     rows = pd.concat([frame, hidden]).rename(columns=names)
     label = (

@@ -9,6 +9,7 @@ import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.hub import load_folder, load_from_hub
+from mlflow_l3d.tasks.kinds import Reading
 
 datasets = pytest.importorskip("datasets")
 
@@ -113,7 +114,7 @@ def test_a_label_column_that_no_split_has(hub: dict[tuple[str, ...], Any]) -> No
     with pytest.raises(
         ParameterError, match=r"label_column='labels': must be one of the columns id, label, text. Did you"
     ):
-        load_from_hub("hf:films", label_column="labels")
+        load_from_hub("hf:films", Reading(label_column="labels"))
 
 
 @pytest.mark.parametrize("one_split", [True, False])
