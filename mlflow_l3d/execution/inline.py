@@ -32,9 +32,8 @@ class InlineExecutor:
 
     def __init__(self, *, job: Job, workers: int | None = None) -> None:
         if workers not in {None, 1}:
-            raise ParameterError(
-                "workers", workers, "must be 1 or auto with executor=inline", "Use executor=processes."
-            )
+            allowed = "must be 1 or auto with executor=inline"
+            raise ParameterError("workers", workers, allowed, "Use executor=processes.")
         self._job = job
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,18 +69,13 @@ def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Iterator[Out
         # A generator is closed before its session is.
         if isinstance(outcomes, Generator):
             outcomes.close()
-    if strays or left:
-        _warn(job, len(cells), strays, len(left), why)
-    for part in halves(list(left.values())):
-        yield from run_cells(session, part, job)
-
-
-def _warn(job: Job, cells: int, strays: int, left: int, why: str) -> None:
-    call = f"approach {job.approach.name}, a call of {cells} cells"
+    call = f"approach {job.approach.name}, a call of {len(cells)} cells"
     if strays:
         _logger.warning("%s: %d outcomes of no cell, or second ones, are dropped", call, strays)
     if left:
-        _logger.warning("%s: %d without an outcome are tried again in smaller calls (%s)", call, left, why)
+        _logger.warning("%s: %d without an outcome are tried again in smaller calls (%s)", call, len(left), why)
+    for part in halves(list(left.values())):
+        yield from run_cells(session, part, job)
 
 
 def _checked(outcome: Outcome, cell: Cell, job: Job, seconds: float) -> Outcome:
@@ -168,11 +163,10 @@ def _finished(outcome: Outcome, cell: Cell, task: Task) -> Outcome:
         if any(part is not None for part in (outcome.example_ids, outcome.labels, outcome.scores)):
             raise _Violation("it has example_ids, labels or scores, and no predictions")
         return whole
-    return _with_predictions(whole, metrics, task)
+    return _with_predictions(whole, task)
 
 
-def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], task: Task) -> Outcome:
-
+def _with_predictions(outcome: Outcome, task: Task) -> Outcome:
     if outcome.labels is None or outcome.example_ids is None:
         raise _Violation("it has predictions, and no labels or no example_ids")
     regression, classes = task.kind == "regression", len(task.class_names)
@@ -200,7 +194,7 @@ def _with_predictions(outcome: Outcome, metrics: Mapping[str, float], task: Task
         labels=labels,
         predictions=predictions,
         scores=None if scores is None else scores.astype(np.float32, copy=False),
-        metrics={**metrics, **scores_of(labels, predictions, task.kind)},
+        metrics={**outcome.metrics, **scores_of(labels, predictions, task.kind)},
     )
 
 

@@ -162,12 +162,9 @@ class Pool:
         try:
             self._pickled = pickle.dumps(job)
         except Exception as error:
-            raise ParameterError(
-                "approach",
-                job.approach.name,
-                f"must survive pickling with executor=processes ({type(error).__name__}: {error})",
-                "Define functions and classes at the top of a module, or use executor=inline.",
-            ) from error
+            allowed = f"must survive pickling with executor=processes ({type(error).__name__}: {error})"
+            fix = "Define functions and classes at the top of a module, or use executor=inline."
+            raise ParameterError("approach", job.approach.name, allowed, fix) from error
         self._name = job.approach.name
         self._devices = devices
         self.workers: list[Worker] = []

@@ -18,6 +18,7 @@ from mlflow_l3d.parameters.table import MAIN, SEEDS, Parameters
 from mlflow_l3d.parameters.values import Choice, as_text, public_name
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.predefined_split import NoParts
 from mlflow_l3d.tasks.resolve import bind_task, inactive_factors, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
@@ -164,8 +165,8 @@ def set_up(
         if task is not None:
             return bind_task(task, settings)
         name = approach.default_task if given["task"] == "auto" else given["task"]
-        reading = {name: given[name] for name in _OF_FILES if name in given}
-        return load_task(name, **reading, settings=settings, numbered_choices=predefined_split)
+        asked = {name: given[name] for name in _OF_FILES if name in given}
+        return load_task(name, Reading(**asked, numbered_choices=predefined_split), settings=settings)
 
     hyperparameters, origin = choose(
         given["hyperparameters"],

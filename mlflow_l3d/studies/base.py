@@ -19,8 +19,8 @@ from mlflow_l3d.studies.specification import StudySpecification
 from mlflow_l3d.tracking.connection import connect, error_line, own_settings
 from mlflow_l3d.tracking.ledger import Ledger
 from mlflow_l3d.tracking.parent import end_early
+from mlflow_l3d.tracking.past import find_search
 from mlflow_l3d.tracking.records import RunRecord
-from mlflow_l3d.tracking.searches import find
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -88,7 +88,7 @@ def specified(
     approach: Approach | str | None,
     task: Task | str | None,
     parameters: Mapping[str, object],
-    searches: Callable[..., Any] = find,
+    searches: Callable[..., Any] = find_search,
 ) -> S:
     """Call what specifies a study; approach and task may be names or objects."""
     named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}

@@ -89,9 +89,8 @@ def find_text_columns(names: Sequence[str], text_column: str, not_texts: Sequenc
             if all(name in names and name not in not_texts for name in group):
                 return group
         found = ", ".join(shorten(name) for name in names)
-        raise ParameterError(
-            "text_column", "auto", f"no column has a name that is known; there are {found}", "Name it."
-        )
+        allowed = f"no column has a name that is known; there are {found}"
+        raise ParameterError("text_column", "auto", allowed, "Name it.")
     if text_column in names:
         wanted: tuple[str, ...] = (text_column,)
     else:

@@ -38,9 +38,8 @@ def load_file(path: Path, reading: Reading = USUAL) -> Task:
         If there is no such file, it cannot be read, or a column holds what it should not; rows are counted from 1.
     """
     if not path.is_file():
-        raise ParameterError(
-            "task", path, "there is no such file", "Give a path from the current folder, or a whole one."
-        )
+        fix = "Give a path from the current folder, or a whole one."
+        raise ParameterError("task", path, "there is no such file", fix)
     try:
         table = _READERS[path.suffix.lower()](path)
         if not table.names or not len(table.column(table.names[0])):
@@ -72,9 +71,8 @@ def _read_csv(path: Path) -> Table:
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         found = re.search(r"Expected \d+ fields in line \d+, saw \d+|EOF inside string starting at row \d+", str(error))
         why = found.group() if found else "rows have more fields than the header"
-        raise ParameterError(
-            "task", path.name, f"the file is not well-formed ({why})", "Put double quotes around fields that need them."
-        ) from None
+        fix = "Put double quotes around fields that need them."
+        raise ParameterError("task", path.name, f"the file is not well-formed ({why})", fix) from None
     return Table(tuple(map(str, frame.columns)), lambda name: _typed(frame[name].tolist()))
 
 

@@ -8,6 +8,7 @@ are then those of the published validation set, with its repeats, as people know
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -65,15 +66,14 @@ def pool_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any]) -> P
     labels
         Shape (n,), int64, or float64 scores.
     """
-    labels_of: dict[tuple[str, ...], set[float]] = {}
-    counts: dict[tuple[str, ...], int] = {}
-    columns = _plain_blanks(texts)
-    for row, label in zip(zip(*columns, strict=True), labels.tolist(), strict=True):
-        labels_of.setdefault(row, set()).add(label)
-        counts[row] = counts.get(row, 0) + 1
+    rows = _plain_rows(texts)
+    counts = Counter(rows)
+    labels_of: dict[tuple[str, ...], set[float]] = {row: set() for row in counts}
+    for row, label in zip(rows, labels.tolist(), strict=True):
+        labels_of[row].add(label)
     kept = sorted((content_id(row), row, next(iter(found))) for row, found in labels_of.items() if len(found) == 1)
     return Pool(
-        texts=tuple(tuple(row[column] for _, row, _ in kept) for column in range(len(columns))),
+        texts=tuple(tuple(row[column] for _, row, _ in kept) for column in range(len(texts))),
         labels=np.array([label for _, _, label in kept], dtype=labels.dtype),
         ids=np.array([example for example, _, _ in kept], dtype=f"<U{ID_DIGITS}"),
         repeats=sum(counts[row] - 1 for _, row, _ in kept),
@@ -91,15 +91,13 @@ def published_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any],
     parts
         Shape (n,), int64.
     """
-    rows = list(zip(*_plain_blanks(texts), strict=True))
-    order = sorted(
-        zip(parts.tolist(), (content_id(row) for row in rows), labels.tolist(), range(len(rows)), strict=True)
-    )
-    seen: dict[str, int] = {}
+    rows = _plain_rows(texts)
+    order = sorted(zip(parts.tolist(), map(content_id, rows), labels.tolist(), range(len(rows)), strict=True))
+    seen: Counter[str] = Counter()
     ids = []
     for part, example, _, _ in order:
         name = f"{PARTS[part]}/{example}"
-        seen[name] = seen.get(name, 0) + 1
+        seen[name] += 1
         ids.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     positions = [position for *_, position in order]
     return Pool(
@@ -123,6 +121,6 @@ def content_id(texts: Sequence[str]) -> str:
     return digest.hexdigest()[:ID_DIGITS]
 
 
-def _plain_blanks(texts: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the columns without blanks at the ends, and with one blank for each run of blanks and line breaks."""
-    return [[" ".join(text.split()) for text in column] for column in texts]
+def _plain_rows(texts: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Return the rows without blanks at the ends, and with one blank for each run of blanks and line breaks."""
+    return list(zip(*([" ".join(text.split()) for text in column] for column in texts), strict=True))

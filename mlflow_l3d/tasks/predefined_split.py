@@ -10,7 +10,7 @@ import numpy as np
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.settings import PARTS, Divisible, IntArray, Split
-from mlflow_l3d.tasks.splits import check_settings
+from mlflow_l3d.tasks.splits import by_class, check_settings, divide, merge
 
 _NAMES: Final = (("train", "training"), ("validation", "valid", "val", "dev", "development"), ("test", "testing"))
 SYNONYMS: Final = {name: part for part, names in enumerate(_NAMES) for name in names}
@@ -114,12 +114,10 @@ def _drawn(task: Divisible, positions: IntArray, asked: int | None, purpose: str
     """Return `asked` of the sorted `positions` in the shares that the classes have there, or all of them."""
     if asked is None or asked == len(positions):
         return positions
-    strata = task.strata[positions]
-    counts = np.bincount(strata, minlength=len(task.strata_names))
-    sizes = _allotted(counts, asked, least)
-    generator = stream(task.settings.fixed_seed, purpose)
-    chosen = [generator.permutation(positions[strata == label])[:size] for label, size in enumerate(sizes.tolist())]
-    return np.sort(np.concatenate(chosen))
+    members = by_class(task.strata[positions], len(task.strata_names))
+    sizes = _allotted(np.array([*map(len, members)]), asked, least)
+    drawn, _ = divide(members, sizes, stream(task.settings.fixed_seed, purpose))
+    return positions[merge(drawn)]
 
 
 def _allotted(counts: IntArray, total: int, least: int) -> IntArray:
@@ -134,15 +132,12 @@ def _allotted(counts: IntArray, total: int, least: int) -> IntArray:
 
 def _held_out(task: Divisible, train: IntArray) -> tuple[IntArray, IntArray]:
     """Return the train examples without and with those that are for validation, of which each class has its share."""
-    fraction, strata = task.settings.validation_fraction, task.strata[train]
+    fraction, members = task.settings.validation_fraction, by_class(task.strata[train], len(task.strata_names))
     # A class keeps one example to be trained on.
-    spare = np.maximum(np.bincount(strata, minlength=len(task.strata_names)) - 1, 0)
+    spare = np.array([max(len(positions) - 1, 0) for positions in members])
     total = max(1, int(len(train) * fraction + 0.5))
     if total > spare.sum():
         allowed = f"would hold out {total} of {len(train)} train examples, and every class needs one to be trained on"
         raise ParameterError("validation_fraction", fraction, allowed, "Lower it, or train on more.")
-    generator = stream(task.settings.fixed_seed, "own_validation")
-    held = np.zeros(len(train), dtype=bool)
-    for label, size in enumerate(_allotted(spare, total, 0).tolist()):
-        held[generator.permutation(np.flatnonzero(strata == label))[:size]] = True
-    return train[~held], train[held]
+    held, kept = divide(members, _allotted(spare, total, 0), stream(task.settings.fixed_seed, "own_validation"))
+    return train[merge(kept)], train[merge(held)]

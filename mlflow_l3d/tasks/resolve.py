@@ -15,22 +15,13 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import SUFFIXES, load_file
 from mlflow_l3d.tasks.hub import PREFIX, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import check, fingerprint
-from mlflow_l3d.tasks.kinds import Reading
+from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import evaluated_part, no_predefined_split, predefined_split
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
 
-def load_task(
-    name: str,
-    *,
-    text_column: str = "auto",
-    label_column: str = "label",
-    settings: SplitSettings | None = None,
-    task_kind: str = "auto",
-    choice_columns: str = "auto",
-    numbered_choices: bool = False,
-) -> Task:
+def load_task(name: str, reading: Reading = USUAL, *, settings: SplitSettings | None = None) -> Task:
     """Return the task that `name` stands for, checked, with `settings` bound to it.
 
     Parameters
@@ -38,13 +29,11 @@ def load_task(
     name
         An entry point of the group ``mlflow_l3d.tasks``; else a .csv, .tsv, .parquet or .jsonl file; a folder with a
         data set; or ``hf:NAME[/CONFIG]``.
-    text_column, label_column
-        See :class:`mlflow_l3d.tasks.kinds.Reading`. They have no meaning for the tasks that we bring along,
-        which refuse other values than the defaults.
+    reading
+        What is to be read of data of the user's own; the tasks that we bring along refuse other columns and kinds than
+        the defaults. Whether the published parts are read, the settings say.
     settings
         How many examples a split draws, or that the task's own split is used; the defaults where None.
-    task_kind, choice_columns, numbered_choices
-        See :class:`mlflow_l3d.tasks.kinds.Reading`. They, too, are for data of the user's own.
 
     Raises
     ------
@@ -55,8 +44,8 @@ def load_task(
         If the package that holds the data is missing, or the hub cannot be reached.
     """
     settings = settings or SplitSettings()
-    own = settings.source == "own"
-    reading = Reading(text_column, label_column, task_kind, choice_columns, own, own or numbered_choices)
+    if settings.source == "own":
+        reading = replace(reading, predefined_split=True, numbered_choices=True)
     task = replace(_load(name, reading), settings=settings)
     return replace(task, notes=(*task.notes, *_size_notes(task)))
 

@@ -122,14 +122,14 @@ def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], setting
     """
     split_seed, selection_seed = (_seed(seeds, name) for name in ("data_split", "label_selection"))
     sizes = quotas(np.bincount(labels, minlength=classes), settings)
-    fixed, train_part, test_part = _outer(_by_class(labels, classes), sizes, split_seed, settings)
-    labelled, _ = _divide(train_part, sizes.labelled, stream(selection_seed, "labelled"))
-    train, validation = _divide(labelled, sizes.train, stream(split_seed, "train_validation"))
+    fixed, train_part, test_part = _outer(by_class(labels, classes), sizes, split_seed, settings)
+    labelled, _ = divide(train_part, sizes.labelled, stream(selection_seed, "labelled"))
+    train, validation = divide(labelled, sizes.train, stream(split_seed, "train_validation"))
     if settings.evaluated == "validation":
-        held_out = _merge(validation)
-        return Split(_merge(train), held_out, held_out)
-    test = fixed or _divide(test_part, sizes.test, stream(selection_seed, "test"))[0]
-    return Split(_merge(train), _merge(validation), _merge(test))
+        held_out = merge(validation)
+        return Split(merge(train), held_out, held_out)
+    test = fixed or divide(test_part, sizes.test, stream(selection_seed, "test"))[0]
+    return Split(merge(train), merge(validation), merge(test))
 
 
 def _outer(
@@ -138,11 +138,11 @@ def _outer(
     """Return the fixed test examples (empty list where there are none) and the two sides of the outer division."""
     fixed: list[IntArray] = []
     if settings.test_selection == "fixed":
-        fixed, members = _divide(members, sizes.test, stream(settings.fixed_seed, "fixed_test"))
-    return fixed, *_divide(members, sizes.train_part, stream(split_seed, "train_test"))
+        fixed, members = divide(members, sizes.test, stream(settings.fixed_seed, "fixed_test"))
+    return fixed, *divide(members, sizes.train_part, stream(split_seed, "train_test"))
 
 
-def _divide(
+def divide(
     members: list[IntArray], sizes: IntArray, generator: np.random.Generator
 ) -> tuple[list[IntArray], list[IntArray]]:
     """Draw ``sizes[c]`` of the positions of class c; return those and the others, each in the order of `members`."""
@@ -155,7 +155,7 @@ def _divide(
     return drawn, others
 
 
-def _by_class(labels: IntArray, classes: int) -> list[IntArray]:
+def by_class(labels: IntArray, classes: int) -> list[IntArray]:
     """Return the sorted positions of each class."""
     # Short integers are sorted by radix, in linear time.
     short = labels.astype(np.uint16) if classes <= 2**16 else labels
@@ -163,7 +163,8 @@ def _by_class(labels: IntArray, classes: int) -> list[IntArray]:
     return np.split(order, np.cumsum(np.bincount(labels, minlength=classes))[:-1])
 
 
-def _merge(members: list[IntArray]) -> IntArray:
+def merge(members: list[IntArray]) -> IntArray:
+    """Return the positions of all classes, sorted."""
     return np.sort(np.concatenate(members))
 
 

@@ -130,11 +130,9 @@ def check_approach(
     inactive = _check_descriptions(approach, given, chosen, device)
     job = Job(approach, task, given, chosen, device, cache)
     base = one_cell(approach.factors)
+    tries = {factor: 1 if factor in inactive else configurations for factor in approach.factors}
     variants = {
-        factor: [
-            changed(base, factor, number) for number in range(1, 1 + (1 if factor in inactive else configurations))
-        ]
-        for factor in approach.factors
+        factor: [changed(base, factor, number) for number in range(1, 1 + tried)] for factor, tried in tries.items()
     }
     cells = [base, changed(base, "a_stranger's_factor", 1), *(cell for some in variants.values() for cell in some)]
     with session_of(job) as session:
@@ -150,13 +148,10 @@ def check_approach(
         third = {key: outcome for call in calls for key, outcome in run_cells(session, call, job).items()}
         check_callbacks(session, base, job, first[base.key])
     allowed = tolerance if at_once > 1 else 0.0
-    for cell in cells:
-        message = "in another session, in another order and with other global generators, among other cells"
-        _require_same(first[cell.key], second[cell.key], message, allowed)
-        if third:
-            _require_same(
-                first[cell.key], third[cell.key], f"in a call of up to cells_at_once={at_once} cells", allowed
-            )
+    elsewhere = "in another session, in another order and with other global generators, among other cells"
+    for when, again in ((elsewhere, second), (f"in a call of up to cells_at_once={at_once} cells", third)):
+        for key, outcome in again.items():
+            _require_same(first[key], outcome, when, allowed)
     _require_same(first[base.key], first[cells[1].key], "with a seed that the approach does not declare")
     for factor, some in variants.items():
         effects = {part for cell in some for part in differences(first[base.key], first[cell.key])}

@@ -21,23 +21,31 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
-TROUBLES: Final = {
-    "raise": "an exception escapes from the session",
-    "sys.exit": "SystemExit escapes from the session",
-    "exit": "the process ends with exit code 7",
-    "kill": "the process is killed, as for lack of memory",
-    "segfault": "the process crashes",
-    "hang": "the cell runs for an hour",
-    "stuck": "the cell holds the interpreter lock for many minutes",
-    "short": "a prediction is missing",
-    "float": "predictions are no integers",
-    "nan": "a metric is not a number",
-    "same ids": "two examples have the same id",
-    "wrong key": "the outcome belongs to another cell",
-    "none": "there is no outcome",
-    "twice": "there are two outcomes",
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+_ENDS: Final[Mapping[str, Callable[[], object]]] = {
+    "raise": lambda: _raise(RuntimeError("this cell goes wrong")),
+    "sys.exit": lambda: sys.exit("this cell gives up"),
+    "exit": lambda: os._exit(7),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),  # as for lack of memory
+    "segfault": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "hang": lambda: time.sleep(3600),
+    "stuck": lambda: pow(3, 200_000_000),  # holds the interpreter lock for many minutes
 }
-"""What a cell can do -> what that means."""
+_SPOILS: Final[Mapping[str, Callable[[Any], list[Outcome]]]] = {
+    "short": lambda given: [replace(given, predictions=given.predictions[:-1])],
+    "float": lambda given: [replace(given, predictions=given.predictions.astype(np.float64))],
+    "nan": lambda given: [replace(given, metrics={"synthetic_score": float("nan")})],
+    "same ids": lambda given: [replace(given, example_ids=np.full_like(given.example_ids, given.example_ids[0]))],
+    "wrong key": lambda given: [replace(given, key="another")],
+    "none": lambda _: [],
+    "twice": lambda given: [given, given],
+}
+TROUBLES: Final = (*_ENDS, *_SPOILS)
+"""What a cell can do: before there is an outcome, and in the place of its outcome."""
 PREPARATIONS: Final = ("", "parameter", "raise", "exit", "exit later")
 
 
@@ -119,12 +127,12 @@ class TroubleSession(Session):
     def _run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         for cell in cells:
             kind = self.approach.cells.get(cell.key, "")
-            if kind and self.approach.once and not _first(self.cache / f"attempt-{cell.key}"):
+            if kind and not _first(self.cache / f"attempt-{cell.key}") and self.approach.once:
                 kind = ""
             if kind in _ENDS:
                 _ENDS[kind]()
             for outcome in self.inner.run([cell]):
-                yield from _spoilt(kind, outcome)
+                yield from _SPOILS[kind](outcome) if kind in _SPOILS else [outcome]
 
     def close(self) -> None:
         """Note that the session was closed."""
@@ -148,33 +156,3 @@ def _first(marker: Path) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def _raise(error: BaseException) -> NoReturn:
-    raise error
-
-
-_ENDS: Final[Mapping[str, Callable[[], object]]] = {
-    "raise": lambda: _raise(RuntimeError("this cell goes wrong")),
-    "sys.exit": lambda: sys.exit("this cell gives up"),
-    "exit": lambda: os._exit(7),
-    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "segfault": lambda: os.kill(os.getpid(), signal.SIGSEGV),
-    "hang": lambda: time.sleep(3600),
-    "stuck": lambda: pow(3, 200_000_000),
-}
-"""Troubles before there is an outcome -> what then happens."""
-
-
-def _spoilt(kind: str, outcome: Outcome) -> list[Outcome]:
-    predictions, ids = outcome.predictions, outcome.example_ids
-    if predictions is None or ids is None:
-        return [outcome]
-    changes: dict[str, dict[str, Any]] = {
-        "short": {"predictions": predictions[:-1]},
-        "float": {"predictions": predictions.astype(np.float64)},
-        "nan": {"metrics": {"synthetic_score": float("nan")}},
-        "same ids": {"example_ids": np.full_like(ids, ids[0])},
-        "wrong key": {"key": "another"},
-    }
-    return [replace(outcome, **changes.get(kind, {}))] * {"none": 0, "twice": 2}.get(kind, 1)

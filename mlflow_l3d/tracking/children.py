@@ -96,23 +96,20 @@ class ChildWriter:
             self.client.log_batch(run_id, metrics=some, params=others)
 
     def _log_artifacts(self, artifact_uri: str, record: RunRecord, predictions: Path | None) -> None:
-        if predictions is not None:
-            self._log_file(artifact_uri, predictions)
-        if record.traceback is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / names.TRACEBACK
-                path.write_text(record.traceback, encoding="utf-8")
-                self._log_file(artifact_uri, path)
-
-    def _log_file(self, artifact_uri: str, path: Path) -> None:
-        """Upload one file to the root of a run's artifacts.
+        """Upload files to the root of a run's artifacts.
 
         `MlflowClient.log_artifact` would ask for the run once more, and keep something of each of a thousand runs.
         """
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-        repository = get_artifact_repository(artifact_uri, tracking_uri=self.client.tracking_uri)
-        repository.log_artifact(str(path))  # type: ignore[no-untyped-call]
+        with tempfile.TemporaryDirectory() as folder:
+            files = [] if predictions is None else [predictions]
+            if record.traceback is not None:
+                files.append(Path(folder) / names.TRACEBACK)
+                files[-1].write_text(record.traceback, encoding="utf-8")
+            for file in files:
+                repository = get_artifact_repository(artifact_uri, tracking_uri=self.client.tracking_uri)
+                repository.log_artifact(str(file))  # type: ignore[no-untyped-call]
 
     def _begun(self, key: str) -> Run | None:
         wanted = condition({names.CELL_KEY: key, names.PARENT_RUN_ID: self.parent_run_id})

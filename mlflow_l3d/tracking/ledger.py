@@ -6,11 +6,10 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -117,9 +116,8 @@ class Ledger(Generic[R]):
         self._lock = lock
         shared = work.context_key, work.shared_params, parent.source_tags
         self._writer = ChildWriter(client, parent.experiment_id, parent.run_id, *shared)
-        self._metrics: deque[Metric] = deque()
-        self._metrics_lock = threading.Lock()
-        self._metrics_queued = False
+        self._metrics: list[Metric] = []
+        self._sending_metrics = threading.Lock()
         self._ended = threading.Event()
         threading.Thread(target=self._beat, name="l3d-heartbeat", daemon=True).start()
 
@@ -131,12 +129,8 @@ class Ledger(Generic[R]):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
         """Put metrics on the parent, by and by."""
-        batch = parents.metrics_of(metrics, step)
-        with self._metrics_lock:
-            self._metrics.extend(batch)
-            under_way, self._metrics_queued = self._metrics_queued, True
-        if not under_way:
-            self.uploader.submit("the metrics of the parent", self._upload_metrics)
+        self._metrics.extend(parents.metrics_of(metrics, step))
+        self.uploader.submit("the metrics of the parent", self._upload_metrics)
 
     def log_params(self, params: Mapping[str, str]) -> None:
         """Put parameters on the parent, by and by."""
@@ -217,16 +211,10 @@ class Ledger(Generic[R]):
 
     def _upload_metrics(self) -> None:
         """Send what has come together, in as few calls as there can be; safe to call again after a failure."""
-        while True:
-            with self._metrics_lock:
-                batch = list(islice(self._metrics, parents.METRICS_A_BATCH))
-                if not batch:
-                    self._metrics_queued = False
-                    return
-            self.client.log_batch(self.parent.run_id, metrics=batch)
-            with self._metrics_lock:
-                for _ in batch:
-                    self._metrics.popleft()
+        with self._sending_metrics:
+            while batch := self._metrics[: parents.METRICS_A_BATCH]:
+                self.client.log_batch(self.parent.run_id, metrics=batch)
+                del self._metrics[: len(batch)]
 
     def _beat(self) -> None:
         while not self._ended.wait(_HEARTBEAT_SECONDS):

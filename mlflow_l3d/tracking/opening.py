@@ -1,22 +1,38 @@
-"""The way to an open ledger: the lock, the spool and the parent of a piece of work, and what is done of it."""
+"""The way to an open ledger: the lock, the spool and the parent of a piece of work, and what is done of it.
+
+What an earlier process left is taken over: finished cells are taken, half-written ones ended, parents continued.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import tempfile
+import time
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
+from mlflow_l3d.tracking.children import children_of, finished_cells, found, own_metrics, pruned_trials
 from mlflow_l3d.tracking.connection import connect, error_line, is_outage
 from mlflow_l3d.tracking.ledger import Ledger, R, Work, patience_seconds
-from mlflow_l3d.tracking.recovery import recover
+from mlflow_l3d.tracking.reader import fetch_artifact
+from mlflow_l3d.tracking.records import CellRecord
 from mlflow_l3d.tracking.spool import Spool, unwritable
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
     from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+    from mlflow_l3d.plan.cells import Cell
+
+_logger = logging.getLogger("mlflow_l3d")
 
 
 def open_ledger(work: Work[R], project_run: str | None = None) -> Ledger[R]:
@@ -87,3 +103,108 @@ def _lock(folder: Path, role: str) -> BaseFileLock:
     except OSError as error:
         raise unwritable(error) from error
     return lock
+
+
+def recover(ledger: Ledger[Any]) -> None:
+    """Find what is done, take over the children of interrupted parents, and fetch what the tables of the parent need.
+
+    What lies in the spool and not on the server is uploaded. Uploads, moving children and fetching predictions go on in
+    the uploader's threads after the return.
+    """
+    client, spool, work, recovered = ledger.client, ledger.spool, ledger.work, ledger.recovered
+    on_server = finished_cells(client, work.context_key, work.kind.role)
+    planned: set[str] | None = None
+    if work.cells is not None:
+        planned = {cell.key for cell in work.cells()} if on_server or any(True for _ in spool) else set()
+    spooled = sorted(key for key in list(spool) if _usable(spool, key, planned))
+    take_over(ledger, set(spooled))
+    for key in spooled:
+        record = spool.record(key)
+        if record.status == "KILLED":
+            last = {f"curve/{name}": values[-1] for name, values in record.curves.items() if values}
+            recovered.pruned.setdefault(record.stage, {})[key] = {**record.metrics, **last}
+        else:
+            recovered.metrics[key] = record.metrics
+        if key in on_server:
+            spool.set_run_id(key, on_server[key].info.run_id)
+        else:
+            forget_deleted(client, spool, key)
+            ledger.submit(key, repeated=True)
+    if work.cells is None:
+        _note_trials(ledger, on_server)
+    for cell in work.cells() if work.cells is not None and planned else ():
+        if cell.key in on_server and cell.key not in recovered.metrics:
+            run = on_server[cell.key]
+            recovered.metrics[cell.key] = own_metrics(run)
+            ledger.uploader.submit(f"the predictions of run {run.info.run_id}", partial(_fetch, ledger, cell, run))
+
+
+def _note_trials(ledger: Ledger[Any], on_server: Mapping[str, Run]) -> None:
+    """Note the trials that the server holds; what the spool says of one comes first."""
+    recovered = ledger.recovered
+    for key, run in on_server.items():
+        recovered.metrics.setdefault(key, own_metrics(run))
+        recovered.runs[key] = str(run.info.run_id)
+    for run in pruned_trials(ledger.client, ledger.parent.experiment_id, ledger.work.card.key):
+        key = run.data.tags.get(names.CELL_KEY, "")
+        recovered.pruned.setdefault(run.data.tags.get(names.LEVEL, ""), {}).setdefault(key, run.data.metrics)
+        recovered.runs.setdefault(key, str(run.info.run_id))
+
+
+def _usable(spool: Spool[Any], key: str, planned: set[str] | None) -> bool:
+    """Keep what is planned, whole and did not fail; remove any other."""
+    if (planned is None or key in planned) and spool.has(key) and spool.record(key).status != "FAILED":
+        return True
+    spool.discard(key)
+    return False
+
+
+def forget_deleted(client: MlflowClient, spool: Spool[Any], key: str) -> None:
+    """Let a cell be uploaded anew whose run somebody deleted."""
+    run_id = spool.run_id(key)
+    run = None if run_id is None else found(client.get_run, run_id)
+    if run is None or run.info.lifecycle_stage != "active":
+        spool.set_run_id(key, None)
+
+
+def take_over(ledger: Ledger[Any], spooled: set[str]) -> None:
+    """Move the children of interrupted parents of the same work to the new one, and end what was left running.
+
+    Parameters
+    ----------
+    ledger
+        That of the new parent.
+    spooled
+        Keys of the records that lie in the spool and are of use.
+    """
+    client, parent, spool = ledger.client, ledger.parent, ledger.spool
+    for earlier in parents.earlier_parents(client, parent, ledger.work.card):
+        earlier_id = str(earlier.info.run_id)
+        if parents.may_be_alive(earlier, spool.identity):
+            _logger.warning("Run %s is at the same work on another machine; its children are left there.", earlier_id)
+            continue
+        for child in children_of(client, parent.experiment_id, earlier_id):
+            child_id, status = str(child.info.run_id), child.info.status
+            key = child.data.tags.get(names.CELL_KEY, "")
+            adopt = partial(client.set_tag, child_id, names.PARENT_RUN_ID, parent.run_id)
+            if status == "FINISHED" or (status == "KILLED" and child.data.tags.get(names.TRIAL_STATE) == "pruned"):
+                ledger.uploader.submit(f"run {child_id}", adopt)
+            elif status == "RUNNING" and key in spooled and spool.run_id(key) in {None, child_id}:
+                spool.set_run_id(key, child_id)
+                adopt()
+            elif status == "RUNNING":
+                client.set_terminated(child_id, "KILLED")
+        if earlier.info.status == "RUNNING":
+            client.set_terminated(earlier_id, "KILLED")
+        if names.SUPERSEDED_BY not in earlier.data.tags:
+            parents.set_tags(client, earlier_id, {names.STATE: "incomplete", names.SUPERSEDED_BY: parent.run_id})
+
+
+def _fetch(ledger: Ledger[CellRecord], cell: Cell, run: Run) -> None:
+    """Copy a cell that the server holds into the spool; safe to call again."""
+    if ledger.spool.has(cell.key):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        predictions = fetch_artifact(ledger.client, run.info.run_id, names.PREDICTIONS, Path(folder))
+        record = CellRecord.known(cell, own_metrics(run), int(run.info.end_time or time.time() * 1000))
+        ledger.spool.add(record, predictions=predictions, run_id=run.info.run_id)

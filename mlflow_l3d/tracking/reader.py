@@ -78,12 +78,9 @@ def read_investigation(parent_run_id: str, client: MlflowClient, *, where: str =
     if not where:
         cells = _with_shared(client, parent, cells)
     if cells.empty:
-        raise ParameterError(
-            "parent_run_id",
-            parent_run_id,
-            f"has no child runs with the tag {names.ROLE}=cell",
-            "Tag the children as docs/runs.md says, or give a filter.",
-        )
+        allowed = f"has no child runs with the tag {names.ROLE}=cell"
+        fix = "Tag the children as docs/runs.md says, or give a filter."
+        raise ParameterError("parent_run_id", parent_run_id, allowed, fix)
     return Recorded(parent, cells)
 
 
@@ -212,10 +209,9 @@ def fetch_artifact(client: MlflowClient, run_id: str, artifact: str, folder: Pat
     try:
         return Path(client.download_artifacts(run_id, artifact, str(folder)))
     except (MlflowException, OSError) as error:
-        if isinstance(error, FileNotFoundError) or getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
-            return None
-        # Stores say in many ways, and in no code, that there is nothing; whether there is, the listing says.
-        if any(each.path == artifact for each in client.list_artifacts(run_id)):
+        # Some stores say in many ways, and in no code, that there is nothing; whether there is, the listing says.
+        absent = isinstance(error, FileNotFoundError) or getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST"
+        if not absent and any(each.path == artifact for each in client.list_artifacts(run_id)):
             raise
         return None
 

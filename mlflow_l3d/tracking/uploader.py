@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Final
 
 from mlflow_l3d.tracking.connection import error_line, is_outage
@@ -102,19 +103,12 @@ class Uploader:
     def _until_done(self, name: str, work: Callable[[], object]) -> None:
         while not self._stopped:
             probing = self._outage_since is not None
-            if probing:
-                self._probe.acquire()
-            try:
+            with self._probe if probing else nullcontext():
                 if probing and self._outage_since is not None:
                     with self._state:
                         self._state.wait_for(lambda: self._stopped, timeout=self._pause)
-                    if self._stopped:
-                        return
-                if self._attempt(name, work):
+                if self._stopped or self._attempt(name, work):
                     return
-            finally:
-                if probing:
-                    self._probe.release()
 
     def _attempt(self, name: str, work: Callable[[], object]) -> bool:
         """Try once; return whether the piece of work is settled."""

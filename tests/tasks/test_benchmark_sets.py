@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.resolve import load_task
 from mlflow_l3d.tasks.settings import SplitSettings
 
@@ -61,4 +62,4 @@ def test_scores_are_found_and_refused_as_classes() -> None:
     with pytest.raises(
         ParameterError, match=r"^label_column=label: must hold whole numbers or class names, not decimal"
     ):
-        load_task(file, task_kind="classification")
+        load_task(file, Reading(task_kind="classification"))

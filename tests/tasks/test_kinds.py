@@ -73,27 +73,27 @@ def test_every_format_gives_the_same_scores(tmp_path: Path) -> None:
 
 def test_whole_numbers_are_scores_where_it_is_said(tmp_path: Path) -> None:
     path = write(tmp_path, {**pairs(), "label": [k % 3 for k in range(12)]})
-    classes, scores = load_task(path), load_task(path, task_kind="regression")
+    classes, scores = load_task(path), load_task(path, Reading(task_kind="regression"))
     assert (classes.kind, scores.kind) == ("classification", "regression")
     assert scores.labels.tolist() == classes.labels.tolist()
     assert scores.fingerprint != classes.fingerprint
     decimals = write(tmp_path, {**pairs(), "label": [float(k % 3) for k in range(12)]})
     with pytest.raises(ParameterError, match=r"^label_column=label: .*may be classes or scores \(regression\)\."):
         load_task(decimals)
-    assert load_task(decimals, task_kind="regression").fingerprint == scores.fingerprint
+    assert load_task(decimals, Reading(task_kind="regression")).fingerprint == scores.fingerprint
 
 
 def test_choices_beside_what_they_have_in_common(tmp_path: Path) -> None:
     labels = [k % 2 for k in range(12)]
     path = write(tmp_path, {**choices(), "label": labels, "split": PARTS})
-    task = load_task(path, task_kind="multiple_choice", settings=PLAIN)
+    task = load_task(path, Reading(task_kind="multiple_choice"), settings=PLAIN)
     assert (task.kind, task.metric, task.class_names) == ("multiple_choice", "accuracy", ("choice1", "choice2"))
     assert task.texts == (tuple(f"p{k}" for k in range(12)),)
     assert task.choices == (tuple(f"x{k}" for k in range(12)), tuple(f"y{k}" for k in range(12)))
     assert task.labels.tolist() == labels
     # The order of the choices is that in which they are named, and labels may be their names.
     turned = write(tmp_path, {**choices(), "label": [f"choice{2 - label}" for label in labels]}, "turned.csv")
-    found = load_task(turned, choice_columns="choice2, choice1")
+    found = load_task(turned, Reading(choice_columns="choice2, choice1"))
     assert found.choices == task.choices[::-1]
     assert found.class_names == ("choice2", "choice1")
     assert found.labels.tolist() == labels
@@ -106,19 +106,19 @@ def test_columns_of_choices_are_texts_with_a_drawn_split_and_choices_with_the_ow
     assert (drawn.kind, len(drawn.texts)) == ("classification", 4)
     assert "the entry point seeds reads them as choices" in " ".join(drawn.notes)
     assert (own.kind, len(own.texts), len(own.choices)) == ("multiple_choice", 2, 2)
-    named = load_task(path, settings=OWN, text_column="choice1")
+    named = load_task(path, Reading(text_column="choice1"), settings=OWN)
     assert (named.kind, named.texts) == ("classification", (own.choices[0],))
 
 
 def test_four_choices_numbered_from_zero(tmp_path: Path) -> None:
     columns = {"question": ["q"] * 8} | {f"choice_{c}": [f"{c}{k}" for k in range(8)] for c in range(4)}
-    task = load_task(write(tmp_path, {**columns, "label": [*range(4)] * 2}), task_kind="multiple_choice")
+    task = load_task(write(tmp_path, {**columns, "label": [*range(4)] * 2}), Reading(task_kind="multiple_choice"))
     assert task.class_names == ("choice_0", "choice_1", "choice_2", "choice_3")
 
 
 def message(path: str, **more: str) -> str:
     with pytest.raises(L3DError) as caught:
-        load_task(path, **more)  # type: ignore[arg-type]
+        load_task(path, Reading(**more))  # type: ignore[arg-type]
     line = str(caught.value)
     assert "\n" not in line
     assert not line.startswith("task=/")

@@ -12,6 +12,7 @@ import pytest
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.resolve import inactive_factors, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
@@ -35,16 +36,16 @@ def test_an_entry_point() -> None:
 
 def test_columns_given_to_a_task_that_has_none() -> None:
     with pytest.raises(ParameterError, match=r"^label_column=y: has no effect on the task synthetic"):
-        load_task("synthetic", label_column="y")
+        load_task("synthetic", Reading(label_column="y"))
 
 
 def test_a_file_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = load_task(str(write(tmp_path)), text_column="body")
+    task = load_task(str(write(tmp_path)), Reading(text_column="body"))
     assert task.name == "mine.csv"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert load_task("mine.csv", text_column="body").fingerprint == task.fingerprint
-    assert load_task("~/mine.csv", text_column="body").fingerprint == task.fingerprint
+    assert load_task("mine.csv", Reading(text_column="body")).fingerprint == task.fingerprint
+    assert load_task("~/mine.csv", Reading(text_column="body")).fingerprint == task.fingerprint
 
 
 @pytest.mark.skipif(find_spec("datasets") is None, reason="datasets is not installed")
@@ -94,7 +95,7 @@ def test_a_number_that_a_class_cannot_give_names_the_class(tmp_path: Path) -> No
 
 
 def test_remarks_on_what_is_smaller_than_the_default(tmp_path: Path) -> None:
-    task = load_task(str(write(tmp_path)), text_column="body")
+    task = load_task(str(write(tmp_path)), Reading(text_column="body"))
     assert task.notes == (
         "mine.csv: 32 training examples labelled instead of 1000: class 0 has 16, class 1 has 16 (500 a class would be "
         "needed)",

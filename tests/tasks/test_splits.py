@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
-from mlflow_l3d.tasks.splits import _by_class, _merge, _outer, draw_split, quotas
+from mlflow_l3d.tasks.splits import _outer, by_class, draw_split, merge, quotas
 
 SEEDS = {"data_split": 11, "label_selection": 12}
 
@@ -32,8 +32,8 @@ def outer_parts(
 ) -> tuple[IntArray, IntArray]:
     """Return the two sides of the outer division, as sorted positions: what ``data_split`` decides alone."""
     sizes = quotas(np.bincount(labels, minlength=classes), settings)
-    _, train_part, test_part = _outer(_by_class(labels, classes), sizes, seeds["data_split"], settings)
-    return _merge(train_part), _merge(test_part)
+    _, train_part, test_part = _outer(by_class(labels, classes), sizes, seeds["data_split"], settings)
+    return merge(train_part), merge(test_part)
 
 
 def same(first: Split, second: Split) -> bool:

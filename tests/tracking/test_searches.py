@@ -20,7 +20,7 @@ from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.studies.planning.run import plan_investigation as plan
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.searches import find
+from mlflow_l3d.tracking.past import find_search
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,7 @@ def search(place: Place, of: Specification, noise: float, **changes: Any) -> str
 
 def refused(place: Place, text: str, subject: Subject) -> str:
     with place.entered(), pytest.raises(L3DError) as caught:
-        find(text, subject)
+        find_search(text, subject)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -85,13 +85,13 @@ def test_the_latest_is_the_one_that_ended_last_in_any_experiment(
     late = search(place, specification, 0.2, experiment=other, ends="RUNNING")
     early = search(place, specification, 0.3)
     with place.entered():
-        assert find("latest", subject).run_id == early
+        assert find_search("latest", subject).run_id == early
         place.client.set_terminated(late, "FINISHED")
-        assert find("latest", subject).run_id == late
-        assert find("latest", subject).document["hyperparameters"]["noise"] == 0.2
-        assert find(early, subject).document["search_run_id"] == early
+        assert find_search("latest", subject).run_id == late
+        assert find_search("latest", subject).document["hyperparameters"]["noise"] == 0.2
+        assert find_search(early, subject).document["search_run_id"] == early
         place.client.delete_run(late)
-        assert find("latest", subject).run_id == early
+        assert find_search("latest", subject).run_id == early
 
 
 def test_the_latest_of_another_subject_does_not_count(

@@ -23,9 +23,8 @@ from mlflow_l3d.studies.investigation.scoring import Scored, score, tables
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import connect, own_settings
-from mlflow_l3d.tracking.past import latest_investigation, own_parameter
+from mlflow_l3d.tracking.past import latest_investigation, own_parameter, searched_splits
 from mlflow_l3d.tracking.reader import read_investigation, read_predictions
-from mlflow_l3d.tracking.searches import searched_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -31,7 +31,7 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.parent import set_tags
-from mlflow_l3d.tracking.searches import find
+from mlflow_l3d.tracking.past import find_search
 
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
@@ -120,7 +120,7 @@ def compare_strategies(
         for name in parameters:
             if name not in STRATEGIES:
                 raise unknown_name("parameter", name, STRATEGIES)
-        searches = cache(find)  # the latest search is the same one for all strategies
+        searches = cache(find_search)  # the latest search is the same one for all strategies
         specifications = {
             design: specified(specify, approach, task, {**parameters, "design": design}, searches) for design in DESIGNS
         }
