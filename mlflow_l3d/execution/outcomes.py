@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -46,29 +47,17 @@ def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Iterator[Out
             yield run_cell(session, single, job)
         return
     started = time.perf_counter()
-    strays = 0
-    why = "it left them out"
-    outcomes: Iterator[Outcome] | None = None
-    try:
-        while True:
-            # Only what the session does is guarded: what is thrown in at the `yield` is the caller's.
-            try:
-                outcomes = iter(session.run([seeded(cell, job) for cell in cells])) if outcomes is None else outcomes
-                outcome = next(outcomes)
-            except StopIteration:
-                break
-            except (Exception, SystemExit) as error:  # noqa: BLE001
-                why = one_line(error)
-                break
+    strays, why = 0, "it left them out"
+    # Closed at once where the caller stops: a generator is closed before its session is.
+    with closing(_given(session, [seeded(cell, job) for cell in cells])) as outcomes:
+        for outcome in outcomes:
             key = getattr(outcome, "key", None)
-            if isinstance(key, str) and key in left:
+            if isinstance(outcome, BaseException):
+                why = one_line(outcome)
+            elif isinstance(key, str) and key in left:
                 yield _checked(outcome, left.pop(key), job, (time.perf_counter() - started) / len(cells))
             else:
                 strays += 1
-    finally:
-        # A generator is closed before its session is.
-        if isinstance(outcomes, Generator):
-            outcomes.close()
     call = f"approach {job.approach.name}, a call of {len(cells)} cells"
     if strays:
         _logger.warning("%s: %d outcomes of no cell, or second ones, are dropped", call, strays)
@@ -76,6 +65,15 @@ def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Iterator[Out
         _logger.warning("%s: %d without an outcome are tried again in smaller calls (%s)", call, len(left), why)
     for part in halves(list(left.values())):
         yield from run_cells(session, part, job)
+
+
+def _given(session: Session, cells: Sequence[Cell]) -> Generator[Outcome | BaseException, None, None]:
+    """Yield what a session gives, and what it raises; what is thrown in where an outcome is used is the caller's."""
+    try:
+        yield from session.run(cells)
+    # SystemExit, too: a library that gives up must not take the worker with it.
+    except (Exception, SystemExit) as error:  # noqa: BLE001
+        yield error
 
 
 def _checked(outcome: Outcome, cell: Cell, job: Job, seconds: float) -> Outcome:
@@ -148,12 +146,9 @@ def _finished(outcome: Outcome, cell: Cell, task: Task) -> Outcome:
         raise _Violation(f"its key is {outcome.key!r} and the cell's is {cell.key!r}")
     duration = _number("duration_seconds", outcome.duration_seconds)
     if outcome.error is not None:
-        return Outcome(
-            cell.key,
-            duration_seconds=duration,
-            error=" ".join(str(outcome.error).split()),
-            traceback=None if outcome.traceback is None else str(outcome.traceback),
-        )
+        error = " ".join(str(outcome.error).split())
+        traceback = None if outcome.traceback is None else str(outcome.traceback)
+        return Outcome(cell.key, duration_seconds=duration, error=error, traceback=traceback)
     metrics = {str(name): _number(f"metric {name}", value) for name, value in outcome.metrics.items()}
     curves = {str(name): tuple(float(value) for value in values) for name, values in outcome.curves.items()}
     whole = replace(outcome, metrics=metrics, curves=curves, duration_seconds=duration)
@@ -170,13 +165,8 @@ def _with_predictions(outcome: Outcome, task: Task) -> Outcome:
     if outcome.labels is None or outcome.example_ids is None:
         raise _Violation("it has predictions, and no labels or no example_ids")
     regression, classes = task.kind == "regression", len(task.class_names)
-    predictions: npt.NDArray[Any]
-    labels: npt.NDArray[Any]
-    if regression:
-        predictions, labels = _numbers("predictions", outcome.predictions), _numbers("labels", outcome.labels)
-    else:
-        predictions = _classes("predictions", outcome.predictions, -1, classes)
-        labels = _classes("labels", outcome.labels, 0, classes)
+    predictions = _answers("predictions", outcome.predictions, -1, task)
+    labels = _answers("labels", outcome.labels, 0, task)
     ids = _ids(outcome.example_ids)
     if not len(predictions) == len(labels) == len(ids):
         raise _Violation(f"it has {len(ids)} example_ids, {len(labels)} labels and {len(predictions)} predictions")
@@ -204,18 +194,17 @@ def _column(name: str, array: npt.NDArray[Any], kinds: str, what: str) -> npt.ND
     return array
 
 
-def _numbers(name: str, values: Any) -> npt.NDArray[np.float64]:
-    array = _column(name, np.asarray(values), "fiu", "numbers")
-    if not np.isfinite(array).all():
-        raise _Violation(f"{name} are not all finite")
-    return array.astype(np.float64, copy=False)
-
-
-def _classes(name: str, values: Any, lowest: int, classes: int) -> npt.NDArray[np.int64]:
-    array = _column(name, np.asarray(values), "iu", "integers")
-    if len(array) and not lowest <= int(array.min()) <= int(array.max()) < classes:
-        raise _Violation(f"{name} go from {array.min()} to {array.max()}, allowed is {lowest} to {classes - 1}")
-    return array.astype(np.int64, copy=False)
+def _answers(name: str, values: Any, lowest: int, task: Task) -> npt.NDArray[Any]:
+    """Return scores as float64, classes, of which `lowest` is the first that is allowed, as int64."""
+    if task.kind == "regression":
+        scores = _column(name, np.asarray(values), "fiu", "numbers")
+        if not np.isfinite(scores).all():
+            raise _Violation(f"{name} are not all finite")
+        return scores.astype(np.float64, copy=False)
+    numbers, classes = _column(name, np.asarray(values), "iu", "integers"), len(task.class_names)
+    if len(numbers) and not lowest <= int(numbers.min()) <= int(numbers.max()) < classes:
+        raise _Violation(f"{name} go from {numbers.min()} to {numbers.max()}, allowed is {lowest} to {classes - 1}")
+    return numbers.astype(np.int64, copy=False)
 
 
 def _ids(values: Any) -> npt.NDArray[Any]:

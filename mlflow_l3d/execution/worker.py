@@ -65,14 +65,12 @@ def _serve(connection: Connection, device: str) -> None:
 
 def _job(pickled: bytes) -> Job:
     try:
-        job = pickle.loads(pickled)  # noqa: S301 - our parent's, through our own pipe
+        job: Job = pickle.loads(pickled)  # noqa: S301 - our parent's, through our own pipe
     except Exception as error:
         raise L3DError(
             f"a worker process cannot load the approach or the task ({one_line(error)}). "
             "Define it in a module that can be imported, or use executor=inline."
         ) from error
-    if not isinstance(job, Job):
-        raise L3DError(f"a worker process was given a {type(job).__name__} and not a job.")
     return job
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Final
+from typing import Any, Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
@@ -165,7 +165,7 @@ def set_up(
         if task is not None:
             return bind_task(task, settings)
         name = approach.default_task if given["task"] == "auto" else given["task"]
-        asked = {name: given[name] for name in _OF_FILES if name in given}
+        asked: dict[str, Any] = {name: given[name] for name in _OF_FILES if name in given}
         return load_task(name, Reading(**asked, numbered_choices=predefined_split), settings=settings)
 
     hyperparameters, origin = choose(

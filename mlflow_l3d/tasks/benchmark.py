@@ -8,11 +8,7 @@ from mlflow_l3d.tasks.benchmark_set import Benchmark
 
 sst2: Final = Benchmark("sst2", ("negative", "positive"), "nyu-mll/glue/sst2", hub_columns=("sentence",))
 cola: Final = Benchmark(
-    "cola",
-    ("unacceptable", "acceptable"),
-    "nyu-mll/glue/cola",
-    hub_columns=("sentence",),
-    metric="matthews_corrcoef",
+    "cola", ("unacceptable", "acceptable"), "nyu-mll/glue/cola", hub_columns=("sentence",), metric="matthews_corrcoef"
 )
 mrpc: Final = Benchmark("mrpc", ("not_equivalent", "equivalent"), "nyu-mll/glue/mrpc", ("sentence1", "sentence2"))
 ag_news: Final = Benchmark("ag_news", ("World", "Sports", "Business", "Sci/Tech"), "fancyzhx/ag_news")

@@ -104,6 +104,8 @@ def _table(loaded: Any, reading: Reading) -> Table:
         parts = np.repeat(numbers_of_parts(labelled or splits, "split"), list(map(len, kept)))
     names = tuple(name for name in kept[0].column_names if all(name in data.column_names for data in kept))
     class_names = getattr(kept[0].features.get(label_column), "names", None)
+    label_names = dict(enumerate(class_names)) if class_names else None
+    notes = tuple(f"split {split} has no labels and is left out" for split in left_out)
 
     def column(name: str) -> list[Any]:
         values = [value for data in kept for value in data[name]]
@@ -111,14 +113,7 @@ def _table(loaded: Any, reading: Reading) -> Table:
         hidden = class_names is not None and name == label_column
         return [None if hidden and value == -1 else value for value in values]
 
-    return Table(
-        names,
-        column,
-        label_names=dict(enumerate(class_names)) if class_names else None,
-        parts=parts,
-        ids_are_mine=False,
-        notes=tuple(f"split {split} has no labels and is left out" for split in left_out),
-    )
+    return Table(names, column, label_names, parts, ids_are_mine=False, notes=notes)
 
 
 def _has_labels(data: Any, label_column: str) -> bool:

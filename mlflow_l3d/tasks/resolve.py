@@ -81,8 +81,7 @@ def inactive_factors(task: Task) -> Mapping[str, str]:
             f"every training example of {task.name} is labelled and {rest}, so there is nothing to select: "
             f"lower num_labelled{'' if fixed else ' or test_size'}"
         )
-    nothing_divided = not sizes.test_part.any() and np.array_equal(sizes.train, sizes.labelled)
-    if nothing_divided:
+    if not sizes.test_part.any() and np.array_equal(sizes.train, sizes.labelled):
         inactive["data_split"] = (
             f"the test set is fixed and {task.name} is too small to leave anything to divide: use a larger data set"
         )

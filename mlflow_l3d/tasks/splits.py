@@ -120,7 +120,11 @@ def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], setting
     ParameterError
         As :func:`quotas`, and if a seed is missing.
     """
-    split_seed, selection_seed = (_seed(seeds, name) for name in ("data_split", "label_selection"))
+    for factor in TASK_FACTORS:
+        if factor not in seeds:
+            needed = f"a split needs the seeds of {' and '.join(TASK_FACTORS)}, and {factor} is missing"
+            raise L3DError(f"{needed}. Name both among the factors of the approach.")
+    split_seed, selection_seed = seeds["data_split"], seeds["label_selection"]
     sizes = quotas(np.bincount(labels, minlength=classes), settings)
     fixed, train_part, test_part = _outer(by_class(labels, classes), sizes, split_seed, settings)
     labelled, _ = divide(train_part, sizes.labelled, stream(selection_seed, "labelled"))
@@ -204,10 +208,3 @@ def check_settings(settings: SplitSettings) -> None:
     if settings.validation_fraction and settings.source != "own":
         allowed = "is for a task's own split; a drawn one holds out what train_fraction says"
         raise ParameterError("validation_fraction", settings.validation_fraction, allowed, "Leave it out.")
-
-
-def _seed(seeds: Mapping[str, int], factor: str) -> int:
-    if factor not in seeds:
-        msg = f"a split needs the seeds of {' and '.join(TASK_FACTORS)}, and {factor} is missing."
-        raise L3DError(f"{msg} Name both among the factors of the approach.")
-    return seeds[factor]

@@ -64,7 +64,8 @@ def _planned(design: type[Design], rows: int, columns: int) -> Design:
 
 
 def _known(plan: Design) -> Planned:
-    return Planned(plan.mitigation_runs, plan.investigation_runs, plan.golden_runs, design=type(plan))
+    rows, columns = plan.mitigation_runs, plan.investigation_runs
+    return Planned(type(plan), rows=rows, columns=columns, golden_runs=plan.golden_runs)
 
 
 def _score(cell: Cell) -> float:

@@ -79,7 +79,10 @@ def connect() -> MlflowClient:
     uri = ""
     try:
         uri = mlflow.get_tracking_uri()
-        _check_sqlite(uri)
+        if uri.startswith("sqlite:///") and Path(uri.removeprefix("sqlite:///")).is_dir():
+            # MLflow would try for hours to open it.
+            folder = public_path(uri)
+            raise ParameterError("MLFLOW_TRACKING_URI", folder, "is a folder", f"Name a file in it: {folder}/mlflow.db")
         client = mlflow.MlflowClient()
         client.search_experiments(max_results=1)
     except L3DError:
@@ -87,14 +90,6 @@ def connect() -> MlflowClient:
     except Exception as error:
         raise _unreachable(public_uri(uri), error) from error
     return client
-
-
-def _check_sqlite(uri: str) -> None:
-    """Refuse what SQLite cannot open: MLflow would try again for hours."""
-    path = Path(uri.removeprefix("sqlite:///"))
-    if uri.startswith("sqlite:///") and path.is_dir():
-        folder = public_path(uri)
-        raise ParameterError("MLFLOW_TRACKING_URI", folder, "is a folder", f"Name a file in it: {folder}/mlflow.db")
 
 
 def _unreachable(uri: str, error: Exception) -> L3DError:

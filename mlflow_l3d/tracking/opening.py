@@ -128,7 +128,10 @@ def recover(ledger: Ledger[Any]) -> None:
         if key in on_server:
             spool.set_run_id(key, on_server[key].info.run_id)
         else:
-            forget_deleted(client, spool, key)
+            run_id = spool.run_id(key)
+            run = None if run_id is None else found(client.get_run, run_id)
+            if run is None or run.info.lifecycle_stage != "active":
+                spool.set_run_id(key, None)  # somebody deleted it
             ledger.submit(key, repeated=True)
     if work.cells is None:
         _note_trials(ledger, on_server)
@@ -157,14 +160,6 @@ def _usable(spool: Spool[Any], key: str, planned: set[str] | None) -> bool:
         return True
     spool.discard(key)
     return False
-
-
-def forget_deleted(client: MlflowClient, spool: Spool[Any], key: str) -> None:
-    """Let a cell be uploaded anew whose run somebody deleted."""
-    run_id = spool.run_id(key)
-    run = None if run_id is None else found(client.get_run, run_id)
-    if run is None or run.info.lifecycle_stage != "active":
-        spool.set_run_id(key, None)
 
 
 def take_over(ledger: Ledger[Any], spooled: set[str]) -> None:

@@ -188,18 +188,15 @@ def read_predictions(
             place = folder / run_id
             place.mkdir()
             path = fetch_artifact(client, run_id, names.PREDICTIONS, place)
-            return None if path is None else _checked(pd.read_parquet(path), run_id)
+            table = None if path is None else pd.read_parquet(path)
+            for column in ("example_id", "label", "prediction"):
+                if table is not None and column not in table:
+                    needed = "example_id, label and prediction are needed"
+                    raise L3DError(f"Run {run_id}: {names.PREDICTIONS} has no column {column}; {needed}.")
+            return table
 
         for batch in batches(run_ids, 64):
             yield from zip(batch, pool.map(fetch, batch), strict=True)
-
-
-def _checked(table: pd.DataFrame, run_id: str) -> pd.DataFrame:
-    missing = [name for name in ("example_id", "label", "prediction") if name not in table]
-    if missing:
-        needed = "example_id, label and prediction are needed"
-        raise L3DError(f"Run {run_id}: {names.PREDICTIONS} has no column {missing[0]}; {needed}.")
-    return table
 
 
 def fetch_artifact(client: MlflowClient, run_id: str, artifact: str, folder: Path) -> Path | None:
