@@ -7,6 +7,7 @@ import pickle
 import signal
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
@@ -44,11 +45,8 @@ def serve(connection: Connection, device: str, parent: int, parent_is_main_threa
     refuse_interrupts()
     _die_with_parent(parent, parent_is_main_thread)
     forget_project_run()
-    try:
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants no more
         _serve(connection, device)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        # The parent is gone, or wants no more.
-        return
 
 
 def _serve(connection: Connection, device: str) -> None:

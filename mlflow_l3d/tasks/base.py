@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -99,14 +99,10 @@ class Task:
         return draw_split(self.strata, len(self.strata_names), seeds, self.settings)
 
 
-class TaskLoader(Protocol):
-    """How a task is found by name: entry-point group ``mlflow_l3d.tasks``.
+TaskLoader: TypeAlias = Callable[[Mapping[str, str]], Task]
+"""How a task is found by name: entry-point group ``mlflow_l3d.tasks``.
 
-    A loader is a callable. It is given the task's options (``text_column``, ``label_column``, ...), the empty mapping
-    where there are none, and returns the task with default settings. The option ``split`` is ``own`` where the
-    published parts are to be used: the task then has `parts`, and every published example of them.
-    """
-
-    def __call__(self, options: Mapping[str, str]) -> Task:
-        """Load the data."""
-        ...
+A loader is given the task's options (``text_column``, ``label_column``, ...), the empty mapping where there are none,
+and returns the task with default settings. The option ``split`` is ``own`` where the published parts are to be used:
+the task then has `parts`, and every published example of them.
+"""

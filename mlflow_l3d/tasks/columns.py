@@ -91,13 +91,7 @@ def find_text_columns(names: Sequence[str], text_column: str, not_texts: Sequenc
         found = ", ".join(shorten(name) for name in names)
         allowed = f"no column has a name that is known; there are {found}"
         raise ParameterError("text_column", "auto", allowed, "Name it.")
-    if text_column in names:
-        wanted: tuple[str, ...] = (text_column,)
-    else:
-        wanted = tuple(part.strip() for part in text_column.split(","))
-    for name in wanted:
-        if name not in names:
-            raise no_column("text_column", name, names)
+    wanted = kinds.named_columns("text_column", text_column, names)
     if len(set(wanted)) < len(wanted) or not set(wanted).isdisjoint(not_texts):
         others = "the label column nor columns of choices" if len(not_texts) > 1 else "the label column"
         negation = "neither" if len(not_texts) > 1 else "not"

@@ -187,10 +187,7 @@ def find_choice_columns(names: Sequence[str], reading: Reading) -> tuple[str, ..
             allowed = f"there are no columns choice1 and choice2; there are {found}"
             raise ParameterError("choice_columns", "auto", allowed, "Name two columns or more.")
         return wanted
-    wanted = _parts_of(reading.choice_columns)
-    for name in wanted:
-        if name not in names:
-            raise no_column("choice_columns", name, names)
+    wanted = named_columns("choice_columns", reading.choice_columns, names)
     if len(wanted) < 2 or len(set(wanted)) < len(wanted):
         raise ParameterError("choice_columns", reading.choice_columns, "must name two different columns or more")
     return wanted
@@ -239,4 +236,14 @@ def _numbered(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _parts_of(text: str) -> tuple[str, ...]:
+    """Return the names in a list that is separated by commas."""
     return tuple(part.strip() for part in text.split(","))
+
+
+def named_columns(parameter: str, text: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that a parameter names: one, or several separated by commas; raise where one is not there."""
+    wanted = (text,) if text in names else _parts_of(text)
+    for name in wanted:
+        if name not in names:
+            raise no_column(parameter, name, names)
+    return wanted

@@ -230,8 +230,6 @@ def _timed(action: Callable[[], object], what: str) -> None:
 def _alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # it is gone; somebody else's may have got its number
         return False
-    except PermissionError:  # it lives, and is not ours
-        return True
     return True

@@ -18,7 +18,15 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
-from mlflow_l3d.tracking.children import children_of, finished_cells, found, own_metrics, pruned_trials
+from mlflow_l3d.tracking.children import (
+    children_of,
+    condition,
+    finished_cells,
+    found,
+    own_metrics,
+    pruned_trials,
+    search,
+)
 from mlflow_l3d.tracking.connection import connect, error_line, is_outage
 from mlflow_l3d.tracking.ledger import Ledger, R, Work, patience_seconds
 from mlflow_l3d.tracking.reader import fetch_artifact
@@ -55,9 +63,7 @@ def open_ledger(work: Work[R], project_run: str | None = None) -> Ledger[R]:
     patience_seconds()
     card = work.card
     client = connect()
-    experiment_id = (
-        parents.project_run_experiment_id(client, project_run) if project_run else parents.current_experiment_id(client)
-    )
+    experiment_id = parents.current_experiment_id(client, project_run)
     folder = _spool_folder(client, experiment_id, card.key)
     lock = _lock(folder, card.role)
     ledger: Ledger[R] | None = None
@@ -165,6 +171,8 @@ def _usable(spool: Spool[Any], key: str, planned: set[str] | None) -> bool:
 def take_over(ledger: Ledger[Any], spooled: set[str]) -> None:
     """Move the children of interrupted parents of the same work to the new one, and end what was left running.
 
+    Also of those that another parent continues: it may have been killed before it had all their children.
+
     Parameters
     ----------
     ledger
@@ -172,9 +180,12 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> None:
     spooled
         Keys of the records that lie in the spool and are of use.
     """
-    client, parent, spool = ledger.client, ledger.parent, ledger.spool
-    for earlier in parents.earlier_parents(client, parent, ledger.work.card):
+    client, parent, spool, card = ledger.client, ledger.parent, ledger.spool, ledger.work.card
+    same_work = condition({card.key_tag: card.key, names.ROLE: card.role})
+    for earlier in list(search(client, [parent.experiment_id], same_work)):
         earlier_id = str(earlier.info.run_id)
+        if earlier_id == parent.run_id or earlier.data.tags.get(names.STATE) == "complete":
+            continue
         if parents.may_be_alive(earlier, spool.identity):
             _logger.warning("Run %s is at the same work on another machine; its children are left there.", earlier_id)
             continue

@@ -1,4 +1,4 @@
-"""The parent run: the one that `mlflow run` made, or a new one; and the parents it continues."""
+"""Runs that are no children: parents, and those beside them; the run that `mlflow run` made, or a new one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Container, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, condition, found, search
-from mlflow_l3d.tracking.connection import public_uri
+from mlflow_l3d.tracking.connection import error_line, public_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -68,16 +68,24 @@ class Parent:
     source_tags: Mapping[str, str]
 
 
-def current_experiment_id(client: MlflowClient) -> str:
-    """Return the experiment that MLflow's own variables name, created if need be; else the default one.
+def current_experiment_id(client: MlflowClient, project_run: str | None = None) -> str:
+    """Return the experiment of the run that `mlflow run` made, where it made one.
+
+    Else the one that MLflow's own variables name, created if need be, or the default one.
 
     Raises
     ------
     L3DError
-        If the experiment was deleted, or there is none.
+        If the experiment was deleted, or there is none, or no such run.
     """
     from mlflow.tracking.fluent import _get_experiment_id
 
+    if project_run:
+        run = found(client.get_run, project_run)
+        if run is None:
+            what = f"MLFLOW_RUN_ID={project_run}: there is no such run on the tracking server"
+            raise L3DError(f"{what}. Unset the variable.")
+        return str(run.info.experiment_id)
     given, name = os.environ.get("MLFLOW_EXPERIMENT_ID"), os.environ.get("MLFLOW_EXPERIMENT_NAME")
     if name and not given:
         experiment = client.get_experiment_by_name(name)
@@ -93,20 +101,6 @@ def current_experiment_id(client: MlflowClient) -> str:
     if experiment.lifecycle_stage != "active":
         raise L3DError(f"{source}: the experiment was deleted. Restore it, or name another.")
     return str(experiment.experiment_id)
-
-
-def project_run_experiment_id(client: MlflowClient, run_id: str) -> str:
-    """Return the experiment of the run that `mlflow run` made.
-
-    Raises
-    ------
-    L3DError
-        If there is no such run.
-    """
-    run = found(client.get_run, run_id)
-    if run is None:
-        raise L3DError(f"MLFLOW_RUN_ID={run_id}: there is no such run on the tracking server. Unset the variable.")
-    return str(run.info.experiment_id)
 
 
 def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool_id: str) -> Parent:
@@ -167,22 +161,6 @@ def end_unopened(client: MlflowClient, experiment_id: str, spool_id: str, status
             end_early(client, run.info.run_id, line, status)
 
 
-def earlier_parents(client: MlflowClient, parent: Parent, card: Card) -> list[Run]:
-    """Return the unfinished parents of the same work in the same experiment, oldest first.
-
-    Also those that another parent continues: it may have been killed before it had all their children.
-
-    Those whose process may still be alive elsewhere (running, with a fresh heartbeat, and not of this machine's spool)
-    are the caller's to judge, see :func:`may_be_alive`.
-    """
-    same_work = condition({card.key_tag: card.key, names.ROLE: card.role})
-    return [
-        run
-        for run in search(client, [parent.experiment_id], same_work)
-        if run.info.run_id != parent.run_id and run.data.tags.get(names.STATE) != "complete"
-    ]
-
-
 def may_be_alive(run: Run, spool_id: str) -> bool:
     """Return whether another machine may still work on a parent.
 
@@ -236,6 +214,62 @@ def log_results(
     client.log_artifacts(run_id, str(folder))
     logged = json.dumps([{"path": name, "type": "table"} for name in tables])
     set_tags(client, run_id, {**tags, names.LOGGED_ARTIFACTS: logged})
+
+
+@dataclass(frozen=True, slots=True)
+class AuxiliaryRun:
+    """An open run."""
+
+    client: MlflowClient
+    run_id: str
+
+    def finish(
+        self, folder: Path, *, metrics: Mapping[str, float], tags: Mapping[str, str], tables: Sequence[str] = ()
+    ) -> None:
+        """Write the results.
+
+        Parameters
+        ----------
+        folder
+            Its files become artifacts.
+        metrics, tags
+            Of the run.
+        tables
+            Those of the files that MLflow's UI shows as tables.
+        """
+        log_metrics(self.client, self.run_id, {0: metrics})
+        log_results(self.client, self.run_id, folder, tags, tables)
+
+
+@contextmanager
+def auxiliary_run(
+    client: MlflowClient, project_run: str | None, *, role: str, title: str, parameters: Mapping[str, str]
+) -> Iterator[AuxiliaryRun]:
+    """Open the run that `mlflow run` made, or a new one; end it FINISHED, or FAILED or KILLED with the reason.
+
+    Parameters
+    ----------
+    client
+        The tracking server.
+    project_run
+        The run that `mlflow run` made, or None.
+    role
+        ``l3d.role``.
+    title
+        Name of the run.
+    parameters
+        Logged where `mlflow run` has not logged them.
+    """
+    run = attach(client, project_run, title, {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA})
+    run_id = str(run.info.run_id)
+    try:
+        public = {name: public_name(value) for name, value in parameters.items()}
+        log_params(client, run_id, public, known=run.data.params)
+        yield AuxiliaryRun(client, run_id)
+        client.set_terminated(run_id, "FINISHED")
+    except BaseException as error:
+        end_early(client, run_id, error_line(error), "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+        raise
 
 
 def _git_tags(folder: Path) -> dict[str, str]:

@@ -112,10 +112,8 @@ class Spool(Generic[R]):
 
     def run_id(self, key: str) -> str | None:
         """Return the run that was created for a cell; None before."""
-        try:
-            return (self._place(key) / _RUN_ID).read_text(encoding="ascii") or None
-        except FileNotFoundError:
-            return None
+        path = self._place(key) / _RUN_ID
+        return path.read_text(encoding="ascii") or None if path.is_file() else None
 
     def set_run_id(self, key: str, run_id: str | None) -> None:
         """Remember, or with None forget, the run that was created for a cell."""

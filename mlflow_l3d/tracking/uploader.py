@@ -29,12 +29,19 @@ class Uploader:
     ----------
     threads
         How many calls are under way at once.
+
+    Attributes
+    ----------
+    pending
+        How many pieces of work are not done.
+    refused
+        Name and error of those that the server refused.
     """
 
     def __init__(self, threads: int) -> None:
         self._queue: queue.SimpleQueue[tuple[str, Callable[[], object]] | None] = queue.SimpleQueue()
         self._state = threading.Condition()
-        self._open = 0
+        self.pending = 0
         self._stopped = False
         self._pause = 0.0
         self._outage_since: float | None = None
@@ -49,14 +56,8 @@ class Uploader:
     def submit(self, name: str, work: Callable[[], object]) -> None:
         """Queue one piece of work; returns at once."""
         with self._state:
-            self._open += 1
+            self.pending += 1
         self._queue.put((name, work))
-
-    @property
-    def pending(self) -> int:
-        """How many pieces of work are not done."""
-        with self._state:
-            return self._open
 
     @property
     def outage_seconds(self) -> float:
@@ -79,7 +80,7 @@ class Uploader:
         """
         started = time.monotonic()
         with self._state:
-            while self._open:
+            while self.pending:
                 self._state.wait(timeout=0.2)
                 since = self._outage_since
                 if since is not None and time.monotonic() - max(since, started) > patience:
@@ -125,7 +126,7 @@ class Uploader:
         else:
             self._note_answer()
         with self._state:
-            self._open -= 1
+            self.pending -= 1
             self._state.notify_all()
         return True
 

@@ -26,8 +26,8 @@ from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.investigation.artifacts import write_table
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.parent import auxiliary_run
 from mlflow_l3d.tracking.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.reader import Recorded, read_investigation
 

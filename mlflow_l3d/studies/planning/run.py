@@ -19,9 +19,9 @@ from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, no_past, past_
 from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import connect, error_line, is_outage
+from mlflow_l3d.tracking.parent import auxiliary_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -16,9 +16,8 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.table import EVALUATE
 from mlflow_l3d.studies.seeds.artifacts import write_over_tasks, write_scores
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
 from mlflow_l3d.tracking.connection import connect, own_settings
-from mlflow_l3d.tracking.parent import log_metrics, set_tags
+from mlflow_l3d.tracking.parent import auxiliary_run, log_metrics, set_tags
 from mlflow_l3d.tracking.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.reader import fetch_document, read_investigation, read_predictions
 

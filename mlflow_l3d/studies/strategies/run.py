@@ -28,9 +28,8 @@ from mlflow_l3d.studies.investigation.artifacts import write_table
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
 from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.auxiliary_run import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
-from mlflow_l3d.tracking.parent import set_tags
+from mlflow_l3d.tracking.parent import auxiliary_run, set_tags
 from mlflow_l3d.tracking.past import find_search
 
 if TYPE_CHECKING:
