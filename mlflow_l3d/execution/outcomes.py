@@ -131,19 +131,15 @@ def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     """
     try:
         return _finished(outcome, cell, job.task)
-    except (_Violation, TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise L3DError(f"approach {job.approach.name} returned an outcome that is not valid: {error}.") from error
-
-
-class _Violation(Exception):
-    """What is wrong with an outcome."""
 
 
 def _finished(outcome: Outcome, cell: Cell, task: Task) -> Outcome:
     if not isinstance(outcome, Outcome):
-        raise _Violation(f"it is a {type(outcome).__name__}")
+        raise ValueError(f"it is a {type(outcome).__name__}")
     if outcome.key != cell.key:
-        raise _Violation(f"its key is {outcome.key!r} and the cell's is {cell.key!r}")
+        raise ValueError(f"its key is {outcome.key!r} and the cell's is {cell.key!r}")
     duration = _number("duration_seconds", outcome.duration_seconds)
     if outcome.error is not None:
         error = " ".join(str(outcome.error).split())
@@ -154,43 +150,40 @@ def _finished(outcome: Outcome, cell: Cell, task: Task) -> Outcome:
     whole = replace(outcome, metrics=metrics, curves=curves, duration_seconds=duration)
     if outcome.predictions is None:
         if not metrics:
-            raise _Violation("it has neither predictions nor metrics")
+            raise ValueError("it has neither predictions nor metrics")
         if any(part is not None for part in (outcome.example_ids, outcome.labels, outcome.scores)):
-            raise _Violation("it has example_ids, labels or scores, and no predictions")
+            raise ValueError("it has example_ids, labels or scores, and no predictions")
         return whole
     return _with_predictions(whole, task)
 
 
 def _with_predictions(outcome: Outcome, task: Task) -> Outcome:
     if outcome.labels is None or outcome.example_ids is None:
-        raise _Violation("it has predictions, and no labels or no example_ids")
+        raise ValueError("it has predictions, and no labels or no example_ids")
     regression, classes = task.kind == "regression", len(task.class_names)
     predictions = _answers("predictions", outcome.predictions, -1, task)
     labels = _answers("labels", outcome.labels, 0, task)
     ids = _ids(outcome.example_ids)
     if not len(predictions) == len(labels) == len(ids):
-        raise _Violation(f"it has {len(ids)} example_ids, {len(labels)} labels and {len(predictions)} predictions")
+        raise ValueError(f"it has {len(ids)} example_ids, {len(labels)} labels and {len(predictions)} predictions")
     if not len(ids):
-        raise _Violation("it has no example")
+        raise ValueError("it has no example")
     if regression and outcome.scores is not None:
-        raise _Violation("it has class scores, and the task is a regression")
-    scores = None if outcome.scores is None else np.asarray(outcome.scores)
-    if scores is not None and (scores.shape != (len(ids), classes) or scores.dtype.kind not in "fiu"):
-        wanted = f"not numbers of shape ({len(ids)}, {classes})"
-        raise _Violation(f"scores have shape {scores.shape} and type {scores.dtype}, {wanted}")
-    return replace(
-        outcome,
-        example_ids=ids,
-        labels=labels,
-        predictions=predictions,
-        scores=None if scores is None else scores.astype(np.float32, copy=False),
-        metrics={**outcome.metrics, **scores_of(labels, predictions, task.kind)},
-    )
+        raise ValueError("it has class scores, and the task is a regression")
+    scores = None
+    if outcome.scores is not None:
+        scores = np.asarray(outcome.scores)
+        if scores.shape != (len(ids), classes) or scores.dtype.kind not in "fiu":
+            wanted = f"not numbers of shape ({len(ids)}, {classes})"
+            raise ValueError(f"scores have shape {scores.shape} and type {scores.dtype}, {wanted}")
+        scores = scores.astype(np.float32, copy=False)
+    metrics = {**outcome.metrics, **scores_of(labels, predictions, task.kind)}
+    return replace(outcome, example_ids=ids, labels=labels, predictions=predictions, scores=scores, metrics=metrics)
 
 
 def _column(name: str, array: npt.NDArray[Any], kinds: str, what: str) -> npt.NDArray[Any]:
     if array.ndim != 1 or array.dtype.kind not in kinds:
-        raise _Violation(f"{name} have shape {array.shape} and type {array.dtype}, not {what} of shape (n,)")
+        raise ValueError(f"{name} have shape {array.shape} and type {array.dtype}, not {what} of shape (n,)")
     return array
 
 
@@ -199,11 +192,11 @@ def _answers(name: str, values: Any, lowest: int, task: Task) -> npt.NDArray[Any
     if task.kind == "regression":
         scores = _column(name, np.asarray(values), "fiu", "numbers")
         if not np.isfinite(scores).all():
-            raise _Violation(f"{name} are not all finite")
+            raise ValueError(f"{name} are not all finite")
         return scores.astype(np.float64, copy=False)
     numbers, classes = _column(name, np.asarray(values), "iu", "integers"), len(task.class_names)
     if len(numbers) and not lowest <= int(numbers.min()) <= int(numbers.max()) < classes:
-        raise _Violation(f"{name} go from {numbers.min()} to {numbers.max()}, allowed is {lowest} to {classes - 1}")
+        raise ValueError(f"{name} go from {numbers.min()} to {numbers.max()}, allowed is {lowest} to {classes - 1}")
     return numbers.astype(np.int64, copy=False)
 
 
@@ -213,12 +206,12 @@ def _ids(values: Any) -> npt.NDArray[Any]:
         array = array.astype(np.str_)
     _column("example_ids", array, "iuU", "integers or texts")
     if len(np.unique(array)) < len(array):
-        raise _Violation("example_ids are not unique")
+        raise ValueError("example_ids are not unique")
     return array if array.dtype.kind == "U" else array.astype(np.int64, copy=False)
 
 
 def _number(name: str, value: Any) -> float:
     number = float(value)
     if not np.isfinite(number):
-        raise _Violation(f"{name} is {number}")
+        raise ValueError(f"{name} is {number}")
     return number

@@ -162,8 +162,5 @@ class _Dispatch:
             pool.start()
         if current is None:
             return None
-        return Outcome(
-            key=current.cells[0].key,
-            duration_seconds=worker.current_seconds(),
-            error=f"{how}; the cell was tried {current.attempt} times",
-        )
+        error = f"{how}; the cell was tried {current.attempt} times"
+        return Outcome(current.cells[0].key, duration_seconds=worker.current_seconds(), error=error)

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -14,8 +15,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task, TaskKind
-from mlflow_l3d.tasks.files import load_file
-from mlflow_l3d.tasks.hub import PREFIX, load_from_hub
+from mlflow_l3d.tasks.files import PREFIX, load_file, load_from_hub
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.packaged import refuse_options
@@ -99,18 +99,9 @@ class Benchmark:
             examples = pool_examples(texts, labels)
             notes += _left_out(self.name, examples)
         contexts = len(examples.texts) - len(found.choices)
-        return make_task(
-            self.name,
-            examples.texts[:contexts],
-            examples.labels,
-            self.class_names,
-            examples.ids,
-            notes,
-            kind=self.kind,
-            choices=examples.texts[contexts:],
-            parts=examples.parts,
-            metric=self.metric,
-        )
+        texts, choices = examples.texts[:contexts], examples.texts[contexts:]
+        make = partial(make_task, self.name, kind=self.kind, metric=self.metric, parts=examples.parts)
+        return make(texts, examples.labels, self.class_names, examples.ids, notes, choices=choices)
 
     def _reading(self, columns: Sequence[str], label: str, own: bool) -> Reading:
         choices = ",".join(self.class_names) if self.kind == "multiple_choice" else "auto"

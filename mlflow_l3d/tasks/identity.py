@@ -80,17 +80,10 @@ def make_task(
     names = tuple(class_names)
     if kind == "multiple_choice" and not names:
         names = tuple(f"choice{number}" for number in range(1, len(choices) + 1))
+    columns, options = tuple(map(tuple, texts)), tuple(map(tuple, choices))
+    judged = metric or next((each.name for each in of_kind(kind)), "")
     task = Task(
-        name,
-        tuple(tuple(column) for column in texts),
-        labels,
-        names,
-        ids,
-        notes=tuple(notes),
-        kind=kind,
-        choices=tuple(tuple(column) for column in choices),
-        parts=parts,
-        metric=metric or next((each.name for each in of_kind(kind)), ""),
+        name, columns, labels, names, ids, notes=tuple(notes), kind=kind, choices=options, parts=parts, metric=judged
     )
     check(task)
     return replace(task, fingerprint=fingerprint(task))

@@ -12,8 +12,7 @@ from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.files import SUFFIXES, load_file
-from mlflow_l3d.tasks.hub import PREFIX, load_folder, load_from_hub
+from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_file, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import check, fingerprint
 from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import evaluated_part, no_predefined_split, predefined_split

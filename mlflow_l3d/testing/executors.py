@@ -62,7 +62,7 @@ def check_executor(
         With one sentence that names what is wrong.
     """
     steps: list[Callable[[_Bench], None]] = [_check_results, _check_no_cells, _check_laziness, _check_preparation]
-    steps += [_check_calls, _check_laziness_of_calls]
+    steps.append(_check_calls)
     if separate_processes:
         steps += [_check_lost_workers, _check_lost_calls, _check_interruption]
     for step in steps:
@@ -127,10 +127,7 @@ def _check_no_cells(bench: _Bench) -> None:
 
 def _check_laziness(bench: _Bench) -> None:
     _require_laziness(bench, Trouble(), bench.most * bench.prefetch)
-
-
-def _check_laziness_of_calls(bench: _Bench) -> None:
-    # What workers have, what of it has arrived, and what was looked at to share it out.
+    # Of calls: what workers have, what of it has arrived, and what was looked at to share it out.
     _require_laziness(bench, Trouble(at_once=AT_ONCE), 4 * bench.most * AT_ONCE)
 
 

@@ -77,9 +77,8 @@ class ChildWriter:
             names.CONTEXT_KEY: self.context_key,
             **self.source_tags,
             **record.tags(),
+            **({names.ERROR: record.error[:5000]} if record.error else {}),
         }
-        if record.error:
-            tags[names.ERROR] = record.error[:5000]
         start_time = record.end_time - round(1000 * record.metrics.get("duration_seconds", 0.0))
         return self.client.create_run(self.experiment_id, start_time=start_time, tags=tags, run_name=record.name)
 

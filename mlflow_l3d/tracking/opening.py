@@ -103,9 +103,8 @@ def _lock(folder: Path, role: str) -> BaseFileLock:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except Timeout:
-        raise L3DError(
-            f"The same {role} is running in another process on this machine: wait for it, or change a parameter."
-        ) from None
+        what = f"The same {role} is running in another process on this machine"
+        raise L3DError(f"{what}: wait for it, or change a parameter.") from None
     except OSError as error:
         raise unwritable(error) from error
     return lock

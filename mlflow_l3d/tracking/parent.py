@@ -173,8 +173,7 @@ def may_be_alive(run: Run, spool_id: str) -> bool:
     """
     if run.info.status != "RUNNING" or run.data.tags.get(names.SPOOL) == spool_id:
         return False
-    heartbeat = float(run.data.tags.get(names.HEARTBEAT, 0))
-    return time.time() - heartbeat < _STALE_SECONDS
+    return time.time() - float(run.data.tags.get(names.HEARTBEAT, 0)) < _STALE_SECONDS
 
 
 def log_params(client: MlflowClient, run_id: str, params: Mapping[str, str], known: Container[str] = ()) -> None:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _THREADS: Final = 8
 _NUMBERS: Final = ("row", "column", "index")
 _OF_FACTORS: Final = ("factor.", "seed.")
-_OF_A_FACTOR: Final = ("investigation", "swap")
-"""Phases of cells that belong to the table of one factor."""
+_OF_ALL_FACTORS: Final = ("golden", "base", None)
+"""Phases of cells that belong to the table of no single factor."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _row(run: Run) -> dict[str, Any]:
     finished = run.info.status == "FINISHED"
     return {
         "phase": tags.get(names.PHASE),
-        "factor": tags.get(names.FACTOR) if tags.get(names.PHASE) in _OF_A_FACTOR else None,
+        "factor": None if tags.get(names.PHASE) in _OF_ALL_FACTORS else tags.get(names.FACTOR),
         **{name: _number(tags.get(names.COORDINATES[name])) for name in _NUMBERS},
         "run_id": run.info.run_id,
         "experiment_id": str(run.info.experiment_id),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tasks.hub import load_folder, load_from_hub
+from mlflow_l3d.tasks.files import load_folder, load_from_hub
 from mlflow_l3d.tasks.kinds import Reading
 
 datasets = pytest.importorskip("datasets")
