@@ -225,6 +225,5 @@ def _table(loaded: Any, reading: Reading) -> Table:
 
 
 def _has_labels(data: Any, label_column: str) -> bool:
-    if label_column not in data.column_names or not len(data):
-        return False
-    return any(value is not None and value != -1 for value in data[label_column])
+    values = data[label_column] if label_column in data.column_names else ()
+    return any(value is not None and value != -1 for value in values)

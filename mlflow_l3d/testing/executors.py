@@ -61,8 +61,7 @@ def check_executor(
     AssertionError
         With one sentence that names what is wrong.
     """
-    steps: list[Callable[[_Bench], None]] = [_check_results, _check_no_cells, _check_laziness, _check_preparation]
-    steps.append(_check_calls)
+    steps = [_check_results, _check_no_cells, _check_laziness, _check_preparation, _check_calls]
     if separate_processes:
         steps += [_check_lost_workers, _check_lost_calls, _check_interruption]
     for step in steps:

@@ -38,8 +38,8 @@ class ChildWriter:
         Tag of everything that the children share.
     shared_params
         Parameters that every child has: task, approach, model; of cells also the hyperparameters.
-    user
-        Name of the user as MLflow knows it, or None.
+    source_tags
+        User and commit, as MLflow gives them to the parent.
     """
 
     client: MlflowClient

@@ -31,8 +31,7 @@ def latest_investigation(client: MlflowClient) -> str:
     ParameterError
         If there is none.
     """
-    experiment_id = current_experiment_id(client)
-    every = search(client, [experiment_id], condition({names.ROLE: "investigation"}))
+    every = search(client, [current_experiment_id(client)], condition({names.ROLE: "investigation"}))
     runs = [run for run in every if names.SUPERSEDED_BY not in run.data.tags]
     if not runs:
         raise ParameterError(

@@ -97,8 +97,6 @@ class Uploader:
 
     def _run(self) -> None:
         while (upload := self._queue.get()) is not None:
-            if self._stopped:
-                return
             self._until_done(*upload)
 
     def _until_done(self, name: str, work: Callable[[], object]) -> None:

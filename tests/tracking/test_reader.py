@@ -1,0 +1,31 @@
+"""Cells read back from runs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.reader import cells_of_runs
+
+
+def a_run(number: int, **tags: str) -> Any:
+    info = SimpleNamespace(run_id=str(number), experiment_id="0", status="FINISHED", artifact_uri="")
+    tagged = {names.ROLE: "cell", names.FACTOR: "data_order", names.ROW: str(number)}
+    tagged |= {names.COORDINATES[name]: value for name, value in tags.items()}
+    return SimpleNamespace(info=info, data=SimpleNamespace(tags=tagged, params={}, metrics={}))
+
+
+@pytest.mark.parametrize("phase", ["investigation", "swap", "phase_of_a_stranger"])
+def test_a_cell_of_any_phase_keeps_its_factor(phase: str) -> None:
+    cells = cells_of_runs([a_run(number, phase=phase) for number in range(2)])
+    assert cells["factor"].tolist() == ["data_order"] * 2
+    assert cells["row"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("tags", [{"phase": "golden", "index": "0"}, {"phase": "base"}, {}])
+def test_a_cell_of_all_factors_has_none(tags: dict[str, str]) -> None:
+    assert pd.isna(cells_of_runs([a_run(0, **tags)])["factor"]).all()
