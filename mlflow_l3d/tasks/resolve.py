@@ -72,9 +72,8 @@ def inactive_factors(task: Task) -> Mapping[str, str]:
         return dict.fromkeys(TASK_FACTORS, f"{why}: use a drawn split")
     sizes, settings = _sizes(task), task.settings
     inactive = {}
-    all_labelled = np.array_equal(sizes.labelled, sizes.train_part)
     fixed = settings.test_selection == "fixed"
-    if all_labelled and (fixed or np.array_equal(sizes.test, sizes.test_part)):
+    if np.array_equal(sizes.labelled, sizes.train_part) and (fixed or np.array_equal(sizes.test, sizes.test_part)):
         rest = "the test set is fixed" if fixed else "every test example is evaluated"
         inactive["label_selection"] = (
             f"every training example of {task.name} is labelled and {rest}, so there is nothing to select: "
