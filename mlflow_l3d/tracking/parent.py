@@ -193,9 +193,8 @@ def metrics_of(values: Mapping[str, float], step: int) -> list[Metric]:
 
 def log_metrics(client: MlflowClient, run_id: str, steps: Mapping[int, Mapping[str, float]]) -> None:
     """Log step -> numbers, step by step."""
-    for batch in batches(
-        [metric for step in sorted(steps) for metric in metrics_of(steps[step], step)], METRICS_A_BATCH
-    ):
+    every = [metric for step in sorted(steps) for metric in metrics_of(steps[step], step)]
+    for batch in batches(every, METRICS_A_BATCH):
         client.log_batch(run_id, metrics=batch)
 
 
