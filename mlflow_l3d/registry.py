@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tomllib
 from functools import cache
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +37,18 @@ def _source_entry_points(group: str) -> tuple[EntryPoint, ...]:
         declared = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]["entry-points"]
         return tuple(EntryPoint(name, value, group) for name, value in declared.get(group, {}).items())
     return ()
+
+
+@cache
+def _installed(group: str, places: tuple[tuple[str, int], ...]) -> EntryPoints:
+    """Read the entry points of all packages once: there may be hundreds, and names are asked for all the time."""
+    return entry_points(group=group)
+
+
+def _places() -> tuple[tuple[str, int], ...]:
+    """Return the folders with packages, and when something was installed there last."""
+    folders = [path or "." for path in sys.path]
+    return tuple((path, os.stat(path).st_mtime_ns) for path in folders if os.path.isdir(path))
 
 
 def names(parameter: str) -> list[str]:
@@ -71,6 +85,6 @@ def _found(parameter: str) -> dict[str, tuple[EntryPoint, ...]]:
     """Return name -> its entry points, one for each object that the name stands for."""
     group = GROUPS[parameter]
     found: dict[str, dict[str, EntryPoint]] = {}
-    for point in (*_source_entry_points(group), *entry_points(group=group)):
+    for point in (*_source_entry_points(group), *_installed(group, _places())):
         found.setdefault(point.name, {}).setdefault(point.value, point)
     return {name: tuple(points.values()) for name, points in found.items()}

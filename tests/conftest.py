@@ -129,11 +129,12 @@ PICTURES = ("report", "studies/search/test_search_page.py", "studies/search/test
 
 @pytest.fixture(autouse=True)
 def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write an empty picture instead of each figure, but where pictures are tested."""
+    """Lay out no figure and write an empty picture instead, but where pictures are tested."""
     where = request.path.relative_to(Path(__file__).parent).as_posix()
     if where.startswith(PICTURES):
         return
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     def savefig(figure: Figure, place: object, **_: object) -> None:
         if isinstance(place, io.TextIOBase):
@@ -144,6 +145,7 @@ def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
             Path(place).write_bytes(PNG)
 
     monkeypatch.setattr(Figure, "savefig", savefig)
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda *_: None)
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     registry._source_entry_points.cache_clear()
     monkeypatch.setattr(registry, "distribution", missing)
-    monkeypatch.setattr(registry, "entry_points", lambda **_: ())
+    monkeypatch.setattr(registry, "_installed", lambda *_: ())
     yield
     registry._source_entry_points.cache_clear()
 
