@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tomllib
 from functools import cache
@@ -40,15 +39,14 @@ def _source_entry_points(group: str) -> tuple[EntryPoint, ...]:
 
 
 @cache
-def _installed(group: str, places: tuple[tuple[str, int], ...]) -> EntryPoints:
+def _installed(group: str, _places: tuple[tuple[Path, int], ...]) -> EntryPoints:
     """Read the entry points of all packages once: there may be hundreds, and names are asked for all the time."""
     return entry_points(group=group)
 
 
-def _places() -> tuple[tuple[str, int], ...]:
+def _places() -> tuple[tuple[Path, int], ...]:
     """Return the folders with packages, and when something was installed there last."""
-    folders = [path or "." for path in sys.path]
-    return tuple((path, os.stat(path).st_mtime_ns) for path in folders if os.path.isdir(path))
+    return tuple((path, path.stat().st_mtime_ns) for path in map(Path, sys.path) if path.is_dir())
 
 
 def names(parameter: str) -> list[str]:
