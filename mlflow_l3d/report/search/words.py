@@ -1,4 +1,4 @@
-"""What can be said about a search, in plain sentences; scores in percentage points."""
+"""What can be said about a search, in plain sentences."""
 
 from __future__ import annotations
 
