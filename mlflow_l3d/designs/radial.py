@@ -116,14 +116,12 @@ class RadialDesign(Design):
         """Return base runs, shape (n,), and the swaps of every factor, shape (n, 1)."""
         size = {"row": sizes.rows}
         base = placed_scores(cells, metric, "base", size, where="the base runs")
-        swaps = {
-            name: placed_scores(cells, metric, "swap", size, factor=name, where=f"the swaps of {name}")
-            for name in factors
-        }
+        swaps = [
+            placed_scores(cells, metric, "swap", size, factor=name, where=f"the swaps of {name}") for name in factors
+        ]
         # Where the plan is not known, one set may lack its last runs.
-        most = max(len(base), *(len(each) for each in swaps.values())) if swaps else len(base)
-        padded = {name: _padded(each, most)[:, np.newaxis] for name, each in swaps.items()}
-        return Tables(padded, base=_padded(base, most))
+        padded = pd.concat(map(pd.Series, (base, *swaps)), axis=1).to_numpy(dtype=np.float64)
+        return Tables({name: padded[:, [at]] for at, name in enumerate(factors, start=1)}, base=padded[:, 0])
 
     @classmethod
     def golden_scores(cls, scores: Tables) -> FloatArray:
@@ -161,8 +159,3 @@ class RadialDesign(Design):
     def together(cls, cells: Sequence[float]) -> float:
         """Return the cells that all factors need: base runs are shared."""
         return max(cells) * (len(cells) + 1)
-
-
-def _padded(scores: FloatArray, rows: int) -> FloatArray:
-    """Return the scores with nan after their end, up to `rows`."""
-    return np.pad(scores, (0, rows - len(scores)), constant_values=np.nan)

@@ -208,12 +208,8 @@ class Stability:
 
     def _golden_without(self, rows: Sequence[int]) -> FloatArray:
         """Return shape (M,): mean over the sets of independent runs of CON without the runs of one row."""
-        values = []
-        for row in rows:
-            left = [
-                float(found.per_run.without[numbers[row]]) if row in numbers else found.consistency
-                for group, numbers in self._rows_of_sets.items()
-                for found in (self._found(group),)
-            ]
-            values.append(mean_of_known(left))
-        return np.array(values, dtype=np.float64)
+        sets = [(self._found(group), numbers) for group, numbers in self._rows_of_sets.items()]
+        values = [
+            [float(one.per_run.without[at[row]]) if row in at else one.consistency for one, at in sets] for row in rows
+        ]
+        return np.array([mean_of_known(each) for each in values], dtype=np.float64)
