@@ -50,7 +50,13 @@ def _places() -> tuple[tuple[Path, int], ...]:
 
 
 def names(parameter: str) -> list[str]:
-    """Return the names that `parameter` (a key of :data:`GROUPS`) may have, sorted."""
+    """Return the names that `parameter` (a key of :data:`GROUPS`) may have, sorted.
+
+    Raises
+    ------
+    L3DError
+        If there are none, though we bring some along: the package was installed before it had them.
+    """
     return sorted(_found(parameter))
 
 
@@ -70,13 +76,12 @@ def load(parameter: str, name: str) -> Any:
     point, *others = found[name]
     if others:
         values = " and ".join(repr(each.value) for each in found[name])
-        msg = f"{parameter}={name}: is declared more than once, as {values}. Uninstall one of the packages."
-        raise L3DError(msg)
+        raise L3DError(f"{parameter}={name}: is declared more than once, as {values}. Uninstall one of the packages.")
     try:
         return point.load()
     except Exception as error:  # a stranger's module may raise anything while it is imported
-        msg = f"{parameter}={name}: the entry point {point.value!r} cannot be loaded ({type(error).__name__}: {error})."
-        raise L3DError(msg) from error
+        why = f"{type(error).__name__}: {error}"
+        raise L3DError(f"{parameter}={name}: the entry point {point.value!r} cannot be loaded ({why}).") from error
 
 
 def _found(parameter: str) -> dict[str, tuple[EntryPoint, ...]]:
@@ -85,4 +90,8 @@ def _found(parameter: str) -> dict[str, tuple[EntryPoint, ...]]:
     found: dict[str, dict[str, EntryPoint]] = {}
     for point in (*_source_entry_points(group), *_installed(group, _places())):
         found.setdefault(point.name, {}).setdefault(point.value, point)
+    if not found and parameter != "metric":
+        raise L3DError(
+            f"{parameter}: the installation of mlflow-l3d is stale and knows none. Run pip install -e . again."
+        )
     return {name: tuple(points.values()) for name, points in found.items()}

@@ -72,9 +72,25 @@ def test_ours_are_found_without_an_installation(parameter: str) -> None:
 @pytest.mark.usefixtures("not_installed")
 def test_neither_installed_nor_in_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "__file__", str(tmp_path / "package" / "registry.py"))
-    assert registry.names("approach") == []
-    with pytest.raises(ParameterError, match=r"^approach='synthetic': must be one of \(none\)\.$"):
+    assert registry.names("metric") == []
+    line = r"^design: the installation of mlflow-l3d is stale and knows none\. Run pip install -e \. again\.$"
+    with pytest.raises(L3DError, match=line):
+        registry.names("design")
+    with pytest.raises(L3DError, match=line.replace("design", "approach")):
         registry.load("approach", "synthetic")
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_a_stale_installation_is_one_line_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mlflow_l3d.cli import main
+    from mlflow_l3d.parameters import values
+
+    values._names_installed.cache_clear()
+    monkeypatch.setattr(registry, "__file__", str(tmp_path / "package" / "registry.py"))
+    assert main(["investigate", "--help"]) == 1
+    assert capsys.readouterr().err.strip().endswith("Run pip install -e . again.")
 
 
 def test_a_clone_that_is_not_installed_works(tmp_path: Path) -> None:
