@@ -46,8 +46,7 @@ def main() -> None:
     Ledger.finish = finishing  # type: ignore[method-assign]
     steps: dict[str, int] = {}
     if settings["trace"]:
-        conclusion: Any = import_module("mlflow_l3d.studies.investigation.finalize")
-        for owner, name in ((Ledger, "run_ids"), *((conclusion, name) for name in _STEPS)):
+        for owner, name in ((Ledger, "run_ids"), *((investigate, name) for name in _STEPS)):
             setattr(owner, name, _with_peak(getattr(owner, name), name, steps))
     result = mlflow_l3d.investigate(
         approach="synthetic",

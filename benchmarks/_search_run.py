@@ -152,19 +152,20 @@ class _Phase:
 def _ours(settings: Mapping[str, Any]) -> dict[str, float]:
     """Run the entry point; from the first trial of level 1 until the server holds the last one of level 2."""
     from mlflow_l3d.studies.search import run as search_run
+    from mlflow_l3d.studies.search.engine import StageRun
     from mlflow_l3d.tracking.ledger import Ledger
 
-    phase, run_stage, wait = _Phase(), search_run.run_stage, Ledger.wait
+    phase, run, wait = _Phase(), StageRun.run, Ledger.wait
 
     def begin(*arguments: Any, **more: Any) -> Any:
         phase.begin()
-        return run_stage(*arguments, **more)
+        return run(*arguments, **more)
 
     def end(ledger: Any, *arguments: Any) -> None:
         wait(ledger, *arguments)
         phase.end()
 
-    search_run.run_stage, Ledger.wait = begin, end  # type: ignore[assignment,method-assign]
+    StageRun.run, Ledger.wait = begin, end  # type: ignore[method-assign]
     result = search_run.search(**_arguments(settings))
     return {**phase.found, "pruned": float(sum(stage.pruned for stage in result.result.stages))}
 
@@ -209,7 +210,7 @@ def _specification(settings: Mapping[str, Any]) -> Any:
 
 def _grid(specification: Any) -> list[dict[str, Value]]:
     """Return the settings of level 1, in the order in which ours tries them."""
-    from mlflow_l3d.studies.search.planned import planned
+    from mlflow_l3d.studies.search.samplers import planned
 
     first = {name: specification.setup.hyperparameters[name] for name in specification.space.ranges}
     points = planned(

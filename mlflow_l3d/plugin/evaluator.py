@@ -1,4 +1,4 @@
-"""MLflow's evaluator plug-in ``l3d``: a thin adapter over `score_cells` of studies/investigation/evaluate.py.
+"""MLflow's evaluator plug-in ``l3d``: a thin adapter over `score_parent` of studies/investigation/evaluate.py.
 
 MLflow imports this module while it starts: only leaf modules of MLflow may be imported here.
 """
@@ -44,7 +44,7 @@ class L3DEvaluator(ModelEvaluator):
             The active run; start it with the id of the parent.
         evaluator_config
             ``metric``: the metric whose spread is investigated, ``f1_macro`` by default; ``design``, ``missing``
-            and ``agreement`` as for :func:`mlflow_l3d.studies.investigation.evaluate.evaluate`.
+            and ``agreement`` as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`.
         model, **kwargs
             Unused.
 
@@ -53,31 +53,16 @@ class L3DEvaluator(ModelEvaluator):
         L3DError
             If the cells lack the metric or a coordinate.
         """
-        import tempfile
-        from pathlib import Path
-
         from mlflow.tracking import MlflowClient
 
-        from mlflow_l3d.studies.investigation.evaluate import planned_by, score_cells, write_scored
+        from mlflow_l3d.studies.investigation.evaluate import planned_by, score_parent
         from mlflow_l3d.tracking.connection import own_settings
-        from mlflow_l3d.tracking.names import PREDICTIONS
 
-        client = MlflowClient()
+        client, settings = MlflowClient(), evaluator_config or {}
         run = client.get_run(run_id)
-        settings = evaluator_config or {}
-        metric = settings.get("metric", "f1_macro")
         planned = planned_by(run, design=settings.get("design", "auto"), missing=settings.get("missing", "auto"))
+        metric, agreement = settings.get("metric", "f1_macro"), settings.get("agreement", "auto")
         cells = planned.select(dataset.features_data)
-        with own_settings(), tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            scored = score_cells(
-                client,
-                cells,
-                metric=metric,
-                planned=planned,
-                agreement=settings.get("agreement", "auto"),
-                table_file=folder / PREDICTIONS,
-            )
-            write_scored(client, run, cells, scored, folder)
-        metrics = scored.analysis.metrics()
-        return EvaluationResult(metrics=metrics, artifacts={}, run_id=run_id)  # type: ignore[no-untyped-call]
+        with own_settings():
+            analysis = score_parent(client, run, cells, metric=metric, planned=planned, agreement=agreement)
+        return EvaluationResult(metrics=analysis.metrics(), artifacts={}, run_id=run_id)  # type: ignore[no-untyped-call]

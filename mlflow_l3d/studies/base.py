@@ -120,9 +120,12 @@ class Study(ABC, Generic[S, K, R]):
     ----------
     specify
         Checks the parameters and loads what they name; returns a specification.
+    ledger
+        What is done; there once the parent is open.
     """
 
     specify: ClassVar[Callable[..., Any]]
+    ledger: Ledger[K]
 
     def __init__(self, specification: S, *, progress: bool = False) -> None:
         self.specification = specification
@@ -133,11 +136,11 @@ class Study(ABC, Generic[S, K, R]):
         """Open the parent, and find what is done already."""
 
     @abstractmethod
-    def carry_out(self, ledger: Ledger[K]) -> R:
+    def carry_out(self) -> R:
         """Train, score and end the parent."""
 
     @abstractmethod
-    def how_far(self, ledger: Ledger[K]) -> str:
+    def how_far(self) -> str:
         """Return what was done when the user interrupted it, as in `with 3 of 8 cells done`."""
 
     @classmethod
@@ -166,11 +169,11 @@ class Study(ABC, Generic[S, K, R]):
         ledger: Ledger[K] | None = None
         try:
             with deferred_interrupts():
-                ledger = self.open(project_run)
-            return self.carry_out(ledger)
+                ledger = self.ledger = self.open(project_run)
+            return self.carry_out()
         except KeyboardInterrupt:
             if ledger is not None:
-                line = f"Interrupted {self.how_far(ledger)}. The same command continues where it stopped."
+                line = f"Interrupted {self.how_far()}. The same command continues where it stopped."
                 ledger.end("KILLED", line)
             raise
         except Exception as error:
@@ -196,7 +199,7 @@ def executor_of(setup: Setup, approach: Approach | None = None) -> Executor:
     return executor
 
 
-def progress_bar(what: str, *, unit: str, total: int, shown: bool, done: int = 0, state: str = "") -> tqdm[Any]:
+def progress_bar(what: str, unit: str, *, total: int, shown: bool, done: int = 0, state: str = "") -> tqdm[Any]:
     """Return a progress bar on stderr."""
     from tqdm import tqdm
 

@@ -85,10 +85,10 @@ class CellStudy(Study[C, CellRecord, R]):
         """How many cells may be under way at once where it may be stopped; None for any number."""
         return None
 
-    def on_known(self, cell: Cell, metrics: Mapping[str, float], ledger: Ledger[CellRecord]) -> None:
+    def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
         """Take note of a cell that was done before."""
 
-    def on_record(self, cell: Cell, record: CellRecord, ledger: Ledger[CellRecord]) -> None:
+    def on_record(self, cell: Cell, record: CellRecord) -> None:
         """Take note of a cell that was trained now."""
 
     def open(self, project_run: str | None) -> Ledger[CellRecord]:
@@ -97,13 +97,13 @@ class CellStudy(Study[C, CellRecord, R]):
         work = Work(asked.card(), CellRecord, asked.context_key, asked.shared_params(), lambda: asked.design().cells())
         return open_ledger(work, project_run)
 
-    def how_far(self, ledger: Ledger[CellRecord]) -> str:
+    def how_far(self) -> str:
         """Return how many cells are done."""
-        known = {*ledger.recovered.metrics, *ledger.spool}
+        known = {*self.ledger.recovered.metrics, *self.ledger.spool}
         done = [cell.key in known for cell in self.specification.design().cells()]
         return f"with {sum(done)} of {len(done)} {self.unit}s done"
 
-    def train(self, ledger: Ledger[CellRecord]) -> None:
+    def train(self) -> None:
         """Compute the cells that are not done, until the study is stopped, and wait until the server holds them.
 
         Cells that are under way when it is stopped are recorded, too.
@@ -113,7 +113,7 @@ class CellStudy(Study[C, CellRecord, R]):
         L3DError
             If too many cells failed; it names the error of the first.
         """
-        design, done = self.specification.design(), ledger.recovered.metrics
+        design, done = self.specification.design(), self.ledger.recovered.metrics
         self.reused = len(done)
         running: dict[str, Cell] = {}
         first_error = ""
@@ -123,7 +123,7 @@ class CellStudy(Study[C, CellRecord, R]):
                 if self.stopped:
                     return
                 if cell.key in done:
-                    self.on_known(cell, done[cell.key], ledger)
+                    self.on_known(cell, done[cell.key])
                 else:
                     running[cell.key] = cell
                     yield cell
@@ -135,17 +135,12 @@ class CellStudy(Study[C, CellRecord, R]):
 
         executor = executor_of(self.specification.setup)
         bar = progress_bar(
-            self.progress_title,
-            unit=self.unit,
-            total=len(design),
-            shown=self.progress,
-            done=self.reused,
-            state="preparing",
+            self.progress_title, self.unit, total=len(design), shown=self.progress, done=self.reused, state="preparing"
         )
         with bar, closing(executor.run(Hinted(missing(), hint))) as outcomes:  # type: ignore[type-var]
             for outcome in outcomes:
                 cell = running.pop(outcome.key)
-                record = ledger.add(CellRecord.of(cell, outcome), outcome)
+                record = self.ledger.add(CellRecord.of(cell, outcome), outcome)
                 if record.error:
                     self.failed += 1
                     first_error = first_error or record.error
@@ -156,18 +151,18 @@ class CellStudy(Study[C, CellRecord, R]):
                     bar.unpause()
                     bar.start_t = bar.last_print_t
                 self.computed += 1
-                self.on_record(cell, record, ledger)
+                self.on_record(cell, record)
                 bar.update()
         if self.failed and len(design) - self.failed < self.fewest:
             what = "Every cell" if self.fewest == 1 else f"{self.failed} of {len(design)} {self.unit}s"
             msg = f"{what} failed; the first said: {first_error}"
             raise L3DError(msg)
-        ledger.wait()
+        self.ledger.wait()
 
-    def result(self, ledger: Ledger[CellRecord]) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """Return the attributes of :class:`CellStudyResult` but for the specification."""
         return {
-            "run_id": ledger.parent.run_id,
+            "run_id": self.ledger.parent.run_id,
             "computed": self.computed,
             "reused": self.reused,
             "seconds": time.monotonic() - self._started,

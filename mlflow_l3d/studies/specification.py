@@ -58,7 +58,7 @@ class StudySpecification(ABC):
 
     @abstractmethod
     def content(self) -> dict[str, Any]:
-        """Return what :meth:`document` holds beside parameters and keys."""
+        """Return what :meth:`document` holds beside what that of every study has."""
 
     def final(self) -> dict[str, str]:
         """Return parameters that may come out otherwise than they were typed, as text."""
@@ -93,23 +93,40 @@ class StudySpecification(ABC):
 
     def document(self) -> dict[str, Any]:
         """Return everything needed to repeat the study, as JSON types; free of private paths."""
-        keys = {"context_key": self.context_key, f"{self.role}_key": self.key}
-        return {"schema": 1, "parameters": self.public(), **self.content(), **keys}
-
-    def trained(self) -> dict[str, Any]:
-        """Return the part of the document that says what is trained."""
         setup = self.setup
         return {
+            "schema": 1,
+            "parameters": self.public(),
             "approach": {"name": setup.approach.name, "version": setup.approach.version},
             "model": {"name": setup.model, "revision": setup.model_revision},
             "hyperparameters": dict(setup.hyperparameters),
             "hyperparameters_from": setup.origin.document(),
+            "metric": self.metric,
+            "numerics": dict(setup.numerics),
+            **self.content(),
+            "context_key": self.context_key,
+            f"{self.role}_key": self.key,
         }
 
-    def settings(self) -> dict[str, str]:
-        """Return what reports say of the hyperparameters and the device."""
-        values = ", ".join(f"{name}={value}" for name, value in self.setup.hyperparameters.items())
-        return {"hyperparameters": values, "device": self.setup.device}
+    def of_task(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the document says of the task."""
+        task = self.setup.task
+        about = {"name": task.name, "classes": list(task.class_names), "fingerprint": task.fingerprint}
+        return {**about, **more, "notes": list(task.notes)}
+
+    def settings(self, more: Mapping[str, str]) -> dict[str, str]:
+        """Return what a report says of the study; what is empty is left out."""
+        setup = self.setup
+        settings = {
+            "task": setup.task.name,
+            "approach": f"{setup.approach.name} (version {setup.approach.version})",
+            "model": setup.model,
+            "metric": self.metric,
+            **more,
+            "hyperparameters": ", ".join(f"{name}={value}" for name, value in setup.hyperparameters.items()),
+            "device": setup.device,
+        }
+        return {name: value for name, value in settings.items() if value}
 
     def shared_params(self) -> dict[str, str]:
         """Return the parameters that every child has."""

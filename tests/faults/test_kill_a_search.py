@@ -182,7 +182,7 @@ def test_killed_twice_with_pruning_and_a_sampler_that_learns(place: Place, tmp_p
 def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow_l3d.studies.search import engine
 
-    tell = engine._Stage._tell
+    tell = engine.StageRun._tell
     told: list[int] = []
 
     def fall(self: Any, trial: Any, ended: Any) -> None:
@@ -191,7 +191,7 @@ def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.
             raise KeyboardInterrupt
         tell(self, trial, ended)
 
-    monkeypatch.setattr(engine._Stage, "_tell", fall)
+    monkeypatch.setattr(engine.StageRun, "_tell", fall)
     with pytest.raises(KeyboardInterrupt):
         find(place)
     monkeypatch.undo()

@@ -145,8 +145,7 @@ def test_a_function_that_fails_or_has_no_value_leaves_its_metric_out(strangers, 
 
 def test_where_lower_is_better_a_search_goes_down(tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
-    from mlflow_l3d.studies.search.found import stage_summary
-    from mlflow_l3d.studies.search.results import FinishedTrial, best_of
+    from mlflow_l3d.studies.search.results import FinishedTrial, best_of, stage_summary
     from mlflow_l3d.studies.search.study import open_study
 
     storage, sampler = optuna.storages.InMemoryStorage(), optuna.samplers.RandomSampler(seed=0)

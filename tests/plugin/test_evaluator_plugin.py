@@ -18,7 +18,7 @@ from run_helpers import Place, sqlite_place
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plugin.dataset import L3DRunsSource
 from mlflow_l3d.plugin.evaluator import L3DEvaluator
-from mlflow_l3d.studies.investigation.evaluate import evaluate
+from mlflow_l3d.studies.evaluation.run import evaluate
 
 pytestmark = pytest.mark.slow
 

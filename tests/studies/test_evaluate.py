@@ -11,10 +11,11 @@ import pytest
 from run_helpers import CELLS, Place, sqlite_place
 
 from mlflow_l3d import cli
+from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.delete import delete
-from mlflow_l3d.studies.investigation.evaluate import evaluate
-from mlflow_l3d.studies.investigation.frames import score_frame
+from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.investigation.scoring import score, tables
 
 pytestmark = pytest.mark.slow
 
@@ -30,37 +31,37 @@ def frame() -> pd.DataFrame:
         for row in range(3)
         for column in range(4)
     ]
-    golden = [{"phase": "golden", "row": None, "column": None, "score": score} for score in (0.4, 0.6, 0.9)]
+    golden = [{"phase": "golden", "index": at, "score": score} for at, score in enumerate((0.4, 0.6, 0.9))]
     return pd.DataFrame(rows + golden)
 
 
 def test_a_frame_of_scores() -> None:
     cells = frame()
+    cells["factor"] = np.where(cells["phase"] == "golden", None, "factor")
     table = cells["score"].to_numpy()[:12].reshape(3, 4)
     expected = (table.std(axis=1).mean() - table.mean(axis=1).std()) / np.std([0.4, 0.6, 0.9])
     for given in (cells, cells.sample(frac=1, random_state=3)):
-        found = score_frame(given)
+        found = analyse(Planned().select(given), metric="score")
         assert found.metrics()["importance"] == pytest.approx(expected, rel=1e-12)
         assert list(found.importances) == ["factor"]
-    assert len(cells.columns) == 4
 
 
 def test_a_frame_of_several_factors_with_predictions() -> None:
-    answers = [pd.DataFrame({"example_id": [1, 2], "label": [0, 1], "prediction": [k % 2, 1]}) for k in range(15)]
-    one = frame().assign(factor="one", predictions=answers)
+    one = frame().assign(factor="one", answer=range(15))
     one.loc[one["phase"] == "golden", "factor"] = None
-    two = one[one["phase"] != "golden"].assign(factor="two", predictions=None)
-    found = score_frame(pd.concat([one, two], ignore_index=True).rename(columns={"score": "f1"}), metric="f1")
+    two = one[one["phase"] != "golden"].assign(factor="two", answer=None)
+    cells = Planned().select(pd.concat([one, two], ignore_index=True))
+    answers = {k: pd.DataFrame({"example_id": [1, 2], "label": [0, 1], "prediction": [k % 2, 1]}) for k in range(15)}
+    found = score(
+        cells,
+        tables((str(number), answers.get(number)) for number in cells["answer"]),
+        metric="score",
+        planned=Planned(),
+    ).analysis
     assert list(found.importances) == ["one", "two"]
     # Of four runs of a row two answer 0 and two answer 1 on the first example: 2 of 6 pairs agree; all on the second.
     assert found.metrics()["consistency/one"] == pytest.approx((2 / 6 + 1) / 2)
     assert "consistency/two" not in found.metrics()
-
-
-@pytest.mark.parametrize("column", ["phase", "row", "column", "score"])
-def test_a_frame_without_a_column(column: str) -> None:
-    with pytest.raises(ParameterError, match=f"column='{column}'"):
-        score_frame(frame().drop(columns=column))
 
 
 def test_the_latest_investigation(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

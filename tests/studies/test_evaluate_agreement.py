@@ -20,10 +20,10 @@ from run_helpers import Place, one_line, sqlite_place
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.agreement.choice import scoring_of
+from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.investigation.terminal import summary
-from mlflow_l3d.studies.investigation.evaluate import evaluate
-from mlflow_l3d.studies.investigation.frames import score_frame
+from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.scoring import score, tables
 
 with warnings.catch_warnings():
@@ -107,6 +107,7 @@ def direct(
         cells,
         tables((str(at), frame) for at, frame in enumerate(frames)),
         metric="quality",
+        planned=Planned(),
         agreement=agreement,
         **more,
     ).analysis
@@ -454,20 +455,18 @@ def test_mixed_kinds_name_the_run(place: Place, tmp_path: Path, capsys: pytest.C
     assert place.client.get_run(parent).data.metrics == {}
 
 
-def test_labels_that_are_missing_or_of_another_kind(place: Place, tmp_path: Path) -> None:
-    def frames(*labels: Sequence[Any]) -> pd.DataFrame:
-        tables = [pd.DataFrame({"example_id": [1, 2], "label": each, "prediction": [0, 1]}) for each in labels]
-        rows = [{"phase": "investigation", "row": at, "column": 0, "score": at / 10} for at in range(len(labels))]
-        return pd.DataFrame(rows).assign(predictions=tables)
-
+def test_labels_that_are_missing_or_of_another_kind() -> None:
     for labels, message in (
         ([0, None], "label=null: must be a class number in every row.*row 1"),
         (["a", "b"], "label=texts: must be class numbers.*row 1"),
         ([0, -1], "label=-1: class numbers must be 0 or above.*row 1"),
         ([1, 1], "label=0 in one run and 1 in another.*row 1"),
     ):
+        given = [pd.DataFrame({"example_id": [1, 2], "label": each, "prediction": [0, 1]}) for each in ([0, 1], labels)]
+        found = tables((str(at), frame) for at, frame in enumerate(given))
+        rows = pd.DataFrame({"phase": "investigation", "factor": "order", "row": [0, 1], "column": 0, "index": None})
         with pytest.raises(ParameterError, match=message):
-            score_frame(frames([0, 1], labels))
+            score(rows.assign(score=0.5), found, metric="score", planned=Planned())
 
 
 @pytest.mark.slow

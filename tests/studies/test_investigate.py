@@ -16,7 +16,7 @@ from run_helpers import CELLS, Place, assert_whole, sqlite_place
 import mlflow_l3d
 from mlflow_l3d.approaches.synthetic import fails
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.investigation.evaluate import evaluate
+from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.tracking import spool as spool_module
 
 

@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.importance.importance import importance, radial_importa
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.approaches.synthetic import score, true_importance
 from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.studies.investigation.evaluate import evaluate
+from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.run import Investigation
 
 pytestmark = pytest.mark.slow

@@ -17,10 +17,12 @@ from run_helpers import Place, assert_whole, one_line, sqlite_place, wait_until
 from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class_task, number_task, right, trainings
 
 from mlflow_l3d import cli
+from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.factors import configuration_seed, stream_seed
 from mlflow_l3d.studies.evaluation.delete import delete
-from mlflow_l3d.studies.investigation.evaluate import evaluate
+from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.investigation.evaluate import score_parent
 from mlflow_l3d.studies.seeds.evaluate import evaluate_seeds
 from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
 from mlflow_l3d.studies.seeds.specification import parse_seeds, specify_seeds
@@ -416,8 +418,9 @@ def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: 
         with pytest.raises(ParameterError, match="is no study of seeds"):
             evaluate_seeds(f"{seeds_run.run_id},{ordinary.run_id}")
         before = place.client.get_run(seeds_run.run_id).data.metrics
+        parent = place.client.get_run(seeds_run.run_id)
         with pytest.raises(ParameterError, match="is a study of seeds, not of factors"):
-            evaluate(seeds_run.run_id)
+            score_parent(place.client, parent, seeds_run.study.scores, metric="f1_macro", planned=Planned())
         with pytest.raises(ParameterError, match="must have cells of at least one investigated factor"):
             cli._run("ablation", {"parent_run_id": seeds_run.run_id})
     assert place.client.get_run(seeds_run.run_id).data.metrics == before

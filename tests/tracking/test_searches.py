@@ -15,7 +15,7 @@ from mlflow_l3d import cli, compare_strategies
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import Subject, search_document
 from mlflow_l3d.plan.factors import configuration_seed
-from mlflow_l3d.studies.investigation.evaluate import evaluate
+from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.studies.planning.run import plan_investigation as plan

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
@@ -12,6 +10,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.planning.subsets import Answers, IntArray, Place, from_predictions, rescored
+from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.reader import fetch_artifact, read_predictions
 
@@ -88,8 +87,8 @@ def _place(cell: Mapping[object, object]) -> Place:
 
 def _of_parent(client: MlflowClient, run_id: str, cells: pd.DataFrame) -> list[pd.DataFrame | None] | None:
     """Return the predictions of the cells from the parent's one table; None where it lacks a cell."""
-    with tempfile.TemporaryDirectory() as name:
-        path = fetch_artifact(client, run_id, names.PREDICTIONS, Path(name))
+    with temporary_folder() as folder:
+        path = fetch_artifact(client, run_id, names.PREDICTIONS, folder)
         if path is None:
             return None
         table = pd.read_parquet(path)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +21,7 @@ from mlflow_l3d.parameters.values import Whole, as_text
 from mlflow_l3d.report.ablation import ablation_figure, ablation_table, ablation_text, spread
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.investigation.artifacts import write_table
+from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import connect
@@ -88,7 +86,7 @@ def ablate(
     Parameters
     ----------
     parent_run_id
-        A parent, ours or a stranger's, as for :func:`mlflow_l3d.studies.investigation.evaluate.evaluate`; it is not
+        A parent, ours or a stranger's, as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`; it is not
         changed.
     metric
         ``auto`` is the parent's own parameter, or ``f1_macro``.
@@ -122,19 +120,16 @@ def ablate(
         client = connect()
         run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         recorded = read_investigation(run_id, client)
+        if project_run.run_id is None:
+            return _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
         title = f"ablation: {recorded.parent.info.run_name or run_id}"
-        opening = (
-            nullcontext()
-            if project_run.run_id is None
-            else auxiliary_run(client, project_run.take(), role="ablation", title=title, parameters=given)
-        )
-        with opening as opened:
+        with (
+            temporary_folder() as folder,
+            auxiliary_run(client, project_run.take(), role="ablation", title=title, parameters=given) as opened,
+        ):
             found = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
-            if opened is not None:
-                with tempfile.TemporaryDirectory() as name:
-                    _write(found, Path(name))
-                    tags = {names.OF_INVESTIGATION: run_id, names.NOTE: f"```text\n{found.summary()}```\n"[:5000]}
-                    opened.finish(Path(name), metrics={}, tags=tags, tables=(FRAME_FILE, TABLE_FILE))
+            tags = {names.OF_INVESTIGATION: run_id, names.NOTE: f"```text\n{found.summary()}```\n"[:5000]}
+            opened.finish(folder, metrics={}, tags=tags, tables=_write(found, folder))
     return found
 
 
@@ -203,35 +198,31 @@ def _settings(scores: Tables, answers: Answers | None, wanted: Mapping[str, list
         "columns": min(table.shape[1] for table in scores.tables.values()),
         "test_sizes": 0 if answers is None else answers.least,
     }
-    smaller = {name: _numbers(name, wanted[name], most[name]) for name in most}
-    settings = [Setting()]
-    settings += [Setting(rows=rows) for rows in smaller["rows"]]
-    settings += [Setting(columns=columns) for columns in smaller["columns"]]
-    settings += [Setting(examples=size) for size in smaller["test_sizes"]]
-    for rows in smaller["rows"][-1:]:
-        settings += [Setting(rows=rows, examples=size) for size in smaller["test_sizes"]]
-        settings += [Setting(rows=rows, columns=columns) for columns in smaller["columns"][-1:]]
-    return settings
+    rows, columns, sizes = (_numbers(name, wanted[name], number) for name, number in most.items())
+    return [
+        Setting(),
+        *(Setting(rows=count) for count in rows),
+        *(Setting(columns=count) for count in columns),
+        *(Setting(examples=size) for size in sizes),
+        *(Setting(rows=count, examples=size) for count in rows[-1:] for size in sizes),
+        *(Setting(rows=count, columns=fewest) for count in rows[-1:] for fewest in columns[-1:]),
+    ]
 
 
 def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
     """Return the numbers below all there is, largest first."""
     if wanted is None:
         wanted = sorted({max(_LEAST[name], round(share * most)) for share in _SHARES[name]}, reverse=True)
-        return [number for number in wanted if number < most]
-    for number in wanted:
-        if number > most:
-            low = 1 if name == "test_sizes" else 2
-            raise ParameterError(name, number, f"must be from {low} to {most}, what the investigation has")
+    elif wanted and wanted[0] > most:
+        low = 1 if name == "test_sizes" else 2
+        raise ParameterError(name, wanted[0], f"must be from {low} to {most}, what the investigation has")
     return [number for number in wanted if number < most]
 
 
-def _write(found: Ablation, folder: Path) -> None:
+def _write(found: Ablation, folder: Path) -> list[str]:
     from mlflow_l3d.report.style import save_png
 
-    frame = found.to_frame()
-    write_table(folder / FRAME_FILE, frame.replace([np.inf, -np.inf], np.nan))
-    table = found.table()
+    frame, table = found.to_frame().replace([np.inf, -np.inf], np.nan), found.table()
     table.columns = pd.Index([" | ".join(column) for column in table.columns])
-    write_table(folder / TABLE_FILE, table.reset_index())
     save_png(ablation_figure(found.frame), folder / FIGURE_FILE)
+    return write_tables(folder, {FRAME_FILE: frame, TABLE_FILE: table.reset_index()})

@@ -2,10 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
+from mlflow_l3d import registry
+from mlflow_l3d.analysis.importance.reml import MISSING
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.investigation.evaluate import Evaluation
-from mlflow_l3d.studies.investigation.evaluate import evaluate as evaluate_investigation
+from mlflow_l3d.studies.investigation.evaluate import planned_by, score_parent
 from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation, check_options, evaluate_seeds, is_seeds_study
+from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.past import latest_investigation, own_parameter, searched_splits
+from mlflow_l3d.tracking.reader import read_investigation
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What :func:`evaluate` found.
+
+    Attributes
+    ----------
+    run_id
+        The parent run.
+    analysis
+        Importance, consistency and checks.
+    """
+
+    run_id: str
+    analysis: Analysis
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        from mlflow_l3d.report.investigation.terminal import summary
+
+        return summary(self.analysis, title=f"evaluation of run {self.run_id}")
 
 
 def evaluate(
@@ -23,10 +53,23 @@ def evaluate(
     Parameters
     ----------
     parent_run_id
-        A parent run, ours or a stranger's; ``latest`` is the current experiment's latest investigation. Several studies
-        of seeds, separated by commas, are compared over tasks in a run of its own.
-    where, metric, design, missing, agreement
-        As for :func:`mlflow_l3d.studies.investigation.evaluate.evaluate`; a study of seeds has `metric` only.
+        Any run whose children carry the tags of a cell: ``l3d.role`` = ``cell``, ``l3d.phase``, and ``l3d.factor``,
+        ``l3d.row``, ``l3d.column`` (golden: ``l3d.index``; base and swap: no column). ``latest``: the current
+        experiment's latest investigation. Several studies of seeds, separated by commas, are compared over tasks in a
+        run of its own; a study of seeds has no other option than `metric`.
+    where
+        An MLflow filter; cells are then the runs that it finds in the parent's experiment.
+    metric
+        The metric whose spread is investigated; ``auto`` is the parent's own parameter, or ``f1_macro``.
+    design
+        Name of the design; ``auto`` is the parent's own, or else the one whose phases the cells have (``radial`` where
+        there are base and swap runs), and ``crossed`` where none has.
+    missing
+        ``drop`` or ``reml``, as in `main`; ``auto`` is the parent's own, or ``drop``.
+    agreement
+        How predictions are compared: ``auto`` takes whole numbers as class numbers, other numbers as regression, and
+        texts by ``exact_match``; or ``regression``, or a scoring function such as ``rougeL``
+        (:func:`mlflow_l3d.analysis.stability.agreement.choice.choose`).
     log
         Whether to write metrics and artifacts.
 
@@ -39,6 +82,17 @@ def evaluate(
         if is_seeds_study(parent_run_id):
             check_options({"where": where, "design": design, "missing": missing, "agreement": agreement})
             return evaluate_seeds(parent_run_id, metric=metric, project_run=project_run.run_id, log=log)
-        return evaluate_investigation(
-            parent_run_id, where=where, metric=metric, design=design, missing=missing, agreement=agreement, log=log
-        )
+        for name, value, known in (("design", design, registry.names("design")), ("missing", missing, MISSING)):
+            if value not in ("auto", *known):
+                raise unknown_name(name, value, ("auto", *known))
+        client = connect()
+        run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
+        recorded = read_investigation(run_id, client, where="" if where == "none" else where)
+        parent = recorded.parent
+        planned = planned_by(parent, design=design, missing=missing)
+        planned = replace(planned, searched_splits=searched_splits(client, parent))
+        if metric == "auto":
+            metric = own_parameter(parent, "metric") or "f1_macro"
+        cells = planned.select(recorded.cells)
+        analysis = score_parent(client, parent, cells, metric=metric, planned=planned, agreement=agreement, log=log)
+    return Evaluation(run_id, analysis)

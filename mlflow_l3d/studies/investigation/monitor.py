@@ -2,17 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.designs import Design
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.studies.investigation.stopping import Stopping
+from mlflow_l3d.studies.investigation.run_plan import Plan
+from mlflow_l3d.studies.investigation.specification import Specification
+
+PERCENT = 100
+"""Scores are fractions, and people give epsilon in percentage points, as the papers do."""
+
+
+class Stopping:
+    """Looks at the scores after every row; the investigation ends when all factors' rules have said stop.
+
+    Parameters
+    ----------
+    plan
+        Its stopping rule, not ``none``.
+    factors
+        The investigated factors.
+    """
+
+    def __init__(self, plan: Plan, factors: Sequence[str]) -> None:
+        self.rows: int | None = None
+        self._design = plan.design
+        self._rules: dict[str, EpsilonRule | IntervalRule] = {
+            factor: EpsilonRule(plan.epsilon)
+            if plan.stop == "epsilon"
+            else IntervalRule(plan.half_width, factors=len(factors))
+            for factor in factors
+        }
+
+    def analyse(self, scores: Tables) -> None:
+        """Look after one more row.
+
+        Parameters
+        ----------
+        scores
+            The rows run so far; each row is looked at once, in order.
+        """
+        scores = scores.scaled(PERCENT)
+        for factor, rule in self._rules.items():
+            if isinstance(rule, IntervalRule):
+                rule.analyse(self._rows(scores), partial(self._estimate, scores, factor))
+            else:
+                rule.analyse(scores.tables[factor], self._design.golden_scores(scores))
+        if all(rule.history and rule.history[-1].decision == "stop" for rule in self._rules.values()):
+            self.rows = self._rows(scores)
+
+    def history_frame(self) -> pd.DataFrame:
+        """Return one row a look: ``factor``, and the columns of `INTERIM_COLUMNS` of analysis/planning/stopping.py."""
+        frames = [
+            frame.assign(factor=factor) for factor, rule in self._rules.items() if len(frame := rule.history_frame())
+        ]
+        if not frames:
+            return pd.DataFrame(columns=["factor", *IntervalRule(0.5).history_frame().columns])
+        frame = pd.concat(frames, ignore_index=True)
+        ordered = frame.sort_values("rows", kind="stable", ignore_index=True)
+        return ordered[["factor", *(name for name in ordered if name != "factor")]]
+
+    def _estimate(self, scores: Tables, factor: str, rows: int) -> Estimate | None:
+        return self._design.estimate(self._design.first(scores, rows, self._rows(scores)), factor)
+
+    @staticmethod
+    def _rows(scores: Tables) -> int:
+        return len(next(iter(scores.tables.values())))
 
 
 class Monitor:
@@ -20,34 +83,19 @@ class Monitor:
 
     Parameters
     ----------
-    design
-        The cells.
-    metric
-        The investigated metric.
-    classes
-        Number of classes, None where not known.
-    pooled
-        Whether all other runs take the place of golden runs.
-    stopping
-        The rule that may end the investigation; None for none.
+    specification
+        What is investigated; its plan may have a rule that ends the investigation.
     """
 
-    def __init__(
-        self,
-        design: Design,
-        *,
-        metric: str,
-        classes: int | None,
-        pooled: bool = False,
-        stopping: Stopping | None = None,
-    ) -> None:
-        self.metric = metric
+    def __init__(self, specification: Specification) -> None:
+        plan = specification.plan
+        self.metric = specification.metric
         self.failed = 0
-        self.scores = design.empty(pooled=pooled)
-        self._design = design
-        self._chance = named(metric).chance_level(classes)
-        self._stopping = stopping
-        self._left = np.array([design.step_size(step) for step in range(design.steps)])
+        self.design = specification.design()
+        self.scores = self.design.empty(pooled=plan.golden_pooled)
+        self._chance = named(self.metric).chance_level(len(specification.setup.task.class_names))
+        self._stopping = None if plan.stop == "none" else Stopping(plan, specification.factors)
+        self._left = np.array([self.design.step_size(step) for step in range(self.design.steps)])
         self._done = 0
 
     @property
@@ -64,8 +112,8 @@ class Monitor:
         """Take the score of one cell; a cell without the metric counts as failed."""
         score = metrics.get(self.metric, np.nan)
         self.failed += int(np.isnan(score))
-        self._design.fill(self.scores, cell, score)
-        self._left[self._design.step_of(cell)] -= 1
+        self.design.fill(self.scores, cell, score)
+        self._left[self.design.step_of(cell)] -= 1
 
     def new_steps(self) -> list[tuple[int, dict[str, float]]]:
         """Return (steps done, the parent's metrics) for each completed since the last call, with all before it.
@@ -75,12 +123,12 @@ class Monitor:
         found: list[tuple[int, dict[str, float]]] = []
         while self.stopped is None and self._done < len(self._left) and self._left[self._done] == 0:
             self._done += 1
-            part = self._design.first(self.scores, self._done, len(self._left))
+            part = self.design.first(self.scores, self._done, len(self._left))
             found.append((self._done, self._metrics(part)))
             if self._stopping is not None:
                 self._stopping.analyse(part)
         return found
 
     def _metrics(self, scores: Tables) -> dict[str, float]:
-        records = self._design.importances(scores, chance=self._chance)
+        records = self.design.importances(scores, chance=self._chance)
         return Analysis(self.metric, records, cells_failed=self.failed).metrics(details=False)

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
-from mlflow_l3d.studies.investigation.finalize import finalize
+from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.interrupts import deferred_interrupts
+from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
+from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.investigation.specification import Specification, specify
-from mlflow_l3d.studies.investigation.stopping import Stopping
-from mlflow_l3d.tracking.ledger import Ledger
+from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.plan.cells import Cell
     from mlflow_l3d.tasks.base import Task
+    from mlflow_l3d.tracking.ledger import Ledger
     from mlflow_l3d.tracking.records import CellRecord
+    from mlflow_l3d.tracking.spool import Spool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +100,7 @@ class InvestigationStudy(CellStudy[Specification, Investigation]):
 
     def __init__(self, specification: Specification, *, progress: bool = False) -> None:
         super().__init__(specification, progress=progress)
-        plan = specification.plan
-        self._design = specification.design()
-        self._monitor = Monitor(
-            self._design,
-            metric=specification.metric,
-            classes=len(specification.setup.task.class_names),
-            pooled=plan.golden_pooled,
-            stopping=None if plan.stop == "none" else Stopping(plan, specification.factors),
-        )
+        self._monitor = Monitor(specification)
 
     @property
     def progress_title(self) -> str:
@@ -117,24 +117,144 @@ class InvestigationStudy(CellStudy[Specification, Investigation]):
         """Under a stopping rule, the cells of a row, or as many as are done."""
         if self.specification.plan.stop == "none":
             return None
-        return max(self._design.step_size(0), self.reused + self.computed)
+        return max(self._monitor.design.step_size(0), self.reused + self.computed)
 
-    def on_known(self, cell: Cell, metrics: Mapping[str, float], ledger: Ledger[CellRecord]) -> None:
+    def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
         """Let the monitor know."""
         self._monitor.add(cell, metrics)
         for step, values in self._monitor.new_steps():
-            ledger.log_metrics(values, step)
+            self.ledger.log_metrics(values, step)
 
-    def on_record(self, cell: Cell, record: CellRecord, ledger: Ledger[CellRecord]) -> None:
+    def on_record(self, cell: Cell, record: CellRecord) -> None:
         """Let the monitor know."""
-        self.on_known(cell, {} if record.error else record.metrics, ledger)
+        self.on_known(cell, {} if record.error else record.metrics)
 
-    def carry_out(self, ledger: Ledger[CellRecord]) -> Investigation:
+    def carry_out(self) -> Investigation:
         """Train, and score what is recorded."""
         specification = self.specification
-        self.train(ledger)
+        self.train()
         if specification.plan.stop != "none":
             specification = specification.truncate(self._monitor.stopped or specification.plan.mitigation_runs)
-            ledger.log_params({f"resolved.{name}": value for name, value in specification.resolved_runs().items()})
-        cells, scored = finalize(specification, ledger, self._monitor.interim_analyses)
-        return Investigation(specification=specification, analysis=scored.analysis, cells=cells, **self.result(ledger))
+            runs = specification.resolved_runs()
+            self.ledger.log_params({f"resolved.{name}": value for name, value in runs.items()})
+        cells, scored = finalize(specification, self.ledger, self._monitor.interim_analyses)
+        return Investigation(specification=specification, analysis=scored.analysis, cells=cells, **self.result())
+
+
+def finalize(
+    specification: Specification, ledger: Ledger[CellRecord], interim_analyses: pd.DataFrame | None = None
+) -> tuple[pd.DataFrame, Scored]:
+    """Score everything once more from what is recorded, write the parent's artifacts, and end the parent.
+
+    Parameters
+    ----------
+    specification
+        What was investigated; where a stopping rule ended it, cut to the rows up to then.
+    ledger
+        Holds the cells.
+    interim_analyses
+        The looks of the stopping rule.
+    """
+    with deferred_interrupts():
+        run_ids = ledger.run_ids()
+    frame = _cells_frame(specification, ledger.spool, run_ids)
+    with temporary_folder() as folder:
+        scored = score(
+            frame,
+            _spooled_predictions(frame, ledger.spool),
+            metric=specification.metric,
+            planned=_planned(specification),
+            interim_analyses=interim_analyses,
+            table_file=folder / names.PREDICTIONS,
+        )
+        notes = [
+            *specification.setup.task.notes,
+            *specification.setup.origin.notes,
+            *(f"{k} has no effect: {v}" for k, v in specification.setup.fixed_factors.items()),
+        ]
+        write_artifacts(
+            folder,
+            scored,
+            frame,
+            document=specification.document(),
+            settings=_settings(specification),
+            title=specification.title,
+            notes=notes,
+        )
+        for step, metrics in sorted(scored.consistency_steps.items()):
+            ledger.log_metrics(metrics, step)
+        ledger.log_metrics(scored.analysis.metrics(), specification.design().steps)
+        ledger.wait()
+        complete = scored.analysis.cells_failed == 0
+        ledger.finish(folder, complete=complete, description=description(scored.analysis))
+    return frame, scored
+
+
+def _cells_frame(specification: Specification, spool: Spool[CellRecord], run_ids: Mapping[str, str]) -> pd.DataFrame:
+    """Return one row a cell of the plan, in the order in which votes are counted."""
+    first = [*names.COORDINATES, "run_id", "cell_key", "status"]
+    columns: dict[str, list[Any]] = {name: [] for name in first}
+    for count, cell in enumerate(specification.design().cells()):
+        record = spool.record(cell.key)
+        metrics = {} if record.error else {name: v for name, v in record.metrics.items() if math.isfinite(v)}
+        row = {
+            **{name: getattr(cell, name) for name in names.COORDINATES},
+            **{"run_id": run_ids.get(cell.key), "cell_key": cell.key, "status": record.status},
+            **metrics,
+            **{f"factor.{factor}": number for factor, number in cell.configurations.items()},
+            **{f"seed.{factor}": seed for factor, seed in cell.seeds.items()},
+        }
+        for name in row.keys() - columns.keys():
+            columns[name] = [None] * count
+        for name, values in columns.items():
+            values.append(row.get(name))
+    ordered = sorted(columns, key=lambda name: (name.startswith("seed."), name.startswith("factor."), name))
+    rest = [name for name in ordered if name not in first]
+    frame = pd.DataFrame({name: columns.pop(name) for name in (*first, *rest)})
+    if specification.metric not in frame:
+        frame[specification.metric] = math.nan
+    frame = frame.astype({"row": "Int64", "column": "Int64", "index": "Int64"})
+    return specification.plan.design.order(frame, specification.factors)
+
+
+def _planned(specification: Specification) -> Planned:
+    """Return the plan of a specification as scoring knows it."""
+    plan = specification.plan
+    return Planned(
+        design=plan.design,
+        factors=specification.factors,
+        rows=plan.mitigation_runs,
+        columns=plan.investigation_runs,
+        golden_runs=plan.golden_runs,
+        pooled=plan.golden_pooled,
+        missing=specification.missing,
+        mitigated=bool(plan.mitigation),
+        product=plan.joint == "product",
+        classes=len(specification.setup.task.class_names),
+        searched_splits=specification.searched_splits(),
+    )
+
+
+def _spooled_predictions(frame: pd.DataFrame, spool: Spool[CellRecord]) -> Iterator[pa.Table | None]:
+    import pyarrow.parquet as pq
+
+    for key, status in zip(frame["cell_key"], frame["status"], strict=True):
+        path = spool.predictions(key) if status == "FINISHED" else None
+        yield None if path is None else pq.read_table(path, partitioning=None)
+
+
+def _settings(specification: Specification) -> dict[str, str]:
+    task, plan = specification.setup.task, specification.plan
+    more = {
+        "task": f"{task.name} ({len(task)} examples, {len(task.class_names)} classes)",
+        "model": specification.setup.model or "none",
+        "design": plan.words(),
+        "mitigated factors": ", ".join(specification.mitigated_factors) or "none",
+        "mitigation strategies": ", ".join(
+            f"{each.name} ({each.factor}: {', '.join(map(str, each.configurations))})" for each in plan.mitigation
+        ),
+        "joint factors": f"columns {plan.joint}" if any("+" in name for name in specification.factors) else "",
+        "stopping rule": "" if plan.stop == "none" else plan.stop_words(),
+        "root seed": str(plan.root_seed),
+    }
+    return specification.settings(more)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
@@ -95,17 +95,14 @@ class Plan:
 
     def document(self) -> dict[str, object]:
         """Return the plan as people read it in ``investigation.json``, as JSON types."""
-        values: dict[str, object] = {"name": self.design.name}
-        if self.design.has_columns:
-            values["investigation_runs"] = self.investigation_runs
-        values |= {"mitigation_runs": self.mitigation_runs, "golden_runs": self.golden_runs}
-        values |= {"golden_pooled": self.golden_pooled, "joint": self.joint, "root_seed": self.root_seed}
-        values["mitigation"] = [
-            {"name": each.name, "factor": each.factor, "configurations": list(each.configurations)}
-            for each in self.mitigation
-        ]
-        values["stop"] = self._stop()
-        return values
+        columns = ("investigation_runs",) if self.design.has_columns else ()
+        shown = (*columns, "mitigation_runs", "golden_runs", "golden_pooled", "joint", "root_seed")
+        return {
+            "name": self.design.name,
+            **{name: getattr(self, name) for name in shown},
+            "mitigation": [{**asdict(each), "configurations": list(each.configurations)} for each in self.mitigation],
+            "stop": self._stop(),
+        }
 
     def words(self) -> str:
         """Return the plan in one line."""
@@ -114,13 +111,9 @@ class Plan:
         return f"{self.design.name}, {size}"
 
     def stop_words(self) -> str:
-        """Return the stopping rule in a few words."""
+        """Return the stopping rule, where there is one, in a few words."""
         rule = f"half-width {self.half_width:g}, or 0 outside" if self.stop == "interval" else f"{self.epsilon:g}"
-        return (
-            "none"
-            if self.stop == "none"
-            else f"{self.stop} ({rule}), {self.most_rows or self.mitigation_runs} rows at most"
-        )
+        return f"{self.stop} ({rule}), {self.most_rows or self.mitigation_runs} rows at most"
 
     def _stop(self) -> list[object]:
         if self.stop == "none":

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
@@ -23,6 +23,8 @@ from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_PLACE: Final = ("cell_key", *names.COORDINATES)
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,16 @@ class Scored:
     """
 
     analysis: Analysis
-    consistency_steps: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    agreement: Sequence[float] = ()
+    consistency_steps: Mapping[int, Mapping[str, float]]
+    agreement: Sequence[float]
 
 
 def score(
     cells: pd.DataFrame,
-    predictions: Iterable[pa.Table | None] | None = None,
+    predictions: Iterable[pa.Table | None],
     *,
     metric: str,
-    planned: Planned | None = None,
+    planned: Planned,
     interim_analyses: pd.DataFrame | None = None,
     agreement: str = AUTO,
     table_file: Path | None = None,
@@ -68,7 +70,7 @@ def score(
     metric
         The column whose spread is investigated.
     planned
-        The plan; by default what `cells` holds.
+        The plan, as far as it is known.
     interim_analyses
         The looks of the stopping rule, if there was one.
     agreement
@@ -76,94 +78,81 @@ def score(
     table_file
         Where to write all predictions as one Parquet table; written where they are class numbers.
     """
-    plan = planned or Planned()
-    counted = None
-    if predictions is not None:
-        counted = _count(cells, predictions, plan.design_of(cells), agreement, table_file)
-    if counted is not None and not plan.classes:
-        plan = replace(plan, classes=counted.stability.classes)
-    consistencies = counted.stability.consistencies() if counted else {}
-    analysis = analyse(cells, plan, metric=metric, consistencies=consistencies)
-    if counted is None:
-        return Scored(replace(analysis, interim_analyses=interim_analyses))
+    factors = [str(name) for name in cells["factor"].dropna().unique()]
+    with closing(_Writer(table_file)) as writer:
+        counted = _Counted(planned.design_of(cells), factors, agreement, writer)
+        for cell, table in zip(cells.itertuples(index=False), predictions, strict=True):
+            counted.add(cell, table)
+        counted.close_row()
     stability = counted.stability
-    return Scored(
-        replace(
-            analysis,
-            interim_analyses=interim_analyses,
-            prediction_importances=stability.prediction_importances(),
-            examples=stability.examples(),
-            regression=stability.regression(),
-            agreement=counted.choice,
-        ),
-        counted.steps,
-        counted.agreement(),
+    if not planned.classes:
+        planned = replace(planned, classes=stability.classes)
+    analysis = replace(
+        analyse(cells, planned, metric=metric, consistencies=stability.consistencies()),
+        interim_analyses=interim_analyses,
+        prediction_importances=stability.prediction_importances(),
+        examples=stability.examples(),
+        regression=stability.regression(),
+        agreement=counted.choice,
     )
+    return Scored(analysis, counted.steps, counted.agreement_of_cells())
 
 
-@dataclass
 class _Counted:
-    """What the predictions of all cells say together."""
+    """What the predictions of all cells say together, and how consistency stood after each row of each table."""
 
-    stability: Stability
-    choice: str | None = None
-    present: list[bool] = field(default_factory=list)
-    steps: dict[int, dict[str, float]] = field(default_factory=dict)
+    def __init__(self, design: type[Design], factors: list[str], agreement: str, writer: _Writer) -> None:
+        self.stability = Stability(design.comparable(factors))
+        self.choice: str | None = None
+        self.steps: dict[int, dict[str, float]] = {}
+        self._design, self._factors, self._agreement, self._writer = design, factors, agreement, writer
+        self._present: list[bool] = []
+        self._last: Any = None
 
-    def agreement(self) -> list[float]:
+    def add(self, cell: Any, table: pa.Table | None) -> None:
+        """Compare the predictions of one cell; class numbers are written into the table of all of them, too."""
+        if self._last is not None and (cell.factor, cell.row) != (self._last.factor, self._last.row):
+            self.close_row()
+        self._last = cell
+        if table is not None and not any(self._present):
+            self.choice = choose(self._agreement, table["label"], table["prediction"])
+            if self.choice is not None:
+                comparisons = comparisons_by(scoring_of(self.choice))
+                self.stability = Stability(self._design.comparable(self._factors), *comparisons)
+        self._present.append(table is not None)
+        if table is None:
+            return
+        try:
+            self._compare(cell, table)
+        except ParameterError as error:
+            fix = f"{error.fix} It is in {_named(cell)}.".strip()
+            raise ParameterError(error.name, error.value, error.allowed, fix) from error
+
+    def _compare(self, cell: Any, table: pa.Table) -> None:
+        place = {name: _plain(getattr(cell, name)) for name in ("factor", "row", "column", "index")}
+        ids, labels, predictions = table["example_id"], table["label"], table["prediction"]
+        if self.choice is None:
+            labels, predictions = class_column(labels, "label"), class_column(predictions, "prediction")
+        given = {"example_ids": ids.to_numpy(), "labels": labels, "predictions": predictions}
+        self.stability.add(phase=str(cell.phase), **place, **given)
+        if self.choice is None:
+            self._writer.add(cell, {"example_id": ids, "label": labels, "prediction": predictions})
+
+    def close_row(self) -> None:
+        """Note how the consistency of a factor stands after the row of the last cell."""
+        last = self._last
+        if last is None or last.phase != "investigation" or self._design.baseline:
+            return
+        metrics = self.stability.metrics_of(str(last.factor))
+        step = self.steps.setdefault(int(last.row) + 1, {})
+        step.update({f"{key}/{last.factor}": value for key, value in metrics.items()})
+        if len(self._factors) == 1:
+            step.update(metrics)
+
+    def agreement_of_cells(self) -> list[float]:
         """Return one value a cell, nan where it has no predictions."""
         found = iter(self.stability.agreement_of_runs())
-        return [next(found) if present else math.nan for present in self.present]
-
-
-def _count(
-    cells: pd.DataFrame,
-    predictions: Iterable[pa.Table | None],
-    design: type[Design],
-    agreement: str,
-    table_file: Path | None,
-) -> _Counted:
-    """Compare predictions cell by cell, and note how consistency stood after each row of each table."""
-    factors = [str(name) for name in cells["factor"].dropna().unique()]
-    counted = _Counted(Stability(design.comparable(factors)))
-    first = True
-    with ExitStack() as stack:
-        writer = _Writer(table_file, stack)
-        last: Any = None
-        for cell, table in zip(cells.itertuples(index=False), predictions, strict=True):
-            counted.present.append(table is not None)
-            if last is not None and (cell.factor, cell.row) != (last.factor, last.row):
-                _note(counted, design, last, several=len(factors) > 1)
-            last = cell
-            if table is None:
-                continue
-            if first:
-                choice = choose(agreement, table["label"], table["prediction"])
-                if choice is not None:
-                    counted.stability = Stability(design.comparable(factors), *comparisons_by(scoring_of(choice)))
-                counted.choice = choice
-            first = False
-            try:
-                _add(counted, cell, table, writer)
-            except ParameterError as error:
-                fix = f"{error.fix} It is in {_named(cell)}.".strip()
-                raise ParameterError(error.name, error.value, error.allowed, fix) from error
-        if last is not None:
-            _note(counted, design, last, several=len(factors) > 1)
-    return counted
-
-
-def _add(counted: _Counted, cell: Any, table: pa.Table, writer: _Writer) -> None:
-    """Count the predictions of one cell; class numbers are written into the table of all of them, too."""
-    place = {name: _plain(getattr(cell, name)) for name in ("factor", "row", "column", "index")}
-    ids = table["example_id"].to_numpy()
-    columns: dict[str, Any] = {what: table[what] for what in ("label", "prediction")}
-    if counted.choice is None:
-        columns = {what: class_column(column, what) for what, column in columns.items()}
-    labels, predictions = columns["label"], columns["prediction"]
-    counted.stability.add(phase=str(cell.phase), **place, example_ids=ids, labels=labels, predictions=predictions)
-    if counted.choice is None:
-        writer.add(cell, table["example_id"], columns)
+        return [next(found) if present else math.nan for present in self._present]
 
 
 def _named(cell: Any) -> str:
@@ -175,51 +164,31 @@ def _named(cell: Any) -> str:
     return ", ".join([f"the cell of {place[0]}", *place[1:]]) + (f" (run {run_id})" if run_id else "")
 
 
-def _note(counted: _Counted, design: type[Design], cell: Any, *, several: bool) -> None:
-    """Note how the consistency of a factor stands after a row of its table."""
-    if cell.phase != "investigation" or design.baseline:
-        return
-    metrics = counted.stability.metrics_of(str(cell.factor))
-    step = counted.steps.setdefault(int(cell.row) + 1, {})
-    step.update({f"{key}/{cell.factor}": value for key, value in metrics.items()})
-    if not several:
-        step.update(metrics)
-
-
 class _Writer:
     """Writes tables of predictions into one Parquet file, one row group a cell, without holding them."""
 
-    def __init__(self, path: Path | None, stack: ExitStack) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._stack = stack
         self._writer: Any = None
-        self._schema: Any = None
 
-    def add(self, cell: Any, example_ids: Any, classes: Mapping[str, Any]) -> None:
+    def add(self, cell: Any, predictions: Mapping[str, Any]) -> None:
         if self._path is None:
             return
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        ids = predictions["example_id"]
         if self._writer is None:
-            ids = example_ids.type
-            text = pa.dictionary(pa.int32(), pa.string())
-            self._schema = pa.schema(
-                [
-                    *(("cell_key", text), ("phase", text), ("factor", text)),
-                    *(("row", pa.int32()), ("column", pa.int32()), ("index", pa.int32())),
-                    *(("example_id", ids), ("label", pa.int64()), ("prediction", pa.int64())),
-                ]
-            )
-            self._writer = self._stack.enter_context(pq.ParquetWriter(self._path, self._schema, compression="zstd"))
-        count = len(example_ids)
-        arrays = [
-            pa.array([_plain(getattr(cell, name, None))] * count, self._schema.field(name).type)
-            for name in ("cell_key", *names.COORDINATES)
-        ]
-        arrays.append(example_ids.cast(self._schema.field("example_id").type))
-        arrays += [pa.array(classes[name], pa.int64()) for name in ("label", "prediction")]
-        self._writer.write_table(pa.table(arrays, schema=self._schema))
+            text, small = pa.dictionary(pa.int32(), pa.string()), pa.int32()
+            kinds = (text, text, text, small, small, small, ids.type, pa.int64(), pa.int64())
+            schema = pa.schema(list(zip((*_PLACE, *predictions), kinds, strict=True)))
+            self._writer = pq.ParquetWriter(self._path, schema, compression="zstd")
+        place = {name: [_plain(getattr(cell, name, None))] * len(ids) for name in _PLACE}
+        self._writer.write_table(pa.table({**place, **predictions}, schema=self._writer.schema))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
 
 
 def _plain(value: Any) -> Any:

@@ -90,29 +90,18 @@ class Specification(CellSpecification):
         return splits_of(self.setup.origin.searched, task.fingerprint, task.settings, self.setup.all_factors)
 
     def content(self) -> dict[str, Any]:
-        """Return what the document holds beside parameters and keys."""
+        """Return what the document holds beside what that of every study has."""
         setup, task = self.setup, self.setup.task
+        sizes = ("num_labelled", "test_size", "test_selection")
         return {
             "factors": list(self.factors),
             "mitigated_factors": list(self.mitigated_factors),
             "fixed_factors": dict(setup.fixed_factors),
-            "task": {
-                "name": task.name,
-                "examples": len(task),
-                "classes": list(task.class_names),
-                "fingerprint": task.fingerprint,
-                "num_labelled": task.settings.num_labelled,
-                "test_size": task.settings.test_size,
-                "test_selection": task.settings.test_selection,
-                "notes": list(task.notes),
-            },
-            **self.trained(),
+            "task": self.of_task({"examples": len(task), **{name: getattr(task.settings, name) for name in sizes}}),
             "hyperparameters_from": {**setup.origin.document(), "searched_splits": list(self.searched_splits())},
             "notes": list(setup.origin.notes),
             "design": self.plan.document(),
-            "metric": self.metric,
             "missing": self.missing,
-            "numerics": dict(setup.numerics),
             "versions": _versions(),
         }
 

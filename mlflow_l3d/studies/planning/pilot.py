@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pandas as pd
 
-from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
-from mlflow_l3d.studies.investigation.scoring import score
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.past import investigations, parents_of, similar_cells
 from mlflow_l3d.tracking.reader import Recorded, read_investigation
@@ -72,11 +72,6 @@ class Pilot:
     notes: tuple[str, ...] = ()
 
 
-def no_past(pilot: str) -> Pilot:
-    """Return what is known without earlier runs: nothing, and why."""
-    return Pilot(cost_source="unknown: not asked for (pilot=none)" if pilot == "none" else "unknown: no earlier cells")
-
-
 def past_pilot(specification: Specification, client: MlflowClient, durations: Iterable[float]) -> Pilot:
     """Look for cost and variances among all that the tracking server holds (``pilot=auto``).
 
@@ -89,16 +84,15 @@ def past_pilot(specification: Specification, client: MlflowClient, durations: It
     durations
         Seconds of each finished cell of the same context.
     """
-    same = [value for value in durations if math.isfinite(value)]
     setup = specification.setup
     similar = similar_cells(client, task=setup.task.name, approach=setup.approach.name, model=setup.model)
-    seconds, source = _mean(same), f"mean of {len(same)} finished cells with the same settings"
-    if not same:
-        others = [run.data.metrics.get("duration_seconds", math.nan) for run in similar]
-        others = [value for value in others if math.isfinite(value)]
-        seconds = _mean(others)
-        source = f"mean of {len(others)} cells of the same task, approach and model; other settings differ"
-        source = source if others else Pilot().cost_source
+    values, of = [*filter(math.isfinite, durations)], "finished cells with the same settings"
+    if not values:
+        others = (run.data.metrics.get("duration_seconds", math.nan) for run in similar)
+        values, of = (
+            [*filter(math.isfinite, others)],
+            "cells of the same task, approach and model; other settings differ",
+        )
     found: dict[str, FactorPilot] = {}
     parents = investigations(client, specification.context_key)[:MOST_PARENTS]
     known = {run.info.run_id for run in parents}
@@ -113,7 +107,7 @@ def past_pilot(specification: Specification, client: MlflowClient, durations: It
         except L3DError:  # a parent that cannot be scored is no pilot
             continue
         found |= {factor: each for factor, each in factors.items() if factor in wanted}
-    return Pilot(seconds, source, found, _notes(specification, found))
+    return Pilot(_mean(values), _source(values, of), found, _notes(specification, found))
 
 
 def named_pilot(specification: Specification, client: MlflowClient, run_id: str, given: str) -> Pilot:
@@ -141,14 +135,10 @@ def named_pilot(specification: Specification, client: MlflowClient, run_id: str,
         raise ParameterError(
             "pilot", given, error.allowed, "Use auto, none, run, or the id of a parent run."
         ) from error
-    cells = recorded.cells
-    durations: list[float] = []
-    if "duration_seconds" in cells:
-        durations = [float(value) for value in cells["duration_seconds"].dropna()]
+    durations = [float(value) for value in recorded.cells.get("duration_seconds", pd.Series(dtype=float)).dropna()]
     factors = _variances(specification, recorded)
-    source = f"mean of {len(durations)} cells of run {run_id}" if durations else Pilot().cost_source
-    if durations and not _same(specification, recorded):
-        source += "; its settings differ"
+    differ = "" if _same(specification, recorded) else "; its settings differ"
+    source = _source(durations, f"cells of run {run_id}{differ}")
     return Pilot(_mean(durations), source, factors, _notes(specification, factors))
 
 
@@ -175,17 +165,15 @@ def _variances(specification: Specification, recorded: Recorded) -> dict[str, Fa
     check_metric(recorded.cells, specification.metric)
     planned = planned_by(recorded.parent)
     cells = planned.select(recorded.cells)
-    analysis = score(cells, metric=specification.metric, planned=replace(planned, classes=None)).analysis
-    found = {}
-    for factor, record in analysis.importances.items():
-        if factor in specification.factors and record.components is not None:
-            found[factor] = _factor(record, record.components, recorded, same=_same(specification, recorded))
-    return found
-
-
-def _factor(record: Importance, components: VarianceComponents, recorded: Recorded, *, same: bool) -> FactorPilot:
-    low, high = record.importance_ci_low, record.importance_ci_high
-    return FactorPilot(components, share(low), share(high), str(recorded.parent.info.run_id), same)
+    analysis = analyse(cells, replace(planned, classes=None), metric=specification.metric)
+    run_id, same = str(recorded.parent.info.run_id), _same(specification, recorded)
+    return {
+        factor: FactorPilot(
+            record.components, share(record.importance_ci_low), share(record.importance_ci_high), run_id, same
+        )
+        for factor, record in analysis.importances.items()
+        if factor in specification.factors and record.components is not None
+    }
 
 
 def _same(specification: Specification, recorded: Recorded) -> bool:
@@ -205,3 +193,7 @@ def _notes(specification: Specification, found: Mapping[str, FactorPilot]) -> tu
 
 def _mean(values: list[float]) -> float:
     return float(np.mean(values)) if values else math.nan
+
+
+def _source(values: list[float], of: str) -> str:
+    return f"mean of {len(values)} {of}" if values else Pilot().cost_source

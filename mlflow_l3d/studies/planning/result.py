@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final
 
+from mlflow_l3d.studies.files import json_types
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mlflow_l3d.studies.investigation.specification import Specification
+
+_NOT_WRITTEN: Final = ("specification", "run_id")
 
 
 @dataclass(frozen=True)
@@ -102,13 +105,8 @@ class Plan:
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run of a plan; those that are not known are left out."""
-        values = {
-            "plan_cells": float(self.cells),
-            "plan_cells_done": float(self.cells_done),
-            "plan_cells_to_compute": float(self.cells_to_compute),
-            "plan_seconds_per_cell": self.seconds_per_cell,
-            "plan_hours": self.hours,
-        }
+        numbers = ("cells", "cells_done", "cells_to_compute", "seconds_per_cell", "hours")
+        values = {f"plan_{name}": float(getattr(self, name)) for name in numbers}
         design = self.specification.plan.design
         for row in self.factors.to_dict("records"):
             factor = names.metric_name(str(row["factor"]))
@@ -119,30 +117,7 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         """Return the plan as JSON types, free of private paths; numbers that are not known are null."""
-        return {
-            "schema": 1,
-            "cells": self.cells,
-            "cells_done": self.cells_done,
-            "cells_to_compute": self.cells_to_compute,
-            "seconds_per_cell": _finite(self.seconds_per_cell),
-            "workers": self.workers,
-            "hours": _finite(self.hours),
-            "cost_source": self.cost_source,
-            "pilot_run_id": self.pilot_run_id,
-            "half_width": self.specification.plan.half_width,
-            "counts": _records(self.counts),
-            "factors": _records(self.factors),
-            "designs": _records(self.designs),
-            "guidance": None if self.guidance is None else _records(self.guidance),
-            "notes": list(self.notes),
-            "investigation": self.specification.document(),
-        }
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in rows]
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NOT_WRITTEN}
+        asked = self.specification
+        written = {"schema": 1, **own, "half_width": asked.plan.half_width, "investigation": asked.document()}
+        return dict(json_types(written))

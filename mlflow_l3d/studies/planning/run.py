@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.environment import default_workers
 from mlflow_l3d.studies.base import entry_point, specified
-from mlflow_l3d.studies.investigation.artifacts import write_table
+from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.studies.planning.notes import ROUGH, planner_notes
-from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, no_past, past_pilot, pilot_parameters
+from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
 from mlflow_l3d.tracking import names
@@ -69,47 +66,34 @@ def plan_investigation(
         it, or is to be run.
     """
     with entry_point() as project_run:
-        return _plan(approach, task, pilot, project_run.run_id, progress=progress, **parameters)
+        specification = specified(specify, approach, task, parameters)
+        run_id: str | None = None
+        if pilot == "run":
+            from mlflow_l3d.studies.investigation.run import investigate
 
-
-def _plan(
-    approach: Approach | str | None,
-    task: Task | str | None,
-    pilot: str,
-    project_run: str | None,
-    *,
-    progress: bool,
-    **parameters: object,
-) -> Plan:
-    specification = specified(specify, approach, task, parameters)
-    run_id: str | None = None
-    if pilot == "run":
-        from mlflow_l3d.studies.investigation.run import investigate
-
-        small = {**parameters, **pilot_parameters(specification)}
-        run_id = investigate(approach=approach, task=task, progress=progress, **small).run_id
-    client, why = _server(needed=pilot not in ("auto", "none", "run"))
-    done: set[str] = set()
-    known = no_past(pilot)
-    if client is not None:
-        try:
-            finished = finished_cells(client, specification.context_key)
-            done = set(finished)
-            if pilot == "auto":
-                durations = [run.data.metrics.get("duration_seconds", math.nan) for run in finished.values()]
-                known = past_pilot(specification, client, durations)
-            elif pilot != "none":
-                known = named_pilot(specification, client, run_id or pilot, pilot)
-        except Exception as error:
-            if isinstance(error, L3DError) or not is_outage(error) or pilot not in ("auto", "none"):
-                raise
-            why = f"Past runs could not be read: {error_line(error)}"
-    made = _assemble(specification, done, known, pilot_run_id=run_id, why=why, project_run=project_run)
-    if project_run is not None:
-        if client is None:
-            _logger.error("The plan could not be recorded in run %s: %s", project_run, why)
-        else:
-            _record(made, client, project_run, pilot)
+            small = {**parameters, **pilot_parameters(specification)}
+            run_id = investigate(approach=approach, task=task, progress=progress, **small).run_id
+        client, why = _server(needed=pilot not in ("auto", "none", "run"))
+        done: set[str] = set()
+        known = Pilot(cost_source="unknown: not asked for (pilot=none)") if pilot == "none" else Pilot()
+        if client is not None:
+            try:
+                finished = finished_cells(client, specification.context_key)
+                done = set(finished)
+                if pilot == "auto":
+                    durations = [run.data.metrics.get("duration_seconds", math.nan) for run in finished.values()]
+                    known = past_pilot(specification, client, durations)
+                elif pilot != "none":
+                    known = named_pilot(specification, client, run_id or pilot, pilot)
+            except Exception as error:
+                if isinstance(error, L3DError) or not is_outage(error) or pilot not in ("auto", "none"):
+                    raise
+                why = f"Past runs could not be read: {error_line(error)}"
+        made = _assemble(specification, done, known, pilot_run_id=run_id, why=why, project_run=project_run.run_id)
+        if made.run_id is not None and client is None:
+            _logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
+        elif made.run_id is not None and client is not None:
+            _record(made, client, made.run_id, pilot)
     return made
 
 
@@ -163,25 +147,20 @@ def _assemble(
 def _record(made: Plan, client: MlflowClient, run_id: str, pilot: str) -> None:
     """Write a plan to the run that `mlflow run` made for it."""
     specification = made.specification
-    text = made.summary()
+    page = f"```text\n{made.summary()}```\n"
+    tags = {
+        names.FACTOR: ",".join(specification.factors),
+        names.DESIGN: specification.plan.design.name,
+        names.CONTEXT_KEY: specification.context_key,
+        names.NOTE: page[:5000],
+    }
     frames = (made.counts, made.factors, made.designs, made.guidance)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        tables = []
-        for table, frame in zip(PLAN_TABLES, frames, strict=True):
-            if frame is not None:
-                write_table(folder / table, frame)
-                tables.append(table)
-        (folder / PLAN_DOCUMENT).write_text(json.dumps(made.document(), allow_nan=False), encoding="utf-8")
-        page = f"```text\n{text}```\n"
+    title, given = f"plan: {specification.title}", {**specification.given, "pilot": pilot}
+    with (
+        temporary_folder() as folder,
+        auxiliary_run(client, run_id, role="plan", title=title, parameters=given) as run,
+    ):
+        tables = write_tables(folder, dict(zip(PLAN_TABLES, frames, strict=True)))
+        write_json(folder / PLAN_DOCUMENT, made.document())
         (folder / PLAN_PAGE).write_text(page, encoding="utf-8")
-        tags = {
-            names.FACTOR: ",".join(specification.factors),
-            names.DESIGN: specification.plan.design.name,
-            names.CONTEXT_KEY: specification.context_key,
-            names.NOTE: page[:5000],
-        }
-        title = f"plan: {specification.title}"
-        given = {**specification.given, "pilot": pilot}
-        with auxiliary_run(client, run_id, role="plan", title=title, parameters=given) as run:
-            run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)
+        run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)

@@ -10,7 +10,6 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.planning.precision import optimal_columns
-from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
 from mlflow_l3d.designs import design_named, plannable_designs
 
 if TYPE_CHECKING:
@@ -18,6 +17,10 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.planning.pilot import FactorPilot
 
 CELL_COLUMNS: Final = ("phase", "factor", "cells", "done", "to_compute")
+_OF_PILOT: Final = (
+    *("total_index", "low", "high", "pilot_error"),
+    *("pilot_design", "pilot_run_id", "pilot_same", "pilot_rows", "pilot_columns"),
+)
 ASSUMED: Final = (0.1, 0.5, 0.9)
 """Values of S_T that are shown where no pilot says more."""
 
@@ -71,23 +74,14 @@ def factor_table(specification: Specification, pilots: Mapping[str, FactorPilot]
     """
     rows = []
     for factor in specification.factors:
-        pilot = pilots.get(factor)
-        row: dict[str, Any] = {"factor": factor}
-        if pilot is None:
-            row |= dict.fromkeys(("total_index", "low", "high", "pilot_error"), math.nan)
-            row |= dict.fromkeys(("pilot_design", "pilot_run_id", "pilot_same"))
-            row |= dict.fromkeys(("pilot_rows", "pilot_columns"), math.nan)
-            rows.append(row | _precision(specification, None))
-            continue
-        known = pilot.components
-        row |= {
-            "total_index": known.total_index,
-            "low": pilot.low,
-            "high": pilot.high,
-            "pilot_error": design_named(known.design).error(known),
-        }
-        row |= {"pilot_design": known.design, "pilot_run_id": pilot.run_id, "pilot_same": pilot.same}
-        row |= {"pilot_rows": known.rows, "pilot_columns": known.columns}
+        row: dict[str, Any] = {"factor": factor, **dict.fromkeys(_OF_PILOT, math.nan)}
+        known = None
+        if (pilot := pilots.get(factor)) is not None:
+            known = pilot.components
+            row |= {"total_index": known.total_index, "low": pilot.low, "high": pilot.high}
+            row |= {"pilot_error": design_named(known.design).error(known), "pilot_design": known.design}
+            row |= {"pilot_run_id": pilot.run_id, "pilot_same": pilot.same}
+            row |= {"pilot_rows": known.rows, "pilot_columns": known.columns}
         rows.append(row | _precision(specification, known))
     return pd.DataFrame(rows)
 
@@ -154,21 +148,18 @@ def design_table(
     for name, design in plannable_designs().items():
         golden_runs = 0 if design.own_golden else golden
         cells = design.count(known, plan.mitigation_runs, columns, golden_runs)
+        needed = _cells_needed(factors, name)
         row: dict[str, Any] = {"design": name, "rows": plan.mitigation_runs}
         row |= {"columns": design.table_columns or columns, "golden_runs": golden_runs, "cells": cells}
         row["hours"] = seconds * cells / 3600 / workers
         for factor in specification.factors:
             pilot = pilots.get(factor)
-            row[f"half_width/{factor}"] = math.nan
-            if pilot is not None:
-                half = design.half_width(pilot.components, rows=plan.mitigation_runs, columns=columns)
-                row[f"half_width/{factor}"] = half
-        rows.append(row)
-    frame = pd.DataFrame(rows)
-    frame["never"] = [", ".join(never(factors, str(design))) for design in frame["design"]]
-    frame["cells_needed"] = [_cells_needed(factors, str(design)) for design in frame["design"]]
-    frame["hours_needed"] = frame["cells_needed"] * seconds / 3600 / workers
-    return frame
+            row[f"half_width/{factor}"] = (
+                design.half_width(pilot.components, rows=plan.mitigation_runs, columns=columns) if pilot else math.nan
+            )
+        row |= {"never": ", ".join(never(factors, name)), "cells_needed": needed}
+        rows.append(row | {"hours_needed": needed * seconds / 3600 / workers})
+    return pd.DataFrame(rows)
 
 
 def never(factors: pd.DataFrame, design: str) -> list[str]:
@@ -199,18 +190,13 @@ def _precision(specification: Specification, pilot: VarianceComponents | None) -
     row: dict[str, Any] = {"half_width": math.nan, "nested_optimum": math.nan}
     if pilot is not None:
         row["half_width"] = plan.design.half_width(pilot, rows=plan.mitigation_runs, columns=plan.investigation_runs)
-    usable = pilot is not None and pilot.total > 0 and pilot.contributed > 0
-    if pilot is not None and usable:
-        row["nested_optimum"] = optimal_columns(pilot.total_index)
+        if not (pilot.total > 0 and pilot.contributed > 0):
+            pilot = None
+    if pilot is not None:
+        row["nested_optimum"] = optimal_columns(min(pilot.total_index, 0.99))
     for name, design in plannable_designs().items():
-        found = design.needed(plan.half_width, pilot) if pilot is not None and usable else None
-        row |= _needed(name, found)
+        found = None if pilot is None else design.needed(plan.half_width, pilot)
+        row |= {
+            f"{what}/{name}": float(getattr(found, what, None) or math.nan) for what in ("rows", "columns", "cells")
+        }
     return row
-
-
-def _needed(design: str, found: RunsNeeded | None) -> dict[str, float]:
-    values = (None, None, None) if found is None else (found.rows, found.columns, found.cells)
-    return {
-        f"{name}/{design}": math.nan if value is None else float(value)
-        for name, value in zip(("rows", "columns", "cells"), values, strict=True)
-    }

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlflow_l3d.analysis.search import SearchResult, StageSummary
+from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.parameters.search_document import search_document
-from mlflow_l3d.studies.investigation.artifacts import write_table
+from mlflow_l3d.studies.files import write_json, write_table
 from mlflow_l3d.studies.search.samplers import Stage
 from mlflow_l3d.studies.search.specification import SearchSpecification
 from mlflow_l3d.tracking import names
@@ -45,8 +43,9 @@ def write_search(
         search_run_id=result.run_id,
         searched_on=specification.searched_on,
     )
-    _write(folder / names.HYPERPARAMETERS, found)
-    _write(folder / names.SEARCH_DOCUMENT, {**specification.document(), "result": result_document(result)})
+    write_json(folder / names.HYPERPARAMETERS, found, indent=2)
+    document = {**specification.document(), "result": result_document(result)}
+    write_json(folder / names.SEARCH_DOCUMENT, document, indent=2)
     write_table(folder / names.TRIALS, result.trials)
     curves = {
         str(stage): {trial.number: trial.intermediate_values for trial in study.get_trials(deepcopy=False)}
@@ -56,7 +55,14 @@ def write_search(
     for kind in ("history", "slice", "parallel_coordinate"):
         if kind in figures:
             save_png(figures[kind], folder / f"{kind}.png")
-    settings = {name: value for name, value in shown_settings(specification).items() if value}
+    more = {
+        "samplers": ", ".join(f"{sampler} ({stage})" for stage, sampler in specification.samplers.items()),
+        "pruner": specification.pruner,
+        "configurations a trial": str(specification.search_seeds),
+        "root seed": str(specification.root_seed),
+    }
+    settings = specification.settings(more)
+    del settings["hyperparameters"]  # the page shows them beside those that were found
     page = render(result, figures, settings=settings)
     (folder / names.SEARCH_REPORT).write_text(page, encoding="utf-8")
 
@@ -71,50 +77,15 @@ def description(result: SearchResult) -> str:
 
 
 def result_document(result: SearchResult) -> dict[str, Any]:
-    """Return what was found as JSON types; a number that is not known is null."""
+    """Return what was found for :func:`mlflow_l3d.studies.files.write_json`."""
+    levels = [asdict(stage) for stage in result.stages]
+    for level in levels:
+        del level["scales"]
+    same = ("default_score", "importances", "validation_examples", "notes", "seconds")
     return {
-        "hyperparameters": dict(result.best),
-        "score": _finite(result.best_score),
-        "default_score": _finite(result.default_score),
-        "levels": [_stage(stage) for stage in result.stages],
-        "importances": dict(result.importances),
-        "held_out": None
-        if result.held_out is None
-        else {
-            name: _finite(value) if isinstance(value, float) else value
-            for name, value in asdict(result.held_out).items()
-        },
-        "validation_examples": result.validation_examples,
-        "notes": list(result.notes),
-        "seconds": _finite(result.seconds),
+        "hyperparameters": result.best,
+        "score": result.best_score,
+        "levels": levels,
+        "held_out": None if result.held_out is None else asdict(result.held_out),
+        **{name: getattr(result, name) for name in same},
     }
-
-
-def shown_settings(specification: SearchSpecification) -> dict[str, str]:
-    """Return what the page says of how it was searched."""
-    setup = specification.setup
-    return {
-        "task": setup.task.name,
-        "approach": f"{setup.approach.name} (version {setup.approach.version})",
-        "model": setup.model,
-        "metric": specification.metric,
-        "samplers": f"{specification.samplers['coarse']} (coarse), {specification.samplers['fine']} (fine)",
-        "pruner": specification.pruner,
-        "configurations a trial": str(specification.search_seeds),
-        "root seed": str(specification.root_seed),
-        "device": setup.device,
-    }
-
-
-def _stage(stage: StageSummary) -> dict[str, Any]:
-    document = {**asdict(stage), "best_score": _finite(stage.best_score)}
-    del document["scales"]
-    return document
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")

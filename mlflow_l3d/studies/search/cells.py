@@ -75,6 +75,13 @@ def search_key(task: Task, approach: Approach, *, model_revision: str, numerics:
     return content_key({"search": 1, **shared, "metric": metric})
 
 
+def trial_key(context_key: str, hyperparameters: Mapping[str, Value], seeds: Sequence[Mapping[str, int]]) -> str:
+    """Return the key of a trial: equal keys mean equal scores, on either stage and in any search."""
+    configurations = [dict(configuration) for configuration in seeds]
+    content = {"context": context_key, "hyperparameters": dict(hyperparameters), "configurations": configurations}
+    return content_key(content)
+
+
 @dataclass(frozen=True, slots=True)
 class TrialMaker:
     """Makes the cells of one stage from what Optuna suggests.
@@ -114,33 +121,13 @@ class TrialMaker:
         ParameterError
             If the approach refuses this combination of values.
         """
-        hyperparameters = setting(self.approach, self.base, params)
-        return TrialCell(
-            phase="golden",
-            factor=None,
-            row=None,
-            column=None,
-            index=number,
-            configurations={},
-            seeds=dict(self.seeds[0]),
-            key=trial_key(self.context_key, self.approach.identity(hyperparameters), self.seeds),
-            hyperparameters=hyperparameters,
-            trial_number=number,
-            trial_id=trial_id,
-            study_name=self.study_name,
-            configurations_seeds=self.seeds,
-        )
+        return self.cell(setting(self.approach, self.base, params), number, trial_id)
 
-
-def trial_key(context_key: str, hyperparameters: Mapping[str, Value], seeds: Sequence[Mapping[str, int]]) -> str:
-    """Return the key of a trial: equal keys mean equal scores, on either stage and in any search."""
-    return content_key(
-        {
-            "context": context_key,
-            "hyperparameters": dict(hyperparameters),
-            "configurations": [dict(configuration) for configuration in seeds],
-        }
-    )
+    def cell(self, hyperparameters: Mapping[str, Value], number: int, trial_id: int = -1) -> TrialCell:
+        """Return the cell of complete hyperparameters."""
+        key = trial_key(self.context_key, self.approach.identity(hyperparameters), self.seeds)
+        of_trial = (hyperparameters, number, trial_id, self.study_name, self.seeds)
+        return TrialCell("golden", None, None, None, number, {}, dict(self.seeds[0]), key, *of_trial)
 
 
 def held_out_cells(
@@ -164,25 +151,5 @@ def held_out_cells(
         Factor -> seed, for each configuration.
     """
     context = content_key({"context": context_key, "evaluated": "test"})
-    return [
-        (
-            name,
-            TrialCell(
-                phase="golden",
-                factor=None,
-                row=None,
-                column=None,
-                index=number,
-                configurations={},
-                seeds=dict(own),
-                key=trial_key(context, approach.identity(hyperparameters), [own]),
-                hyperparameters=hyperparameters,
-                trial_number=number,
-                trial_id=-1,
-                study_name="held_out",
-                configurations_seeds=(own,),
-            ),
-        )
-        for name, hyperparameters in settings.items()
-        for number, own in enumerate(seeds)
-    ]
+    makers = [TrialMaker(approach, {}, context, "held_out", (own,)) for own in seeds]
+    return [(name, maker.cell(own, number)) for name, own in settings.items() for number, maker in enumerate(makers)]

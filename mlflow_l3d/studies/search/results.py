@@ -1,15 +1,19 @@
-"""What is known of a trial once it has ended, and how Optuna's storage keeps it."""
+"""What is known of trials once they have ended: how Optuna's storage keeps it, and a whole stage counted and listed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from mlflow_l3d.approaches.hyperparameters import Value
+import pandas as pd
+
+from mlflow_l3d.analysis.search import Scale, StageSummary
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.plan.cells import Outcome
+from mlflow_l3d.report.numbers import value_text
 from mlflow_l3d.studies.search.cells import TrialCell
 
 if TYPE_CHECKING:
@@ -26,6 +30,10 @@ CELL: Final = "l3d.cell"
 """User attribute: key, params and complete hyperparameters, set when the trial begins."""
 RESULT: Final = "l3d.result"
 """User attribute: state, score, origin and error, set right before the trial ends."""
+TRIAL_COLUMNS: Final = (
+    *("level", "number", "state", "origin", "score", "score_std", "duration_seconds", "run_id", "is_default"),
+)
+"""Columns of a table of trials that every search has; all others are searched hyperparameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,50 +110,113 @@ class FinishedTrial:
 
 def finished_trials(study: optuna.Study) -> list[FinishedTrial]:
     """Return the trials of a study that have ended, in their order; those that were interrupted are left out."""
-    from optuna.trial import TrialState
-
-    states: dict[TrialState, State] = {
-        TrialState.COMPLETE: "complete",
-        TrialState.PRUNED: "pruned",
-        TrialState.FAIL: "failed",
-    }
     found = []
-    for trial in study.get_trials(deepcopy=False, states=tuple(states)):
-        cell, result = trial.user_attrs.get(CELL, {}), trial.user_attrs.get(RESULT, {})
-        if result.get("origin") == "interrupted":
-            continue
-        value = None if trial.state is TrialState.FAIL else trial.value
-        found.append(
-            FinishedTrial(
-                number=trial.number,
-                params=cell.get("params", dict(trial.params)),
-                hyperparameters=cell.get("hyperparameters", {}),
-                key=cell.get("key", ""),
-                state=states[trial.state],
-                score=result.get("score", value),
-                origin=result.get("origin", "trained"),
-                error=result.get("error"),
-            )
-        )
+    for trial in study.get_trials(deepcopy=False):
+        refused = {"params": dict(trial.params), "hyperparameters": {}, "key": ""}
+        cell, result = trial.user_attrs.get(CELL, refused), trial.user_attrs.get(RESULT)
+        if trial.state.is_finished() and result is not None and result["origin"] != "interrupted":
+            found.append(FinishedTrial(trial.number, **cell, **result))
     return found
 
 
-def best_of(trials: list[FinishedTrial], metric: Metric | None = None) -> FinishedTrial | None:
+def best_of(trials: Sequence[FinishedTrial], metric: Metric | None = None) -> FinishedTrial | None:
     """Return the complete trial with the best score, of equals the first; None where none is complete.
 
     The best is the highest where `metric` does not say otherwise.
     """
     sign = 1.0 if metric is None else metric.sign
-    scored = [(trial.score, -trial.number, trial) for trial in trials if trial.state == "complete"]
-    ranked = [(sign * score, order, trial) for score, order, trial in scored if score is not None]
-    return max(ranked, key=lambda entry: entry[:2])[2] if ranked else None
+    complete = [trial for trial in trials if trial.state == "complete" and trial.score is not None]
+    return max(complete, key=lambda trial: sign * (trial.score or 0.0), default=None)
 
 
 def score_of(hyperparameters: Mapping[str, Value], trials: Sequence[FinishedTrial]) -> float:
     """Return the score of a setting; nan where no complete trial had it."""
-    scores = [
-        trial.score
-        for trial in trials
-        if trial.state == "complete" and dict(trial.hyperparameters) == dict(hyperparameters)
-    ]
-    return next((score for score in scores if score is not None), math.nan)
+    complete = (trial for trial in trials if trial.state == "complete" and trial.score is not None)
+    found = (trial.score for trial in complete if dict(trial.hyperparameters) == dict(hyperparameters))
+    return next((score for score in found if score is not None), math.nan)
+
+
+def stage_summary(
+    name: str,
+    sampler: str,
+    ranges: Mapping[str, Searched],
+    trials: Sequence[FinishedTrial],
+    metric: Metric | None = None,
+) -> StageSummary:
+    """Count the trials of a stage; one that was taken over counts for the best score only."""
+    own = [trial.state for trial in trials if trial.origin != "taken over"]
+    best = best_of(list(trials), metric)
+    return StageSummary(
+        name=name,
+        sampler=sampler,
+        ranges={each: range_text(searched) for each, searched in ranges.items()},
+        trials=len(own),
+        complete=own.count("complete"),
+        pruned=own.count("pruned"),
+        failed=own.count("failed"),
+        best_score=math.nan if best is None or best.score is None else best.score,
+        scales={each: _scale(searched) for each, searched in ranges.items()},
+    )
+
+
+def _scale(searched: Searched) -> Scale:
+    return "choices" if isinstance(searched, SearchChoices) else "log" if searched.log else "linear"
+
+
+def trials_table(
+    stages: Mapping[str, Sequence[FinishedTrial]],
+    searched: Sequence[str],
+    *,
+    default: Mapping[str, Value],
+    run_of: Callable[[str], str],
+    metrics: Mapping[str, Mapping[str, float]],
+) -> pd.DataFrame:
+    """Return one row a trial, in the order of stages and trials.
+
+    Parameters
+    ----------
+    stages
+        Name of a stage -> its trials.
+    searched
+        Hyperparameters that get a column.
+    default
+        The approach's own hyperparameters, complete.
+    run_of
+        Returns the MLflow run of the cell with a key; the empty text where it has none.
+    metrics
+        Key of a cell -> what was measured (``score_std``, ``duration_seconds``).
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns :data:`TRIAL_COLUMNS` and `searched`. Numbers that are not known are nan, as the score of a trial that
+        failed.
+    """
+    rows = []
+    for stage, trials in stages.items():
+        for trial in trials:
+            measured = metrics.get(trial.key, {})
+            values = {**trial.params, **trial.hyperparameters}
+            rows.append(
+                {
+                    "level": stage,
+                    "number": trial.number,
+                    "state": trial.state,
+                    "origin": trial.origin,
+                    "score": math.nan if trial.score is None else trial.score,
+                    "score_std": measured.get("score_std", math.nan),
+                    "duration_seconds": measured.get("duration_seconds", math.nan),
+                    "run_id": run_of(trial.key) if trial.key else "",
+                    "is_default": bool(trial.hyperparameters) and dict(trial.hyperparameters) == dict(default),
+                    **{name: values.get(name) for name in searched},
+                }
+            )
+    return pd.DataFrame(rows, columns=[*TRIAL_COLUMNS, *searched])
+
+
+def range_text(searched: Searched) -> str:
+    """Return what may be tried, as in ``1e-05 to 0.01, log scale``, or ``4, 8, 16``."""
+    if isinstance(searched, SearchChoices):
+        return ", ".join(value_text(choice) for choice in searched.choices)
+    low, high = (value_text(int(each) if searched.whole else float(each)) for each in (searched.low, searched.high))
+    return f"{low} to {high}{', log scale' if searched.log else ''}"

@@ -110,18 +110,9 @@ class SearchSpecification(StudySpecification):
         }
 
     def content(self) -> dict[str, Any]:
-        """Return what the document holds beside parameters and keys."""
-        task = self.setup.task
+        """Return what the document holds beside what that of every study has."""
         return {
-            "task": {
-                "name": task.name,
-                "examples": len(task),
-                "classes": list(task.class_names),
-                "fingerprint": task.fingerprint,
-                "notes": list(task.notes),
-            },
-            **self.trained(),
-            "metric": self.metric,
+            "task": self.of_task({"examples": len(self.setup.task)}),
             "space": self.space.document(),
             "coarse_trials": self.coarse_trials,
             "fine_trials": self.fine_trials,
@@ -129,7 +120,6 @@ class SearchSpecification(StudySpecification):
             "pruner": self.pruner,
             "searched_on": list(self.searched_on),
             "compared_on": list(self.compared_on),
-            "numerics": dict(self.setup.numerics),
         }
 
 
@@ -171,11 +161,7 @@ def specify_search(
         "fine": _sampler("fine_sampler", given, "fine", 0, fine_trials),
     }
     context = search_key(
-        setup.task,
-        approach,
-        model_revision=setup.model_revision,
-        numerics=setup.numerics,
-        metric=given["metric"],
+        setup.task, approach, model_revision=setup.model_revision, numerics=setup.numerics, metric=given["metric"]
     )
     layout = {
         "context": context,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.search.optional import need_optuna
-from mlflow_l3d.studies.search.results import GIVEN
+from mlflow_l3d.studies.search.results import CELL, GIVEN, RESULT, FinishedTrial
 from mlflow_l3d.studies.search.space import SearchSpace
 
 if TYPE_CHECKING:
@@ -36,28 +36,28 @@ def open_study(
 def distributions(space: SearchSpace) -> dict[str, BaseDistribution]:
     """Return name -> Optuna's distribution: the whole range, also at level 1, where few values of it are queued."""
     kinds = need_optuna().distributions
-    found: dict[str, BaseDistribution] = {}
-    for name, each in space.ranges.items():
-        if isinstance(each, SearchChoices):
-            found[name] = kinds.CategoricalDistribution(each.choices)
-        elif each.whole:
-            found[name] = kinds.IntDistribution(int(each.low), int(each.high), log=each.log)
-        else:
-            found[name] = kinds.FloatDistribution(each.low, each.high, log=each.log)
-    return found
+    asked = {name: _asked(each) for name, each in space.ranges.items()}
+    return {
+        name: getattr(kinds, f"{kind.capitalize()}Distribution")(*bounds, **scale)
+        for name, (kind, bounds, scale) in asked.items()
+    }
 
 
 def suggest(trial: Trial, space: SearchSpace) -> dict[str, Value]:
     """Return what a trial tries: name -> value, of all that is searched and all that an earlier stage fixed."""
-    return {**space.fixed, **{name: _suggested(trial, name, each) for name, each in space.ranges.items()}}
+    found = dict(space.fixed)
+    for name, each in space.ranges.items():
+        kind, bounds, scale = _asked(each)
+        found[name] = getattr(trial, f"suggest_{kind}")(name, *bounds, **scale)
+    return found
 
 
-def _suggested(trial: Trial, name: str, each: Searched) -> Value:
+def _asked(each: Searched) -> tuple[str, tuple[Any, ...], dict[str, bool]]:
+    """Return what Optuna calls a range, its bounds, and its scale."""
     if isinstance(each, SearchChoices):
-        return cast("Value", trial.suggest_categorical(name, each.choices))
-    if each.whole:
-        return trial.suggest_int(name, int(each.low), int(each.high), log=each.log)
-    return trial.suggest_float(name, each.low, each.high, log=each.log)
+        return "categorical", (each.choices,), {}
+    kind, number = ("int", int) if each.whole else ("float", float)
+    return kind, (number(each.low), number(each.high)), {"log": each.log}
 
 
 def enqueue(study: Study, space: SearchSpace, params: Mapping[str, Value]) -> None:
@@ -77,21 +77,26 @@ def setting_of(trial: Trial, space: SearchSpace) -> dict[str, Value]:
     return {**suggest(trial, asked), **queued}
 
 
-def add_finished(
-    study: Study, space: SearchSpace, params: Mapping[str, Value], score: float, attributes: Mapping[str, Any]
-) -> None:
-    """Add a complete trial whose score is known from elsewhere; `attributes` are user attributes, JSON types."""
-    trial = need_optuna().trial
-    inside, kinds = _inside(space, params), distributions(space)
-    study.add_trial(
-        trial.create_trial(
-            state=trial.TrialState.COMPLETE,
-            params=inside,
-            distributions={name: kinds[name] for name in inside},
-            value=score,
-            user_attrs=dict(attributes),
-        )
+def take_over(study: Study, space: SearchSpace, best: FinishedTrial) -> None:
+    """Let a stage begin with the best trial of the stage before, which is not trained again.
+
+    Parameters
+    ----------
+    study, space
+        Of the stage that begins; nothing happens where the study has trials.
+    best
+        A complete trial.
+    """
+    if study.get_trials(deepcopy=False):
+        return
+    taken, inside, kinds = replace(best, origin="taken over"), _inside(space, best.params), distributions(space)
+    trial = need_optuna().trial.create_trial(
+        params=inside,
+        distributions={name: kinds[name] for name in inside},
+        value=best.score,
+        user_attrs={CELL: taken.identity(), RESULT: taken.result()},
     )
+    study.add_trial(trial)
 
 
 def _inside(space: SearchSpace, params: Mapping[str, Value]) -> dict[str, Value]:

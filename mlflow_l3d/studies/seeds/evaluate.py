@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,9 +12,10 @@ from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.table import EVALUATE
+from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.seeds.artifacts import write_over_tasks, write_scores
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.connection import connect, own_settings
+from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.parent import auxiliary_run, log_metrics, set_tags
 from mlflow_l3d.tracking.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.reader import fetch_document, read_investigation, read_predictions
@@ -65,20 +64,18 @@ def is_seeds_study(parent_run_id: str) -> bool:
 
     if "," in parent_run_id:
         return True
-    with own_settings():
-        client = connect()
-        try:
-            run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
-            return bool(client.get_run(run_id).data.tags.get(names.DESIGN) == DESIGN)
-        except (MlflowException, L3DError):
-            return False
+    client = connect()
+    try:
+        run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
+        return bool(client.get_run(run_id).data.tags.get(names.DESIGN) == DESIGN)
+    except (MlflowException, L3DError):
+        return False
 
 
 def check_options(options: Mapping[str, str]) -> None:
     """Raise a ParameterError for an option of `evaluate` that a study of seeds does not have."""
-    for name in ("where", "design", "missing", "agreement"):
-        default = EVALUATE[name].default
-        if (value := options.get(name, default)) != default:
+    for name, value in options.items():
+        if value != EVALUATE[name].default:
             raise ParameterError(name, value, "has no effect on a study of seeds", "Leave it out.")
 
 
@@ -104,32 +101,26 @@ def evaluate_seeds(
     L3DError
         With one line that says what is missing.
     """
-    with own_settings():
-        client = connect()
-        wanted = [part.strip() for part in parent_run_id.split(",") if part.strip()]
-        if repeated := [run_id for at, run_id in enumerate(wanted) if run_id in wanted[:at]]:
-            raise ParameterError("parent_run_id", repeated[0], "must be named once")
-        run_ids = [latest_investigation(client) if run_id == "latest" else run_id for run_id in wanted]
-        if len(run_ids) == 1:
-            return SeedsEvaluation((run_ids[0],), (_rescored(client, run_ids[0], metric, log=log),))
-        studies = tuple(_study(client, run_id, metric).study for run_id in run_ids)
-        found = over_tasks(studies)
-        if not log:
-            return SeedsEvaluation(tuple(run_ids), studies, found)
-        title = f"seeds over {len({study.task for study in studies})} tasks"
-        with auxiliary_run(
-            client, project_run, role="seeds_over_tasks", title=title, parameters={"parent_run_id": ",".join(run_ids)}
-        ) as run:
-            with tempfile.TemporaryDirectory() as name:
-                folder = Path(name)
-                tables = write_over_tasks(folder, found, title=title)
-                run.finish(
-                    folder,
-                    metrics=_metrics(found),
-                    tags={names.INVESTIGATIONS: ",".join(run_ids)},
-                    tables=tables,
-                )
-            return SeedsEvaluation(tuple(run_ids), studies, found, run.run_id)
+    client = connect()
+    wanted = [part.strip() for part in parent_run_id.split(",") if part.strip()]
+    if repeated := [run_id for at, run_id in enumerate(wanted) if run_id in wanted[:at]]:
+        raise ParameterError("parent_run_id", repeated[0], "must be named once")
+    run_ids = tuple(latest_investigation(client) if run_id == "latest" else run_id for run_id in wanted)
+    if len(run_ids) == 1:
+        return SeedsEvaluation(run_ids, (_rescored(client, run_ids[0], metric, log=log),))
+    studies = tuple(_study(client, run_id, metric).study for run_id in run_ids)
+    found = over_tasks(studies)
+    if not log:
+        return SeedsEvaluation(run_ids, studies, found)
+    title, given = f"seeds over {len({study.task for study in studies})} tasks", ",".join(run_ids)
+    parameters = {"parent_run_id": given}
+    with (
+        temporary_folder() as folder,
+        auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters=parameters) as run,
+    ):
+        tables = write_over_tasks(folder, found, title=title)
+        run.finish(folder, metrics=_metrics(found), tags={names.INVESTIGATIONS: given}, tables=tables)
+    return SeedsEvaluation(run_ids, studies, found, run.run_id)
 
 
 @dataclass(frozen=True)
@@ -150,11 +141,10 @@ def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
     document = _document(client, run_id)
     cells = _ordered(cells, document.get("seeds"))
     finished = cells[cells["status"].eq("FINISHED")].assign(seed=lambda frame: frame["seed.seed"].astype(int))
-    seed_of = dict(zip(finished["run_id"], finished["seed"], strict=True))
-    key_of = dict(zip(finished["run_id"], finished["cell_key"], strict=True))
+    read = read_predictions(client, finished["run_id"].tolist())
     tables = [
-        table[["example_id", "label", "prediction"]].assign(seed=int(seed_of[name]), cell_key=key_of[name])
-        for name, table in read_predictions(client, finished["run_id"].tolist())
+        table[["example_id", "label", "prediction"]].assign(seed=int(seed), cell_key=key)
+        for (_, table), seed, key in zip(read, finished["seed"], finished["cell_key"], strict=True)
         if table is not None
     ]
     predictions = pd.concat(tables, ignore_index=True) if tables else None
@@ -188,15 +178,11 @@ def _rescored(client: MlflowClient, run_id: str, metric: str, *, log: bool) -> S
     read = _study(client, run_id, metric)
     if not log:
         return read.study
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        public = read.cells.drop(
-            columns=[column for column in ("artifact_uri", "experiment_id") if column in read.cells]
-        )
+    with temporary_folder() as folder:
         write_scores(
             folder,
             read.study,
-            public,
+            read.cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore"),
             read.predictions,
             title=read.parent.info.run_name or run_id,
             notes=["Evaluated from the runs on the tracking server."],

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
+from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.interrupts import deferred_interrupts
-from mlflow_l3d.studies.seeds.artifacts import write_study
+from mlflow_l3d.studies.seeds.artifacts import write_scores
 from mlflow_l3d.studies.seeds.specification import SeedsSpecification, specify_seeds
 from mlflow_l3d.tasks.glue import benchmark_of
+from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -93,21 +93,23 @@ class SeedsStudyRun(CellStudy[SeedsSpecification, SeedsRun]):
         """What stands before the progress bar."""
         return self.specification.setup.task.name
 
-    def on_record(self, cell: Cell, record: CellRecord, ledger: Ledger[CellRecord]) -> None:  # noqa: ARG002
+    def on_record(self, cell: Cell, record: CellRecord) -> None:  # noqa: ARG002
         """Log the score."""
         metric = self.specification.metric
         if not record.error and metric in record.metrics:
-            ledger.log_metrics({"score": record.metrics[metric]}, self.reused + self.computed - 1)
+            self.ledger.log_metrics({"score": record.metrics[metric]}, self.reused + self.computed - 1)
 
-    def carry_out(self, ledger: Ledger[CellRecord]) -> SeedsRun:
+    def carry_out(self) -> SeedsRun:
         """Train, and score what is recorded."""
-        self.train(ledger)
-        study = _finalize(self.specification, ledger)
-        return SeedsRun(specification=self.specification, study=study, **self.result(ledger))
+        self.train()
+        study = _finalize(self.specification, self.ledger)
+        return SeedsRun(specification=self.specification, study=study, **self.result())
 
 
 def _finalize(specification: SeedsSpecification, ledger: Ledger[CellRecord]) -> SeedsStudy:
     """Score everything from what is recorded, write the parent's artifacts, and end the parent."""
+    from mlflow_l3d.report.seeds.words import study_answers
+
     with deferred_interrupts():
         run_ids = ledger.run_ids()
     frame, predictions = _recorded(specification, ledger, run_ids)
@@ -124,14 +126,20 @@ def _finalize(specification: SeedsSpecification, ledger: Ledger[CellRecord]) -> 
         training_size=len(specification.split.train),
     )
     failed = len(frame) - len(finished)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_study(folder, specification, study, frame, predictions)
-        metrics = {**study.metrics(), "cells_failed": float(failed)}
-        ledger.log_metrics(metrics, len(specification.seeds))
+    kind, seeds = task.kind.replace("_", " "), ", ".join(map(str, specification.seeds))
+    with temporary_folder() as folder:
+        write_json(folder / names.INVESTIGATION, specification.document(), indent=2)
+        write_scores(
+            folder,
+            study,
+            frame,
+            predictions,
+            title=specification.title,
+            notes=[*task.notes, *specification.setup.origin.notes],
+            settings=specification.settings({"task": f"{task.name} ({kind})", "seeds": seeds}),
+        )
+        ledger.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(specification.seeds))
         ledger.wait()
-        from mlflow_l3d.report.seeds.words import study_answers
-
         description = "\n\n".join(
             f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}" for answer in study_answers(study)
         )
@@ -145,19 +153,11 @@ def _recorded(
     """Return one row a seed, and all predictions (None where there are none)."""
     rows, tables = [], []
     for cell in specification.design().cells():
-        record, path = ledger.spool.record(cell.key), ledger.spool.predictions(cell.key)
-        rows.append(
-            {
-                "phase": cell.phase,
-                "index": cell.index,
-                "seed.seed": cell.seeds["seed"],
-                "run_id": run_ids.get(cell.key),
-                "cell_key": cell.key,
-                "status": record.status,
-                **({} if record.error else dict(record.metrics)),
-            }
-        )
+        record, path, seed = ledger.spool.record(cell.key), ledger.spool.predictions(cell.key), cell.seeds["seed"]
+        row = {"phase": cell.phase, "index": cell.index, "seed.seed": seed, "run_id": run_ids.get(cell.key)}
+        row |= {"cell_key": cell.key, "status": record.status}
+        rows.append({**row, **({} if record.error else record.metrics)})
         if path is not None and not record.error:
             predictions = pd.read_parquet(path)[["example_id", "label", "prediction"]]
-            tables.append(predictions.assign(seed=cell.seeds["seed"], cell_key=cell.key))
+            tables.append(predictions.assign(seed=seed, cell_key=cell.key))
     return pd.DataFrame(rows), pd.concat(tables, ignore_index=True) if tables else None

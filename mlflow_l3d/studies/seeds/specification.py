@@ -11,7 +11,7 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.designs.seeds import PAPER_SEEDS, SeedsDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
-from mlflow_l3d.parameters.setup import given_texts, set_up
+from mlflow_l3d.parameters.setup import Setup, given_texts, set_up
 from mlflow_l3d.parameters.table import SEEDS
 from mlflow_l3d.parameters.values import Whole
 from mlflow_l3d.plan.cells import content_key
@@ -63,28 +63,28 @@ class SeedsSpecification(CellSpecification):
         return {**super().final(), "seeds": ",".join(map(str, self.seeds)), "metric": self.metric}
 
     def content(self) -> dict[str, Any]:
-        """Return what the document holds beside parameters and keys."""
-        task, setup, split = self.setup.task, self.setup, self.split
+        """Return what the document holds beside what that of every study has."""
+        task, split = self.setup.task, self.split
+        about = {
+            "kind": task.kind,
+            "benchmark": benchmark_of(task.name),
+            "train_examples": len(split.train),
+            "validation_examples": len(split.validation),
+            "evaluated_examples": len(split.test),
+            "split": {"source": task.settings.source, "seeds": dict(self.split_seeds)},
+        }
+        governed = list(governed_factors(self.setup))
         return {
             "factors": ["seed"],
-            "governed_factors": [name for name in setup.all_factors if name not in TASK_FACTORS],
+            "governed_factors": governed,
             "seeds": list(self.seeds),
-            "task": {
-                "name": task.name,
-                "kind": task.kind,
-                "benchmark": benchmark_of(task.name),
-                "classes": list(task.class_names),
-                "fingerprint": task.fingerprint,
-                "train_examples": len(split.train),
-                "validation_examples": len(split.validation),
-                "evaluated_examples": len(split.test),
-                "split": {"source": task.settings.source, "seeds": dict(self.split_seeds)},
-                "notes": list(task.notes),
-            },
-            **self.trained(),
-            "metric": self.metric,
-            "numerics": dict(setup.numerics),
+            "task": self.of_task(about),
         }
+
+
+def governed_factors(setup: Setup) -> tuple[str, ...]:
+    """Return the factors that a seed decides: those of the task are not among them."""
+    return tuple(name for name in setup.all_factors if name not in TASK_FACTORS)
 
 
 def specify_seeds(
@@ -123,8 +123,7 @@ def specify_seeds(
         predefined_split=True,
         validation_fraction=fraction,
     )
-    governed = [name for name in setup.all_factors if name not in TASK_FACTORS]
-    if not governed:
+    if not governed_factors(setup):
         reasons = "; ".join(f"{name}: {reason}" for name, reason in setup.fixed_factors.items())
         allowed = (
             f"no source of randomness of {approach.name} has an effect, so every seed would be the same ({reasons})"
@@ -137,13 +136,7 @@ def specify_seeds(
     drawn = {} if own else {"split": split_seeds}
     key = content_key({"context": context, "seeds": list(seeds), "metric": metric, **drawn})
     return SeedsSpecification(
-        given=given,
-        setup=setup,
-        metric=metric,
-        context_key=context,
-        key=key,
-        seeds=seeds,
-        split_seeds=split_seeds,
+        given=given, setup=setup, metric=metric, context_key=context, key=key, seeds=seeds, split_seeds=split_seeds
     )
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pandas as pd
@@ -24,9 +22,9 @@ from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.parameters.table import STRATEGIES
 from mlflow_l3d.report.numbers import signed
 from mlflow_l3d.studies.base import entry_point, specified, warn_of_origin
-from mlflow_l3d.studies.investigation.artifacts import write_table
+from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
-from mlflow_l3d.studies.investigation.specification import Specification, specify
+from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.parent import auxiliary_run, set_tags
@@ -71,21 +69,19 @@ class Comparison:
     def summary(self) -> str:
         """Return the table and what differs, as text of at most 100 columns."""
         crossed = self.investigations["crossed"]
-        analysis = crossed.analysis
         title = f"strategies: {crossed.specification.setup.approach.name} {crossed.specification.setup.task.name}"
-        head = [title, "=" * len(title), *self._lines(), ""]
+        done = ", ".join(f"{found.computed} for {name}" for name, found in self.investigations.items())
+        reused = sum(found.reused for found in self.investigations.values())
         table = self.table().rename(index={"golden_model": "golden model"}).rename_axis(index="")
-        legend = [
+        lines = [
+            *(title, "=" * len(title)),
+            f"cells computed: {done}; {reused} shared or taken from earlier runs",
+            *(f"MLflow run {self.run_id}", "", table.to_string(), ""),
             "std in percentage points; (*) important: random and fixed from half of the golden std on,",
             "interactions where the importance score is above 0.",
+            *("", *_differences(crossed.analysis, self.results), ""),
         ]
-        return "\n".join([*head, table.to_string(), "", *legend, "", *_differences(analysis, self.results), ""])
-
-    def _lines(self) -> list[str]:
-        cells = {name: found.computed for name, found in self.investigations.items()}
-        reused = sum(found.reused for found in self.investigations.values())
-        done = ", ".join(f"{count} for {name}" for name, count in cells.items())
-        return [f"cells computed: {done}; {reused} shared or taken from earlier runs", f"MLflow run {self.run_id}"]
+        return "\n".join(lines)
 
 
 def compare_strategies(
@@ -128,27 +124,21 @@ def compare_strategies(
         warn_of_origin(crossed)
         title = f"strategies: {crossed.setup.approach.name} {crossed.setup.task.name}: {crossed.factor_words}"
         given = {name: crossed.given[name] for name in STRATEGIES}
-        with auxiliary_run(client, project_run.take(), role="comparison", title=title, parameters=given) as opened:
+        with (
+            temporary_folder() as folder,
+            auxiliary_run(client, project_run.take(), role="comparison", title=title, parameters=given) as opened,
+        ):
             found: dict[str, Investigation] = {}
             for design, specification in specifications.items():
-                found[design] = _investigate(specification, opened.run_id, progress=progress)
+                found[design] = InvestigationStudy(specification, progress=progress).run()
+                set_tags(client, found[design].run_id, {names.COMPARISON: opened.run_id})
             comparison = Comparison(opened.run_id, found, _results(found))
-            with tempfile.TemporaryDirectory() as name:
-                folder = Path(name)
-                write_table(folder / TABLE, comparison.table().reset_index())
-                write_table(folder / RESULTS, comparison.to_frame())
-                tags = {
-                    names.INVESTIGATIONS: ",".join(each.run_id for each in found.values()),
-                    names.NOTE: _note(comparison),
-                }
-                opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=(TABLE, RESULTS))
+            frames = {TABLE: comparison.table().reset_index(), RESULTS: comparison.to_frame()}
+            run_ids = ",".join(each.run_id for each in found.values())
+            tags = {names.INVESTIGATIONS: run_ids, names.NOTE: _note(comparison)}
+            tables = write_tables(folder, frames)
+            opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=tables)
     return comparison
-
-
-def _investigate(specification: Specification, comparison_id: str, *, progress: bool) -> Investigation:
-    found = InvestigationStudy(specification, progress=progress).run()
-    set_tags(connect(), found.run_id, {names.COMPARISON: comparison_id})
-    return found
 
 
 def _results(found: Mapping[str, Investigation]) -> tuple[StrategyResult, ...]:
@@ -162,11 +152,11 @@ def _results(found: Mapping[str, Investigation]) -> tuple[StrategyResult, ...]:
 
 
 def _metrics(comparison: Comparison) -> dict[str, float]:
-    values = {}
-    for result in comparison.results:
-        name = "golden_std" if result.strategy == "golden" else f"{result.strategy}_std/{result.factor}"
-        values[name] = result.std
-    return {name: value for name, value in values.items() if math.isfinite(value)}
+    return {
+        "golden_std" if each.strategy == "golden" else f"{each.strategy}_std/{each.factor}": each.std
+        for each in comparison.results
+        if math.isfinite(each.std)
+    }
 
 
 def _note(comparison: Comparison) -> str:

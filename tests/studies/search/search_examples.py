@@ -6,7 +6,7 @@ import optuna
 import pandas as pd
 
 from mlflow_l3d.analysis.search import SearchResult, StageSummary
-from mlflow_l3d.studies.search.found import TRIAL_COLUMNS
+from mlflow_l3d.studies.search.results import TRIAL_COLUMNS
 
 KINDS = {
     "learning_rate": optuna.distributions.FloatDistribution(1e-5, 1e-2, log=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from optuna.trial import TrialState
@@ -13,27 +14,19 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
-from mlflow_l3d.studies.search.engine import run_stage, take_over
-from mlflow_l3d.studies.search.planned import planned
+from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.results import FinishedTrial, best_of, finished_trials
+from mlflow_l3d.studies.search.samplers import planned
+from mlflow_l3d.studies.search.study import take_over
 
 Setting = Mapping[str, Value]
 
 
-def stage(search: Search, trials: int, queue: Sequence[Setting] = (), executor: object = None, **options: object):
+def stage(search: Search, trials: int, queue: Sequence[Setting] = (), executor: Any = None, known=None, **options: Any):
     """Run a stage; return all its trials and those that ended in this call."""
     heard: list[FinishedTrial] = []
-    found = run_stage(
-        search.study,
-        search.space,
-        trials=trials,
-        executor=executor or InlineExecutor(job=search.job),  # type: ignore[arg-type]
-        make_cell=search.maker,
-        on_finished=heard.append,
-        queue=queue,
-        **options,  # type: ignore[arg-type]
-    )
-    return found, heard
+    stage_run = StageRun(search.study, search.space, search.maker, heard.append, known or {})
+    return stage_run.run(trials, executor or InlineExecutor(job=search.job), queue, **options), heard
 
 
 def trained(search: Search) -> int:
@@ -83,14 +76,7 @@ def test_settings_are_asked_for_as_they_are_needed(tmp_path: Path) -> None:
     def listen(trial: FinishedTrial) -> None:
         seen.append(len(search.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))))
 
-    run_stage(
-        search.study,
-        search.space,
-        trials=6,
-        executor=InlineExecutor(job=search.job),
-        make_cell=search.maker,
-        on_finished=listen,
-    )
+    StageRun(search.study, search.space, search.maker, listen).run(6, InlineExecutor(job=search.job))
     assert seen == [1] * 6
 
 
@@ -223,7 +209,7 @@ def test_what_was_heard_and_not_told_is_known_afterwards(tmp_path: Path) -> None
 
     executor = InlineExecutor(job=search.job)
     with pytest.raises(KilledError):
-        run_stage(search.study, search.space, trials=1, executor=executor, make_cell=search.maker, on_finished=listen)
+        StageRun(search.study, search.space, search.maker, listen).run(1, executor)
     found, _ = stage(Search(tmp_path), 1, known=heard)
     assert [(trial.number, trial.origin) for trial in found] == [(0, "known")]
     assert trained(search) == 1
@@ -372,7 +358,7 @@ def test_the_executor_is_closed_when_a_listener_gives_up(tmp_path: Path) -> None
 
     search = Search(tmp_path)
     with pytest.raises(KilledError):
-        run_stage(search.study, search.space, trials=3, executor=Closing(), make_cell=search.maker, on_finished=listen)
+        StageRun(search.study, search.space, search.maker, listen).run(3, Closing())
     assert closed == [True]
 
 

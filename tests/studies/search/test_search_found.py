@@ -10,9 +10,8 @@ from search_examples import DEFAULT, coarse, fine, grid, study
 from mlflow_l3d.analysis.search import held_out
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
 from mlflow_l3d.report.numbers import value_text
-from mlflow_l3d.studies.search.found import range_text, stage_summary, trials_table
 from mlflow_l3d.studies.search.importances import FEWEST, importances
-from mlflow_l3d.studies.search.results import FinishedTrial
+from mlflow_l3d.studies.search.results import FinishedTrial, range_text, stage_summary, trials_table
 
 scores = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=12)
 
@@ -131,7 +130,9 @@ def test_trials_table_and_stage_summary():
         FinishedTrial(2, {"learning_rate": 1e-5}, {**DEFAULT, "learning_rate": 1e-5}, "k2", "pruned", 0.6),
         FinishedTrial(3, {"learning_rate": 5e-5}, {}, "", "failed", error="no"),
     ]
-    table = trials_table({"fine": trials}, ["learning_rate"], default=DEFAULT, run_ids={"k1": "abc"})
+    table = trials_table(
+        {"fine": trials}, ["learning_rate"], default=DEFAULT, run_of={"k0": "", "k1": "abc", "k2": ""}.get, metrics={}
+    )
     assert list(table["learning_rate"]) == [1e-3, 2e-5, 1e-5, 5e-5]
     assert list(table["is_default"]) == [False, True, False, False]
     assert list(table["run_id"]) == ["", "abc", "", ""]
@@ -140,7 +141,7 @@ def test_trials_table_and_stage_summary():
     assert (stage.trials, stage.complete, stage.pruned, stage.failed) == (3, 1, 1, 1)
     assert stage.best_score == 0.8
     assert stage.ranges == {"learning_rate": "1e-05 to 0.01, log scale"}
-    assert list(trials_table({}, ["dropout"], default={}).columns)[-1] == "dropout"
+    assert list(trials_table({}, ["dropout"], default={}, run_of=str, metrics={}).columns)[-1] == "dropout"
 
 
 def test_texts_of_values_and_ranges():

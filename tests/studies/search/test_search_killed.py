@@ -13,8 +13,8 @@ from filelock import Timeout
 from search_cases import Climb, Search
 
 from mlflow_l3d.execution.processes import ProcessExecutor
-from mlflow_l3d.studies.search.engine import run_stage
-from mlflow_l3d.studies.search.journal import journal_lock
+from mlflow_l3d.studies.search.engine import StageRun
+from mlflow_l3d.studies.search.storages import journal_lock
 
 TRIALS = 8
 SCRIPT = """
@@ -30,7 +30,7 @@ if __name__ == "__main__":
 def run(search: Search) -> int:
     queue = [{"x": 0.3 + 0.01 * number, "kind": "b"} for number in range(TRIALS)]
     executor = ProcessExecutor(job=search.job, workers=1)
-    found = run_stage(search.study, search.space, trials=TRIALS, executor=executor, make_cell=search.maker, queue=queue)
+    found = StageRun(search.study, search.space, search.maker, lambda trial: None).run(TRIALS, executor, queue)
     assert sorted(float(trial.params["x"]) for trial in found) == [each["x"] for each in queue]
     return len(found)
 
@@ -62,7 +62,7 @@ def test_a_search_that_is_killed_computes_only_what_is_missing(tmp_path: Path) -
 HOLDER = """
 import sys, time
 from pathlib import Path
-from mlflow_l3d.studies.search.journal import journal_lock
+from mlflow_l3d.studies.search.storages import journal_lock
 lock = journal_lock(Path(sys.argv[1]))
 lock.acquire()
 print("held", flush=True)

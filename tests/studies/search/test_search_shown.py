@@ -12,11 +12,11 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.report.search.page import drawn, render
 from mlflow_l3d.report.search.text import summary
-from mlflow_l3d.studies.search.engine import run_stage, take_over
-from mlflow_l3d.studies.search.found import stage_summary, trials_table
+from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.importances import importances
-from mlflow_l3d.studies.search.planned import planned
-from mlflow_l3d.studies.search.results import best_of
+from mlflow_l3d.studies.search.results import best_of, stage_summary, trials_table
+from mlflow_l3d.studies.search.samplers import planned
+from mlflow_l3d.studies.search.study import take_over
 
 DEFAULT = {"x": 0.9, "kind": "a", "epochs": 8}
 
@@ -24,16 +24,8 @@ DEFAULT = {"x": 0.9, "kind": "a", "epochs": 8}
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
     def run(search, trials, queue, **more):
-        return run_stage(
-            search.study,
-            search.space,
-            trials=trials,
-            executor=InlineExecutor(job=search.job),
-            make_cell=search.maker,
-            queue=queue,
-            on_finished=hear,
-            **more,
-        )
+        stage_run = StageRun(search.study, search.space, search.maker, hear)
+        return stage_run.run(trials, InlineExecutor(job=search.job), queue, **more)
 
     heard = {}
 
@@ -61,7 +53,9 @@ def searched(tmp_path_factory):
             stage_summary("coarse", "grid", first.space.ranges, coarse),
             stage_summary("fine", "tpe", second.space.ranges, fine),
         ),
-        trials=trials_table(trials, names, default=default, run_ids={coarse[0].key: "f" * 32}, metrics=heard),
+        trials=trials_table(
+            trials, names, default=default, run_of=lambda key: "f" * 32 if key == coarse[0].key else "", metrics=heard
+        ),
         best=best_of(fine).hyperparameters,
         default=default,
         best_score=best_of(fine).score,

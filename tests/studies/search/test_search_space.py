@@ -19,8 +19,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, SearchCh
 from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.search.space import SearchSpace, setting
-from mlflow_l3d.studies.search.stages import coarse_values, narrowed
+from mlflow_l3d.studies.search.space import SearchSpace, coarse_values, narrowed, setting
 
 
 class Plain(Synthetic):

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange, Value
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.search import optional, samplers, storages
-from mlflow_l3d.studies.search.planned import planned
-from mlflow_l3d.studies.search.samplers import Stage, pruner_name, pruner_of, sampler_name, sampler_of
+from mlflow_l3d.studies.search.samplers import Stage, planned, pruner_name, pruner_of, sampler_name, sampler_of
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.storages import public_storage, storage_of, storage_place
 from mlflow_l3d.studies.search.study import distributions, open_study, suggest

@@ -14,7 +14,7 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.studies.search.cells import TrialMaker, search_key
-from mlflow_l3d.studies.search.engine import run_stage
+from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.results import FinishedTrial, best_of
 from mlflow_l3d.studies.search.samplers import pruner_of, sampler_of
 from mlflow_l3d.studies.search.space import SearchSpace
@@ -49,15 +49,9 @@ def search(
     seeds = ({factor: configuration_seed(0, factor, 0) for factor in approach.factors},)
     key = search_key(task, approach, model_revision="", numerics={}, metric="f1_macro")
     heard: list[FinishedTrial] = []
-    found = run_stage(
-        study,
-        searched,
-        trials=trials,
-        executor=InlineExecutor(job=Job(tuned, task, hyperparameters, approach.default_model, "cpu", folder)),
-        make_cell=TrialMaker(approach, base, key, "level", seeds),
-        on_finished=heard.append,
-        queue=queue,  # type: ignore[arg-type]
-    )
+    executor = InlineExecutor(job=Job(tuned, task, hyperparameters, approach.default_model, "cpu", folder))
+    maker = TrialMaker(approach, base, key, "level", seeds)
+    found = StageRun(study, searched, maker, heard.append).run(trials, executor, queue)
     return found, heard
 
 

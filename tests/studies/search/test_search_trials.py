@@ -21,9 +21,8 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import run_cell
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.studies.search.cells import TrialMaker, search_key
-from mlflow_l3d.studies.search.reports import Reports, TrialReport
 from mlflow_l3d.studies.search.storages import storage_of
-from mlflow_l3d.studies.search.trials import Tuned, mean_curves
+from mlflow_l3d.studies.search.trials import Reports, TrialReport, Tuned, mean_curves
 
 
 def run(search: Search, *settings: dict[str, object]) -> list[Outcome]:
@@ -201,7 +200,7 @@ def test_a_storage_that_goes_away_costs_the_reports_and_not_the_training(tmp_pat
 @pytest.mark.parametrize(("may_end", "pruned"), [(True, True), (False, False)])
 def test_the_setting_that_was_given_is_never_told_to_end(may_end: bool, pruned: bool) -> None:
     trial = Mock(should_prune=Mock(return_value=True))
-    report = TrialReport(trial, [], "validation_f1_macro", 100, may_end=may_end)
+    report = TrialReport(trial, [], "validation_f1_macro", may_end=may_end)
     report.begin([])
     assert report.on_epoch_end("key", 0, {"validation_f1_macro": 0.1}) is pruned
     assert report.pruned is pruned
@@ -214,7 +213,7 @@ def test_only_the_first_trial_is_spared(tmp_path: Path, number: int) -> None:
     for _ in range(number + 1):
         trial = study.ask()
     cell = Mock(study_name="s", trial_number=number, trial_id=trial._trial_id)
-    report = Reports("auto", tmp_path, "median", "f1_macro", 100).of(cell)
+    report = Reports("auto", tmp_path, "median", "f1_macro").of(cell)
     report._trial = Mock(should_prune=Mock(return_value=True))
     report.begin([])
     assert report.on_epoch_end("key", 0, {"validation_f1_macro": 0.1}) is (number > 0)

@@ -1,0 +1,61 @@
+"""Files of a finished study: JSON, and tables that MLflow's UI shows."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+_ROWS_AT_ONCE = 500
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def json_types(value: Any) -> Any:
+    """Return a value as JSON types, at any depth: a frame as its rows, and null for what is missing or not finite."""
+    if isinstance(value, pd.DataFrame):
+        value = value.astype(object).where(value.notna(), None).to_dict("records")
+    if isinstance(value, Mapping):
+        return {str(key): json_types(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_types(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = None) -> None:
+    """Write content as :func:`json_types` returns it."""
+    text = json.dumps(json_types(content), indent=indent, ensure_ascii=False, allow_nan=False)
+    path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def write_table(path: Path, frame: pd.DataFrame) -> None:
+    """Write a frame as an artifact in the form of MLflow's ``log_table``, which its UI shows as a table.
+
+    A few rows at a time: as text a frame is many times as large.
+    """
+    with path.open("w", encoding="utf-8") as file:
+        file.write(f'{{"columns": {json.dumps(list(frame.columns))}, "data": [')
+        for start in range(0, len(frame), _ROWS_AT_ONCE):
+            part = frame.iloc[start : start + _ROWS_AT_ONCE]
+            rows = part.astype(object).where(part.notna(), None).to_numpy().tolist()
+            file.write((", " if start else "") + json.dumps(rows, allow_nan=False)[1:-1])
+        file.write("]}")
+
+
+def write_tables(folder: Path, frames: Mapping[str, pd.DataFrame | None]) -> list[str]:
+    """Write the frames that there are by their names, see :func:`write_table`; return these names."""
+    found = {name: frame for name, frame in frames.items() if frame is not None}
+    for name, frame in found.items():
+        write_table(folder / name, frame)
+    return list(found)
