@@ -136,8 +136,7 @@ def compare_strategies(
             frames = {TABLE: comparison.table().reset_index(), RESULTS: comparison.to_frame()}
             run_ids = ",".join(each.run_id for each in found.values())
             tags = {names.INVESTIGATIONS: run_ids, names.NOTE: _note(comparison)}
-            tables = write_tables(folder, frames)
-            opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=tables)
+            opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=write_tables(folder, frames))
     return comparison
 
 
