@@ -10,7 +10,7 @@ from mlflow_l3d.errors import ParameterError
 
 pytestmark = pytest.mark.slow
 
-TASK = handmade_task(100, num_labelled=40, test_size=20)
+TASK = handmade_task(100, num_labelled=16, test_size=8)
 SETTINGS = {"trainable": "full", "epochs": 1, "max_length": 16}
 FOUND = models.resolve(Finetuning.default_model)
 
