@@ -13,5 +13,5 @@ pytestmark = pytest.mark.slow
     ids=["head", "head without dropout", "full"],
 )
 def test_keeps_the_contract_of_an_approach(given, tmp_path):
-    task = handmade_task(100, num_labelled=20, test_size=20)
+    task = handmade_task(100, num_labelled=12, test_size=20)
     check_approach(Finetuning(), task, hyperparameters=given, cache=tmp_path, configurations=1, tolerance=1e-5)

@@ -63,8 +63,8 @@ def test_the_encoder_learns_similarity_of_sentences(tmp_path) -> None:
 
 @needs_data
 def test_the_encoder_chooses(tmp_path) -> None:
-    task = real_task("copa", ("premise", "question"), "multiple_choice", (24, 12), choices=("choice1", "choice2"))
-    session = session_of(task, Finetuning.default_model, tmp_path, max_length=32, learning_rate=1e-4, epochs=2)
+    task = real_task("copa", ("premise", "question"), "multiple_choice", (12, 6), choices=("choice1", "choice2"))
+    session = session_of(task, Finetuning.default_model, tmp_path, max_length=32, learning_rate=1e-4, epochs=1)
     assert type(session.model).__name__ == "BertForMultipleChoice"
     tokens = session.inputs
     first = session.loaded.tokenizer.decode(tokens.columns["input_ids"][: tokens.starts[1]])
