@@ -158,6 +158,11 @@ def test_the_artifacts_of_the_parent(place: Place, one: Investigation, two: Inve
     document = json.loads(place.download(two.run_id, "investigation.json", tmp_path).read_text())
     assert document["factors"] == list(FACTORS)
     assert document["design"]["root_seed"] == 7
+    importances = json.loads(place.download(two.run_id, "importance.json", tmp_path).read_text())["factors"]
+    assert set(importances["data_order"]["components"]) == {
+        *("design", "method", "rows", "columns", "contributed", "mitigated", "main", "interaction"),
+        *("total", "total_index", "truncated"),
+    }
     table = pd.read_parquet(place.download(two.run_id, "predictions.parquet", tmp_path))
     assert table.groupby("cell_key", observed=True).ngroups == 16
     whole = pd.read_parquet(place.download(two.run_id, "cells.parquet", tmp_path))

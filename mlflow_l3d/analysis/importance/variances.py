@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,10 @@ class VarianceComponents:
     def truncated(self) -> tuple[str, ...]:
         """Which of ``main``, ``mitigated`` are below zero: their best estimate is 0."""
         return tuple(name for name in ("main", "mitigated") if getattr(self, name) < 0)
+
+    def derived(self) -> dict[str, Any]:
+        """Return what follows from the fields and is recorded beside them."""
+        return {"total_index": self.total_index, "truncated": self.truncated}
 
     @property
     def importance(self) -> float:

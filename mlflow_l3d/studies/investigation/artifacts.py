@@ -103,8 +103,8 @@ def importance_document(analysis: Analysis) -> dict[str, Any]:
 
 def _factor_document(analysis: Analysis, factor: str) -> dict[str, Any]:
     record = analysis.importances[factor]
+    known = record.components
     parts = {
-        "components": record.components,
         "prediction_importance": analysis.prediction_importances.get(factor),
         "strategy": analysis.strategies.get(factor),
     }
@@ -114,6 +114,7 @@ def _factor_document(analysis: Analysis, factor: str) -> dict[str, Any]:
         "p": record.importance_p,
         "p_holm": analysis.p_holm.get(factor),
         **{name: None if part is None else asdict(part) for name, part in parts.items()},
+        "components": None if known is None else {**asdict(known), **known.derived()},
         "table": record.table.tolist(),
     }
 
