@@ -40,9 +40,10 @@ _LOCK = threading.Lock()
 def starting_worker() -> Iterator[None]:
     """Lend a new process its environment, and keep Ctrl-C from it until it can refuse the signal by itself.
 
-    A process inherits both from the thread that starts it. The variables are put back at once; a signal that
-    this thread gets meanwhile reaches it afterwards. Variables are only set here: to remove some would race with
-    other threads that read them, so the worker does that, see :func:`forget_project_run`.
+    A process inherits both from the thread that starts it. The variables are put back at once; a signal that this
+    process gets meanwhile is handled afterwards, since a start that is cut short leaves half a process. Variables are
+    only set here: to remove some would race with other threads that read them, so the worker does that, see
+    :func:`forget_project_run`.
     """
     with _LOCK:
         before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
@@ -53,7 +54,8 @@ def starting_worker() -> Iterator[None]:
             was_open = signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         os.environ.update(WORKER_ENVIRONMENT)
         try:
-            yield
+            with _handled_afterwards():
+                yield
         finally:
             for name, value in before.items():
                 if value is None:
@@ -62,6 +64,26 @@ def starting_worker() -> Iterator[None]:
                     os.environ[name] = value
             if was_open:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def _handled_afterwards() -> Iterator[None]:
+    """Put off what this process does on Ctrl-C and SIGTERM. A mask alone does not: other threads take the signal."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    own = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in own:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in own.items():
+            signal.signal(number, handler)
+        for first in came[:1]:
+            signal.raise_signal(first)
 
 
 def refuse_interrupts() -> None:

@@ -50,3 +50,27 @@ def test_what_attaches_a_run_is_forgotten(monkeypatch):
     forget_project_run()
     assert "MLFLOW_RUN_ID" not in os.environ
     assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:///here.db"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_start_is_not_cut_short_by_a_signal_that_another_thread_gets(number):
+    def handler(number, frame):
+        raise KeyboardInterrupt
+
+    def start():
+        with starting_worker():
+            under_way.set()
+            other.join()
+            reached.append("the end of the start")
+
+    before, reached, under_way = signal.signal(number, handler), [], threading.Event()
+    # It begins before the start, or the signal would be blocked in it, too.
+    other = threading.Thread(target=lambda: under_way.wait() and signal.raise_signal(number))
+    other.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start()
+        assert signal.getsignal(number) is handler
+    finally:
+        signal.signal(number, before)
+    assert reached
