@@ -66,11 +66,11 @@ class Place:
         with self.entered():
             return investigate(**{**SMALL, "executor": "inline", **parameters})
 
-    def start(self, *arguments: str, cwd: Path | None = None, **parameters: Any) -> WarmStart:
+    def start(self, *arguments: str, **parameters: Any) -> WarmStart:
         """Start Python in a process group of its own; `arguments` replace the verb and its options."""
         options = [f"--{name.replace('_', '-')}={value}" for name, value in {**SMALL, **parameters}.items()]
         env = {**os.environ, "MLFLOW_TRACKING_URI": self.uri, "L3D_CACHE": str(self.cache), **self.variables}
-        return WarmStart(arguments or ["-m", "mlflow_l3d", "investigate", *options], cwd or self.cache.parent, env)
+        return WarmStart(arguments or ["-m", "mlflow_l3d", "investigate", *options], self.cache.parent, env)
 
     def spooled(self) -> set[str]:
         """Return the keys of the cells in the spool."""

@@ -24,7 +24,7 @@ class WarmStart(ForkServerProcess):
     def __init__(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
         super().__init__()
         self._arguments, self._cwd, self._env = list(arguments), cwd, dict(env)
-        self._texts = Path(mkdtemp(prefix="l3d-test-output-"))
+        self._texts = Path(mkdtemp(prefix="output-", dir=cwd))
         self.start()
 
     def run(self) -> None:

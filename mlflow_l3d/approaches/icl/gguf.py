@@ -101,7 +101,7 @@ def converted(file: Path, cache: Path) -> Path:
 def convert(file: Path, folder: Path) -> None:
     """Write model, configuration and tokenizer of a GGUF file into an existing folder.
 
-    `transformers` shows its progress bar: some 10 seconds for 135 million parameters.
+    `transformers` shows its progress bar: some 20 seconds for 135 million parameters.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
