@@ -108,28 +108,32 @@ def test_what_a_dead_process_left_is_swept(gguf_folder, tmp_path, monkeypatch):
 
 
 RACE = """
-import sys
+import sys, time
 from pathlib import Path
 from mlflow_l3d.approaches.icl import gguf
-file, cache, log = map(Path, sys.argv[1:])
-convert = gguf.convert
-def counted(source, folder):
-    with log.open("a") as out:
-        out.write("converted\\n")
-    convert(source, folder)
-gguf.convert = counted
-print(gguf.converted(file, cache))
+file, place, own, other = Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]
+def slow(source, folder):
+    with (place / "log").open("a") as log:
+        log.write("converted\\n")
+    time.sleep(0.3)
+    (folder / "model.safetensors").touch()
+gguf.convert = slow
+(place / own).touch()
+while not (place / other).exists():
+    time.sleep(0.01)
+print(gguf.converted(file, place / "cache"))
 """
 
 
-@pytest.mark.slow
 def test_two_processes_convert_once(gguf_folder, tmp_path):
-    log = tmp_path / "log"
-    command = [sys.executable, "-c", RACE, str(gguf_folder / "tiny.gguf"), str(tmp_path / "cache"), str(log)]
-    racers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    command = [sys.executable, "-c", RACE, str(gguf_folder / "tiny.gguf"), str(tmp_path)]
+    racers = [
+        subprocess.Popen([*command, *names], stdout=subprocess.PIPE, text=True)
+        for names in (("one", "other"), ("other", "one"))
+    ]
     folders = {racer.communicate(timeout=120)[0].strip() for racer in racers}
     assert [racer.returncode for racer in racers] == [0, 0]
-    assert log.read_text() == "converted\n"
+    assert (tmp_path / "log").read_text() == "converted\n"
     (folder,) = folders
     assert (Path(folder) / "model.safetensors").is_file()
 
