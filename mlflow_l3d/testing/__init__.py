@@ -6,13 +6,20 @@
         check_approach(MyApproach(), my_task, cache=tmp_path)
 
 A check that fails raises AssertionError with one sentence about what is wrong and where the contract says so.
+
+Names are loaded where they are used: workers of `check_executor` need one module, and the others load pandas.
 """
 
-from mlflow_l3d.testing.approaches import check_approach
-from mlflow_l3d.testing.cells import changed, design_cells, differences, one_cell
-from mlflow_l3d.testing.designs import check_design
-from mlflow_l3d.testing.executors import bench_job, check_executor
-from mlflow_l3d.testing.trouble import Trouble
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mlflow_l3d.testing.approaches import check_approach
+    from mlflow_l3d.testing.cells import changed, design_cells, differences, one_cell
+    from mlflow_l3d.testing.designs import check_design
+    from mlflow_l3d.testing.executors import bench_job, check_executor
+    from mlflow_l3d.testing.trouble import Trouble
 
 __all__ = [
     "Trouble",
@@ -25,3 +32,20 @@ __all__ = [
     "differences",
     "one_cell",
 ]
+_NAMES: Final = {
+    "approaches": ("check_approach",),
+    "cells": ("changed", "design_cells", "differences", "one_cell"),
+    "designs": ("check_design",),
+    "executors": ("bench_job", "check_executor"),
+    "trouble": ("Trouble",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _NAMES.items():
+        if name in names:
+            from importlib import import_module
+
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
