@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import os
 import shutil
 import signal
@@ -16,9 +15,11 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
+from pictures import blank
 from warm_start import WarmStart
 
 DATA_VARIABLES = ("L3D_TEST_DATA", "L3D_TEST_REFERENCE")
@@ -121,31 +122,15 @@ def mlflow_state() -> Iterator[None]:
     clean()
 
 
-SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>'
-PNG = b"\x89PNG\r\n\x1a\n"
-PICTURES = ("report", "studies/search/test_search_page.py", "studies/search/test_search_plots.py", "test_docs.py")
-"""Tests that look at pictures. In all others a figure is made and not drawn: drawing takes most of a small study."""
+DRAWN = ("report", "studies/search/test_search_page.py", "studies/search/test_search_plots.py", "test_docs.py")
+"""Tests that look at pictures."""
 
 
 @pytest.fixture(autouse=True)
 def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lay out no figure and write an empty picture instead, but where pictures are tested."""
-    where = request.path.relative_to(Path(__file__).parent).as_posix()
-    if where.startswith(PICTURES):
-        return
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    def savefig(figure: Figure, place: object, **_: object) -> None:
-        if isinstance(place, io.TextIOBase):
-            place.write(SVG)
-        elif isinstance(place, io.BytesIO):
-            place.write(PNG)
-        else:
-            Path(place).write_bytes(PNG)
-
-    monkeypatch.setattr(Figure, "savefig", savefig)
-    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda *_: None)
+    """Draw on nothing but where pictures are tested."""
+    if not request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWN):
+        blank(monkeypatch.setattr)
 
 
 @pytest.fixture
@@ -160,8 +145,11 @@ def data_folder() -> Path:
 @pytest.fixture(scope="session")
 def migrated_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make one empty SQLite store, to be copied: MLflow's migrations take seconds."""
+    from mlflow.store.db import utils
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
+    # Read from all migrations whenever a store is opened.
+    utils._get_latest_schema_revision = cache(utils._get_latest_schema_revision)
     folder = tmp_path_factory.mktemp("migrated")
     store = SqlAlchemyStore(f"sqlite:///{folder / 'mlflow.db'}", str(folder / "artifacts"))
     store.engine.dispose()

@@ -13,13 +13,25 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import mkdtemp
 
+from pictures import blank
+
 multiprocessing.get_context("forkserver").set_forkserver_preload(
-    ["mlflow_l3d.cli", "mlflow.store.tracking.sqlalchemy_store", "mlflow_l3d.studies.search.run", "matplotlib.figure"]
+    [
+        "mlflow.store.tracking.sqlalchemy_store",
+        "mlflow_l3d.cli",
+        "mlflow_l3d.report.ablation",
+        "mlflow_l3d.report.investigation.page",
+        "mlflow_l3d.studies.investigation.run",
+        "mlflow_l3d.studies.search.run",
+    ]
 )
 
 
 class WarmStart(ForkServerProcess):
-    """``python ARGUMENTS``, started in a session of its own; it has what tests use of :class:`subprocess.Popen`."""
+    """``python ARGUMENTS``, started in a session of its own, with empty pictures.
+
+    It has what tests use of :class:`subprocess.Popen`.
+    """
 
     def __init__(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
         super().__init__()
@@ -33,6 +45,7 @@ class WarmStart(ForkServerProcess):
         for number in (1, 2):
             os.dup2(os.open(self._texts / str(number), os.O_WRONLY | os.O_CREAT), number)
         os.chdir(self._cwd)
+        blank()
         os.environ.clear()
         os.environ.update(self._env)
         sys.path[:0] = filter(None, self._env.get("PYTHONPATH", "").split(os.pathsep))

@@ -114,8 +114,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) 
 
 
 @pytest.fixture
-def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr("mlflow_l3d.report.style.save_png", lambda *_: None)  # it takes longer than all else
+def place(tmp_path: Path, migrated_store: Path) -> Place:
     return sqlite_place(migrated_store, tmp_path / "place")
 
 

@@ -65,8 +65,6 @@ def calls(place: Place) -> int:
 @pytest.fixture
 def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.chdir(tmp_path)
-    # Drawing takes longer than all else; the tests of the parent have the pictures.
-    monkeypatch.setattr("mlflow_l3d.report.style.save_png", lambda *_: None)
     return sqlite_place(migrated_store, tmp_path / "place")
 
 

@@ -62,8 +62,6 @@ def running(place: Place) -> list[Run]:
 @pytest.fixture
 def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.chdir(tmp_path)
-    # Drawing takes longer than all else; the first study of this module has its picture.
-    monkeypatch.setattr("mlflow_l3d.report.style.save_png", lambda figure, path: path.touch())
     monkeypatch.setattr("mlflow_l3d.report.seeds.page.study_page", lambda *_, **__: "<html></html>")
     return sqlite_place(migrated_store, tmp_path / "place")
 
