@@ -199,10 +199,9 @@ def honours_mask(model: Any) -> bool:
 @torch.inference_mode()
 def _plain(model: Any, texts: Sequence[list[int]]) -> torch.Tensor:
     """Return the last logits of each text; those of equal length are rows of one batch."""
-    lengths = torch.tensor([len(text) for text in texts])
     found: dict[int, torch.Tensor] = {}
-    for length in lengths.unique():
-        own = (lengths == length).nonzero()[:, 0].tolist()
+    for length in {len(text) for text in texts}:
+        own = [at for at, text in enumerate(texts) if len(text) == length]
         logits = model(input_ids=torch.tensor([texts[at] for at in own], device=model.device)).logits
         found |= dict(zip(own, logits[:, -1].float(), strict=True))
     return torch.stack([found[at] for at in range(len(texts))])
