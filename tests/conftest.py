@@ -189,7 +189,7 @@ class TrackingServer:
 
     def start(self, timeout: float = 180) -> TrackingServer:
         """Start the server and wait until it answers."""
-        command = ["-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
+        command = [str(Path(__file__).with_name("tracking_server.py")), "--host", "127.0.0.1", "--port", str(self.port)]
         command += ["--workers", "1"]  # four, the default, import MLflow four times
         command += ["--backend-store-uri", self._store, "--artifacts-destination", str(self.folder / "artifacts")]
         # Jobs are of no use here, and their consumers are seven more processes.
@@ -201,7 +201,7 @@ class TrackingServer:
                 process = self.process
                 self.stop()
                 raise RuntimeError(f"mlflow server did not start:\n{process.communicate()[1][-3000:]}")
-            time.sleep(0.2)
+            time.sleep(0.05)
         return self
 
     def healthy(self) -> bool:

@@ -17,12 +17,22 @@ from pictures import blank
 
 multiprocessing.get_context("forkserver").set_forkserver_preload(
     [
+        "uvicorn",  # MLflow's server looks whether it is there
+        "mlflow.cli",
+        "mlflow.server.fastapi_app",
         "mlflow.store.tracking.sqlalchemy_store",
         "mlflow_l3d.cli",
         "mlflow_l3d.report.ablation",
         "mlflow_l3d.report.investigation.page",
         "mlflow_l3d.studies.investigation.run",
         "mlflow_l3d.studies.search.run",
+        # What these import later
+        "IPython",
+        "git",
+        "optuna",
+        "pyarrow.dataset",
+        "scipy.stats",
+        "sqlalchemy.dialects.sqlite",
     ]
 )
 

