@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from warm_start import WarmStart
 
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.results import IMPORTANCE_METRICS
@@ -35,12 +35,13 @@ def block(page: str, name: str) -> str:
 @pytest.mark.slow
 def test_example_and_query_of_the_page_on_runs(tmp_path: Path, tracking_uri: str) -> None:
     script = tmp_path / "own_cells.py"
-    script.write_text(f"{block('runs.md', 'own cells')}\nprint('-----')\n{block('runs.md', 'query')}")
+    strict = "import warnings\n\nwarnings.filterwarnings('error', category=DeprecationWarning, module='__main__')\n"
+    script.write_text(f"{strict}{block('runs.md', 'own cells')}\nprint('-----')\n{block('runs.md', 'query')}")
     environment = {**os.environ, "MLFLOW_TRACKING_URI": tracking_uri, "COLUMNS": "200"}
-    command = [sys.executable, "-W", "error::DeprecationWarning:__main__", str(script)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    result, _, queried = done.stdout.partition("-----")
+    process = WarmStart([str(script)], tmp_path, environment)
+    stdout, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    result, _, queried = stdout.partition("-----")
     assert all(name in result for name in ("importance", "golden_std", "consistency"))
     table = [line.split() for line in queried.strip().splitlines()[2:]]
     assert [len(row) for row in table] == [5] * 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from warm_start import WarmStart
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -174,7 +176,7 @@ def test_conda_holds_what_the_requirements_need_in_turn() -> None:
 
 
 @pytest.mark.slow
-def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: Path) -> None:
+def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: Path, tracking_uri: str) -> None:
     """MLflow starts the command in the project's folder; it must reach this package and the caller's store."""
     copy = tmp_path / "clone"
     shutil.copytree(ROOT / "projects", copy / "projects")
@@ -187,17 +189,14 @@ def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: 
         "    mlflow.set_tag('package', os.path.dirname(__file__))\n"
         "    mlflow.set_tag('arguments', ' '.join(sys.argv[1:]))\n"
     )
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    command = [sys.executable, "-m", "mlflow", "run", f"{copy}#projects/default", "--env-manager", "local"]
-    done = subprocess.run(
-        [*command, "-P", "factor=data_split"], cwd=elsewhere, capture_output=True, text=True, timeout=200
-    )
-    assert done.returncode == 0, done.stderr
+    command = ["-m", "mlflow", "run", f"{copy}#projects/default", "--env-manager", "local"]
+    process = WarmStart([*command, "-P", "factor=data_split"], tmp_path, os.environ)
+    _, stderr = process.communicate(timeout=200)
+    assert process.returncode == 0, stderr
 
     import mlflow
 
-    (run,) = mlflow.MlflowClient(f"sqlite:///{elsewhere / 'mlflow.db'}").search_runs(["0"])
+    (run,) = mlflow.MlflowClient(tracking_uri).search_runs(["0"])
     assert run.info.status == "FINISHED"
     assert run.data.tags["package"] == str(copy / "mlflow_l3d")
     assert run.data.tags["arguments"].startswith("investigate --factor data_split --task auto ")
