@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 import torch
-from finetuning_helpers import cell, content, handmade_task, prepare, run
+from finetuning_helpers import cell, content, handmade_task, run
+from finetuning_models import session_of, tiny_bert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.callbacks import should_stop, validation_scores
+from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.metrics.known import of_kind, scores_of
 from mlflow_l3d.plan.cells import Cell
@@ -65,15 +67,10 @@ def test_nobody_is_told_of_nothing() -> None:
 @pytest.fixture(scope="module", params=["full", "head"])
 def session(request, tmp_path_factory):
     epochs = {"full": 3, "head": 6}[request.param]
-    found = prepare(
-        TASK,
-        tmp_path_factory.mktemp("cache"),
-        trainable=request.param,
-        epochs=epochs,
-        max_length=12,
-        early_stopping_patience=0,
-        learning_rate={"full": 1e-4, "head": 3e-3}[request.param],
-    )
+    given = {"trainable": request.param, "epochs": epochs, "learning_rate": 3e-3}
+    given |= {"max_length": 12, "early_stopping_patience": 0}
+    model = tiny_bert(tmp_path_factory.mktemp("model")) if request.param == "full" else Finetuning.default_model
+    found = session_of(TASK, model, tmp_path_factory.mktemp("cache"), **given)
     assert found.on_epoch_end is None
     return found
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from finetuning_helpers import cell, content, handmade_task, prepare, run
+from finetuning_models import session_of, tiny_bert
 
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.encoder import pretrained
@@ -22,8 +23,13 @@ def initial_weights(model, new):
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory):
-    return prepare(TASK, tmp_path_factory.mktemp("cache"), **SETTINGS)
+def encoder(tmp_path_factory):
+    return tiny_bert(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture(scope="module")
+def session(encoder, tmp_path_factory):
+    return session_of(TASK, encoder, tmp_path_factory.mktemp("cache"), **SETTINGS)
 
 
 def test_only_the_classification_layer_is_new(session):
@@ -32,8 +38,8 @@ def test_only_the_classification_layer_is_new(session):
     assert set(session.original) == names - set(session.new)
 
 
-def test_each_cell_starts_from_the_pretrained_weights(session):
-    reference, _ = pretrained.load_classifier(FOUND, 2, 0.1)
+def test_each_cell_starts_from_the_pretrained_weights(session, encoder):
+    reference, _ = pretrained.load_classifier(models.resolve(encoder), 2, 0.1)
     pristine = {name: tensor.clone() for name, tensor in session.original.items()}
     run(session, cell(0))
     trained = session.model.state_dict()
@@ -60,11 +66,11 @@ def test_new_weights_are_drawn_as_the_model_draws_them(session):
     assert first["classifier.weight"].std() == pytest.approx(session.model.config.initializer_range, rel=0.1)
 
 
-def test_same_cell_in_another_session_and_order(session, tmp_path):
+def test_same_cell_in_another_session_and_order(session, encoder, tmp_path):
     first, second = run(session, cell(0), cell(1))
     assert content(first).scores != content(second).scores
     torch.manual_seed(99)
-    other = prepare(TASK, tmp_path, **SETTINGS)
+    other = session_of(TASK, encoder, tmp_path, **SETTINGS)
     again = run(other, cell(1), cell(0))
     assert [content(outcome) for outcome in again] == [content(second), content(first)]
 
@@ -120,8 +126,9 @@ def test_global_generator_stays_as_it_is(session):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_the_best_epoch_is_what_is_evaluated(tmp_path):
-    session = prepare(TASK, tmp_path, **SETTINGS | {"epochs": 3, "learning_rate": 3e-4, "early_stopping_patience": 0})
+def test_the_best_epoch_is_what_is_evaluated(encoder, tmp_path):
+    given = {"epochs": 3, "learning_rate": 3e-4, "early_stopping_patience": 0}
+    session = session_of(TASK, encoder, tmp_path, **SETTINGS | given)
     validation = session.task.split(cell(0).seeds).validation
     states, logits = [], session.logits
 
@@ -142,23 +149,24 @@ def test_the_best_epoch_is_what_is_evaluated(tmp_path):
 
 
 def test_training_learns_and_pairs_work(tmp_path):
-    task = handmade_task(100, columns=2, num_labelled=60, test_size=20)
-    (outcome,) = run(prepare(task, tmp_path, trainable="full", epochs=3, learning_rate=2e-4, max_length=40), cell(0))
+    task = handmade_task(100, columns=2, num_labelled=24, test_size=12)
+    given = {"trainable": "full", "epochs": 3, "learning_rate": 5e-4, "batch_size": 4, "max_length": 20}
+    (outcome,) = run(prepare(task, tmp_path, **given), cell(0))
     assert outcome.curves["train_loss"][-1] < outcome.curves["train_loss"][0] / 2
     assert np.mean(outcome.predictions == outcome.labels) > 0.8
 
 
-def test_dropout_is_what_was_asked_for(tmp_path):
+def test_dropout_is_what_was_asked_for(encoder, tmp_path):
     model, _ = pretrained.load_classifier(FOUND, 2, 0.25)
     found = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
     assert found == {0.25}
-    session = prepare(TASK, tmp_path, **SETTINGS, dropout=0)
+    session = session_of(TASK, encoder, tmp_path, **SETTINGS, dropout=0)
     first, second = run(session, cell(0), cell(0, model_randomness=3))
     assert first.scores.tobytes() == second.scores.tobytes()
 
 
-def test_a_head_that_is_trained_already(tmp_path):
-    model, _ = pretrained.load_classifier(FOUND, 2, 0.1)
+def test_a_head_that_is_trained_already(encoder, tmp_path):
+    model, _ = pretrained.load_classifier(models.resolve(encoder), 2, 0.1)
     model.save_pretrained(tmp_path)
     saved = models.resolve(str(tmp_path))
     with pytest.raises(ParameterError, match="has a trained head for 2 classes already") as caught:

@@ -51,8 +51,8 @@ def real_task(name: str, columns: tuple[str, ...], kind: str, sizes: tuple[int, 
 
 @needs_data
 def test_the_encoder_learns_similarity_of_sentences(tmp_path) -> None:
-    task = real_task("stsb", ("sentence1", "sentence2"), "regression", (64, 24))
-    given = {"epochs": 3, "learning_rate": 2e-4, "max_length": 32, "dropout": 0}
+    task = real_task("stsb", ("sentence1", "sentence2"), "regression", (24, 24))
+    given = {"epochs": 3, "learning_rate": 3e-4, "batch_size": 4, "max_length": 32, "dropout": 0}
     session = session_of(task, Finetuning.default_model, tmp_path, **given)
     (outcome,) = run(session, cell(0))
     assert outcome.curves["train_loss"][-1] < outcome.curves["train_loss"][0]
@@ -63,7 +63,7 @@ def test_the_encoder_learns_similarity_of_sentences(tmp_path) -> None:
 
 @needs_data
 def test_the_encoder_chooses(tmp_path) -> None:
-    task = real_task("copa", ("premise", "question"), "multiple_choice", (12, 6), choices=("choice1", "choice2"))
+    task = real_task("copa", ("premise", "question"), "multiple_choice", (6, 4), choices=("choice1", "choice2"))
     session = session_of(task, Finetuning.default_model, tmp_path, max_length=32, learning_rate=1e-4, epochs=1)
     assert type(session.model).__name__ == "BertForMultipleChoice"
     tokens = session.inputs
@@ -76,8 +76,8 @@ def test_the_encoder_chooses(tmp_path) -> None:
 
 @needs_data
 def test_the_encoder_classifies_pairs_with_adapters(tmp_path) -> None:
-    task = real_task("mrpc", ("sentence1", "sentence2"), "classification", (32, 24))
-    given = {"trainable": "lora", "learning_rate": 5e-3, "epochs": 3, "max_length": 64}
+    task = real_task("mrpc", ("sentence1", "sentence2"), "classification", (16, 4))
+    given = {"trainable": "lora", "learning_rate": 1e-2, "epochs": 3, "max_length": 24}
     session = session_of(task, Finetuning.default_model, tmp_path, **given)
     (outcome,) = run(session, cell(0))
     assert outcome.curves["train_loss"][-1] < outcome.curves["train_loss"][0]
@@ -89,7 +89,7 @@ def test_the_encoder_classifies_pairs_with_adapters(tmp_path) -> None:
 @needs_decoder
 @needs_data
 def test_adapters_on_the_packaged_decoder() -> None:
-    task = real_task("sst2", ("text",), "classification", (16, 4))
+    task = real_task("sst2", ("text",), "classification", (6, 2))
     given = {"trainable": "lora", "learning_rate": 2e-3, "epochs": 2, "max_length": 12}
     session = session_of(task, DECODER, cache_folder(), **given)
     targets = {name.split(".lora_")[0].rpartition(".")[2] for name in session.loaded.adapters}
@@ -106,7 +106,7 @@ def test_adapters_on_the_packaged_decoder() -> None:
     )
     chooser = session_of(choice, DECODER, cache_folder(), **{**given, "epochs": 1})
     (chosen,) = run(chooser, cell(0))
-    assert chosen.scores.shape == (4, 2)
+    assert chosen.scores.shape == (2, 2)
 
 
 @needs_decoder
