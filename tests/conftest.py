@@ -126,11 +126,13 @@ DRAWN = ("report", "studies/search/test_search_page.py", "studies/search/test_se
 """Tests that look at pictures."""
 
 
-@pytest.fixture(autouse=True)
-def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw on nothing but where pictures are tested."""
-    if not request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWN):
-        blank(monkeypatch.setattr)
+@pytest.fixture(scope="module", autouse=True)
+def pictures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Draw on nothing but where pictures are tested; what a module shares between its tests has none either."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWN):
+            blank(patch.setattr)
+        yield
 
 
 @pytest.fixture

@@ -334,10 +334,7 @@ def test_evaluating_a_study_again(place: Place, tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.slow
-def test_several_studies(
-    whole: tuple[Place, SeedsRun], place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.undo()
+def test_several_studies(place: Place, tmp_path: Path) -> None:
     studies = [study(place, seeds=3, task=class_task(name, size)) for name, size in (("a", 90), ("b", 120), ("c", 60))]
     studies.append(study(place, approach=by_number(), task=number_task()))
     wanted = ",".join(one.run_id for one in studies)
