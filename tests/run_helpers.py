@@ -107,6 +107,17 @@ def sqlite_place(template: Path, folder: Path, **variables: str) -> Place:
     return Place(f"sqlite:///{folder / 'mlflow.db'}", folder / "cache", variables)
 
 
+def copied(place: Place, folder: Path) -> Place:
+    """Return a copy, in `folder`, of a place of :func:`sqlite_place` in which nothing is running."""
+    source = place.cache.parent
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+    with closing(sqlite3.connect(folder / "mlflow.db")) as connection, connection:
+        moved = (source.as_uri(), folder.as_uri())
+        connection.execute("UPDATE experiments SET artifact_location = replace(artifact_location, ?, ?)", moved)
+        connection.execute("UPDATE runs SET artifact_uri = replace(artifact_uri, ?, ?)", moved)
+    return Place(f"sqlite:///{folder / 'mlflow.db'}", folder / "cache", place.variables)
+
+
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Wait for something that must come."""
     deadline = time.monotonic() + seconds

@@ -232,10 +232,10 @@ def test_without_predictions_of_the_metric(store: Store) -> None:
 def test_a_strangers_parent(tmp_path: Path, migrated_store: Path) -> None:
     store = sqlite_place(migrated_store, tmp_path)
     client, generator = store.client, np.random.default_rng(0)
-    table, golden, labels = np.empty((6, 4)), np.empty(8), np.arange(40) % 2
+    table, golden, labels = np.empty((4, 3)), np.empty(4), np.arange(40) % 2
     run_id = client.create_run("0").info.run_id
-    places = [("investigation", row, column) for row in range(6) for column in range(4)]
-    for phase, row, column in [*places, *(("golden", index, 0) for index in range(8))]:
+    places = [("investigation", row, column) for row in range(4) for column in range(3)]
+    for phase, row, column in [*places, *(("golden", index, 0) for index in range(4))]:
         tags = {"l3d.role": "cell", "l3d.phase": phase, "mlflow.parentRunId": run_id}
         if phase == "golden":
             tags["l3d.index"] = str(row)
@@ -284,7 +284,7 @@ def test_bad_parameters(store: Store, parent: Any, options: dict[str, Any], word
 
 def test_a_baseline_has_no_ablation(tmp_path: Path, migrated_store: Path) -> None:
     store = sqlite_place(migrated_store, tmp_path)
-    store.investigate(design="fixed")
+    store.investigate(design="fixed", investigation_runs=2, golden_runs=2)
     with pytest.raises(ParameterError, match=r"design fixed.*must be an investigation of design crossed"):
         ablated(store)
 

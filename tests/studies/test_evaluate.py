@@ -15,6 +15,7 @@ from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.studies.investigation.scoring import score, tables
 
 pytestmark = pytest.mark.slow
@@ -64,9 +65,9 @@ def test_a_frame_of_several_factors_with_predictions() -> None:
     assert "consistency/two" not in found.metrics()
 
 
-def test_the_latest_investigation(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    place.investigate()
-    last = place.investigate(root_seed=1)
+def test_the_latest_investigation(done: tuple[Place, Investigation], capsys: pytest.CaptureFixture[str]) -> None:
+    place, _ = done
+    last = place.investigate(root_seed=1, mitigation_runs=3)
     before = place.client.get_run(last.run_id)
     with place.entered():
         assert cli.main(["evaluate"]) == 0
@@ -79,8 +80,8 @@ def test_the_latest_investigation(place: Place, capsys: pytest.CaptureFixture[st
     assert after.data.params == before.data.params
 
 
-def test_tables_that_somebody_else_logged_stay_listed(place: Place) -> None:
-    run_id = place.investigate().run_id
+def test_tables_that_somebody_else_logged_stay_listed(done: tuple[Place, Investigation]) -> None:
+    place, run_id = done[0], done[1].run_id
     theirs = {"path": "theirs.json", "type": "table"}
     place.client.set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([theirs]))
     for _ in range(2):
@@ -100,12 +101,13 @@ def test_nothing_to_evaluate(place: Place, capsys: pytest.CaptureFixture[str]) -
         assert "--parent-run-id" in capsys.readouterr().err
 
 
-def test_delete_takes_the_children_too(place: Place) -> None:
-    first, second = place.investigate(), place.investigate(root_seed=1)
+def test_delete_takes_the_children_too(done: tuple[Place, Investigation]) -> None:
+    place, first = done
+    second = place.investigate(root_seed=1, golden_runs=3)
     with place.entered():
         assert delete(first.run_id).runs == CELLS + 1
     assert {run.info.run_id for run in place.parents()} == {second.run_id}
-    assert len(place.cells()) == CELLS
+    assert len(place.cells()) == CELLS - 1
     with place.entered(), pytest.raises(ParameterError, match="no such run"):
         delete("0" * 32)
     again = place.investigate()

@@ -353,38 +353,42 @@ def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str) -> tup
     return status, one_line(captured.err)
 
 
+WRONG = [
+    (["--hyperparameters=a_data_order=1e9,a_sample_choice=1e9"], "has nothing to search for approach=synthetic"),
+    (["--space="], "has nothing to search for approach=synthetic"),
+    (["--space=noise=0..2"], "space.noise=2"),
+    (["--space=noise=0.5..0.1"], "space.noise"),
+    (["--space=nois=0..1"], "Did you mean 'noise'?"),
+    (["--space=duration"], "has no bounds of its own"),
+    (["--space=noise=0.5"], "space.noise"),
+    (["--space=missing.json"], "the file cannot be read"),
+    (["--coarse-sampler=gird"], "coarse_sampler=gird: "),
+    (["--coarse-sampler=gird"], "Did you mean 'grid'?"),
+    (["--fine-sampler=tpee"], "fine_sampler=tpee: "),
+    (["--pruner=medan"], "Did you mean 'median'?"),
+    (["--storage=postgresql://ann:s3cret@127.0.0.1:9/optuna"], "storage=postgresql://127.0.0.1:9/optuna"),
+    (["--storage=sqlite:////nowhere/at/all.db"], "storage=sqlite:///all.db: cannot be reached"),
+    (["--storage=/nowhere/at/all.log"], "storage=all.log: cannot be reached (its folder does not exist)"),
+    (["--storage=somewhere"], "storage=somewhere: must be auto"),
+    (["--search-seeds=0"], "search_seeds=0"),
+    (["--coarse-trials=1"], "coarse_trials=1"),
+    (["--fine-trials=-1"], "fine_trials=-1"),
+    (["--held-out-runs=-1"], "held_out_runs=-1"),
+    (["--root-seed=-1"], "root_seed=-1"),
+    (["--metric=f1"], "must be one of accuracy, f1_macro"),
+    (["--hyperparameters=noise=7"], "hyperparameters.noise=7"),
+    (["--hyperparameters=latest"], "there is no finished search of synthetic on synthetic"),
+    (["--workers=2"], "workers=2"),
+    (["--investigation-runs=3"], "--investigation-runs"),
+]
+OF_EACH_KIND = [WRONG[0], *(each for each in WRONG if each[0][0].startswith(("--storage=", "--hyper"))), WRONG[-1]]
+"""Mistakes that are found without a tracking server, by a look at one, in a storage, and by the command line."""
+
+
 @pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--hyperparameters=a_data_order=1e9,a_sample_choice=1e9"], "has nothing to search for approach=synthetic"),
-        (["--space="], "has nothing to search for approach=synthetic"),
-        (["--space=noise=0..2"], "space.noise=2"),
-        (["--space=noise=0.5..0.1"], "space.noise"),
-        (["--space=nois=0..1"], "Did you mean 'noise'?"),
-        (["--space=duration"], "has no bounds of its own"),
-        (["--space=noise=0.5"], "space.noise"),
-        (["--space=missing.json"], "the file cannot be read"),
-        (["--coarse-sampler=gird"], "coarse_sampler=gird: "),
-        (["--coarse-sampler=gird"], "Did you mean 'grid'?"),
-        (["--fine-sampler=tpee"], "fine_sampler=tpee: "),
-        (["--pruner=medan"], "Did you mean 'median'?"),
-        (["--storage=postgresql://ann:s3cret@127.0.0.1:9/optuna"], "storage=postgresql://127.0.0.1:9/optuna"),
-        (["--storage=sqlite:////nowhere/at/all.db"], "storage=sqlite:///all.db: cannot be reached"),
-        (["--storage=/nowhere/at/all.log"], "storage=all.log: cannot be reached (its folder does not exist)"),
-        (["--storage=somewhere"], "storage=somewhere: must be auto"),
-        (["--search-seeds=0"], "search_seeds=0"),
-        (["--coarse-trials=1"], "coarse_trials=1"),
-        (["--fine-trials=-1"], "fine_trials=-1"),
-        (["--held-out-runs=-1"], "held_out_runs=-1"),
-        (["--root-seed=-1"], "root_seed=-1"),
-        (["--metric=f1"], "must be one of accuracy, f1_macro"),
-        (["--hyperparameters=noise=7"], "hyperparameters.noise=7"),
-        (["--hyperparameters=latest"], "there is no finished search of synthetic on synthetic"),
-        (["--workers=2"], "workers=2"),
-        (["--investigation-runs=3"], "--investigation-runs"),
-    ],
+    ("options", "says", "project_run"),
+    [*((*case, True) for case in WRONG), *((*case, False) for case in OF_EACH_KIND)],
 )
-@pytest.mark.parametrize("project_run", [False, True], ids=["alone", "attached"])
 def test_what_a_user_gets_wrong(
     place: Place,
     capsys: pytest.CaptureFixture[str],

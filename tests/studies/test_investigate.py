@@ -11,13 +11,16 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from run_helpers import CELLS, Place, assert_whole, sqlite_place
+from run_helpers import CELLS, Place, assert_whole, copied, sqlite_place
 
 import mlflow_l3d
 from mlflow_l3d.approaches.synthetic import fails
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.tracking import spool as spool_module
+from mlflow_l3d.tracking.opening import _spool_folder
+from mlflow_l3d.tracking.records import CellRecord
 
 
 @pytest.fixture
@@ -38,7 +41,7 @@ def test_the_functions_of_the_package_stay_functions() -> None:
 
 @pytest.mark.slow
 def test_cells_that_raise(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    failing: dict[str, Any] = {"hyperparameters": "fail_every=4", "mitigation_runs": 4, "golden_runs": 8}
+    failing: dict[str, Any] = {"hyperparameters": "fail_every=4", "mitigation_runs": 3}
     result = place.investigate(**failing)
     design = list(result.specification.design().cells())
     wrong = {cell.key for cell in design if fails(cell.key, 4)}
@@ -78,8 +81,9 @@ def test_every_cell_raises(place: Place) -> None:
 
 
 @pytest.mark.slow
-def test_golden_runs_are_shared_between_factors(place: Place) -> None:
-    first = place.investigate(factor="data_order")
+def test_golden_runs_are_shared_between_factors(done: tuple[Place, Investigation]) -> None:
+    place, first = done
+    assert first.specification.factors == ("data_order",)
     second = place.investigate(factor="data_split")
     assert (second.computed, second.reused) == (6, 4)
     golden = second.cells[second.cells["phase"] == "golden"]
@@ -153,26 +157,38 @@ class Stopped(BaseException):
     """Ends a process as `kill -9` would: nobody is told."""
 
 
-@pytest.fixture
-def half_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Give a place where an investigation fell silent before its last upload and its conclusion."""
+@pytest.fixture(scope="module")
+def _silent(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> Place:
     from mlflow_l3d import investigate as _  # noqa: F401
     from mlflow_l3d.tracking.ledger import Ledger
-    from mlflow_l3d.tracking.records import CellRecord
 
     module = sys.modules["mlflow_l3d.studies.investigation.run"]
     ledgers: list[Ledger[CellRecord]] = []
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("silent"))
 
     def stop(_specification: object, ledger: Ledger[CellRecord], _interim_analyses: object) -> None:
         ledgers.append(ledger)
         raise Stopped
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "finalize", stop)
         with pytest.raises(Stopped):
             place.investigate()
     ledgers[0]._close()
     assert len(place.spooled()) == CELLS
+    return place
+
+
+@pytest.fixture
+def half_done(_silent: Place, tmp_path: Path) -> Place:
+    """Give a place where an investigation fell silent before its last upload and its conclusion."""
+    place = copied(_silent, tmp_path)
+    # A spool belongs to the address of its store, which is another one now.
+    [spool] = place.cache.glob("spool/*/")
+    with place.entered():
+        spool = spool.rename(_spool_folder(place.client, "0", spool.name.partition("-")[2]))
+    [parent] = place.parents()
+    place.client.set_tag(parent.info.run_id, "l3d.spool", spool_module.Spool(spool, CellRecord).identity)
     return place
 
 

@@ -404,8 +404,8 @@ def test_a_strangers_runs(place: Place, tmp_path: Path, numbered: bool) -> None:
 
 @pytest.mark.slow
 def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    seeds_run = study(place)
-    ordinary = place.investigate()
+    seeds_run = study(place, seeds=2)
+    ordinary = place.investigate(investigation_runs=2, golden_runs=2)
     with place.entered():
         assert cli.main(["evaluate", "--parent-run-id", "latest"]) == 0
         assert f"evaluation of run {ordinary.run_id}" in capsys.readouterr().out

@@ -1,0 +1,26 @@
+"""One investigation that is finished, for all tests that begin with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pictures import blank
+from run_helpers import Place, copied, sqlite_place
+
+from mlflow_l3d.studies.investigation.run import Investigation
+
+
+@pytest.fixture(scope="session")
+def _investigated(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Investigation]:
+    with pytest.MonkeyPatch.context() as patch:
+        blank(patch.setattr)
+        place = sqlite_place(migrated_store, tmp_path_factory.mktemp("investigated"))
+        return place, place.investigate()
+
+
+@pytest.fixture
+def done(_investigated: tuple[Place, Investigation], tmp_path: Path) -> tuple[Place, Investigation]:
+    """Give a place of the test's own with one finished investigation, that of SMALL."""
+    place, result = _investigated
+    return copied(place, tmp_path / "done"), result
