@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.studies.search.cells import held_out_cells, trial_key
 from mlflow_l3d.studies.search.specification import specify_search
 from mlflow_l3d.studies.seeds.specification import specify_seeds
+from mlflow_l3d.tasks import resolve
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.synthetic import generate
 
@@ -407,9 +409,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.fixture(scope="module")
+def read_once() -> Callable[..., Task]:
+    """Give the loader of tasks with a memory: many cases have the same task."""
+    return cache(resolve._load)
+
+
 @pytest.fixture
-def _fixed_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fixed_versions(monkeypatch: pytest.MonkeyPatch, read_once: Callable[..., Task]) -> None:
     fix_versions(monkeypatch)
+    monkeypatch.setattr(resolve, "_load", read_once)
 
 
 @pytest.fixture(scope="module")

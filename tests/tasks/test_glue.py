@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,12 @@ def test_fingerprints_of_files_stay(name: str, data: Path) -> None:
     assert load_task(str(data / f"{name}.parquet")).fingerprint[:16] == PINNED_FILES[name]
 
 
+@pytest.fixture(scope="module")
+def whole() -> Callable[[str], Task]:
+    """Give a function that reads a set with its published parts, once."""
+    return cache(partial(load_task, settings=OWN))
+
+
 def plain(text: str) -> str:
     return " ".join(text.split())
 
@@ -91,8 +99,8 @@ def plain(text: str) -> str:
 @pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("name", CLASSES)
-def test_published_parts_are_whole(name: str, data: Path) -> None:
-    task = load_task(name, settings=OWN)
+def test_published_parts_are_whole(name: str, data: Path, whole: Callable[[str], Task]) -> None:
+    task = whole(name)
     split = task.split({"data_split": 1})
     train, validation = CLASSES[name]
     assert np.bincount(task.strata[split.train]).tolist() == train
@@ -111,12 +119,14 @@ STUDY_BY_NAME = {benchmark.name: benchmark for benchmark in STUDY.values()}
 
 
 @needs_data
-def test_ids_tell_repeats_apart_and_are_those_of_the_pool_where_texts_occur_once(data: Path) -> None:
-    own, pool = load_task("rte", settings=OWN), load_task("rte")
+def test_ids_tell_repeats_apart_and_are_those_of_the_pool_where_texts_occur_once(
+    data: Path, whole: Callable[[str], Task]
+) -> None:
+    own, pool = whole("rte"), load_task("rte")
     contents = [str(example).partition("/")[2] for example in own.example_ids]
     assert sum(example.endswith("-2") for example in contents) == 2
     assert {example.removesuffix("-2") for example in contents} == set(pool.example_ids.tolist())
-    repeats = load_task("cola", settings=OWN)
+    repeats = whole("cola")
     # 16 texts of CoLA have two labels, and are kept here.
     assert len(repeats) == 9594
     assert len(set(repeats.example_ids.tolist())) == 9594
@@ -142,8 +152,8 @@ EXPECTED = {  # name: what our text columns and choices should be, of a row of t
 @pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("name", EXPECTED)
-def test_what_becomes_of_the_texts(name: str, data: Path) -> None:
-    task = load_task(name, settings=OWN)
+def test_what_becomes_of_the_texts(name: str, data: Path, whole: Callable[[str], Task]) -> None:
+    task = whole(name)
     rows = pd.read_parquet(data / f"{name}.parquet").query("split == 'validation'").reset_index(drop=True)
     position = {str(example): at for at, example in enumerate(task.example_ids)}
     for at in (0, 7, len(rows) - 1):
