@@ -11,6 +11,7 @@ from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.packaged import rotten_tomatoes
 from mlflow_l3d.tasks.settings import SplitSettings
 
 WORDS = (("superb", "moving", "a joy", "brilliant"), ("dull", "a mess", "tedious", "awful"))
@@ -30,6 +31,15 @@ def handmade_task(n: int = 120, columns: int = 1, **settings) -> Task:
         for _ in range(columns)
     )
     return Task("handmade", texts, labels, ("good", "bad"), np.arange(n) + 1000, SplitSettings(**settings), "handmade")
+
+
+def short_reviews() -> Task:
+    """Return 300 real reviews of less than 40 letters, which are encoded in a second."""
+    whole = rotten_tomatoes({})
+    short = [number for number, text in enumerate(whole.texts[0]) if len(text) < 40]
+    kept = np.sort(np.random.default_rng(0).permutation(short)[:300])
+    texts = (tuple(whole.texts[0][number] for number in kept),)
+    return Task("part", texts, whole.labels[kept], whole.class_names, whole.example_ids[kept])
 
 
 def cell(index: int = 0, **configurations: int) -> Cell:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from finetuning_helpers import content, handmade_task, run
+from finetuning_helpers import content, handmade_task, run, short_reviews
 
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk, session
@@ -24,7 +24,6 @@ from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.packaged import rotten_tomatoes
 from mlflow_l3d.tasks.settings import Split, SplitSettings
 from mlflow_l3d.testing.approaches import check_approach
 
@@ -562,10 +561,7 @@ def test_three_classes(cache):
 @pytest.mark.slow
 @pytest.mark.parametrize("learner", ["protonet", "maml"])
 def test_real_sentences(cache, learner):
-    whole = rotten_tomatoes({})
-    kept = np.sort(np.random.default_rng(0).permutation(len(whole))[:600])
-    texts = (tuple(whole.texts[0][i] for i in kept),)
-    task = type(whole)("part", texts, whole.labels[kept], whole.class_names, whole.example_ids[kept])
-    outcomes = run(prepare(task, cache, learner=learner, epochs=2, max_length=32), *[cell(i) for i in range(4)])
+    opened = prepare(short_reviews(), cache, learner=learner, epochs=2, max_length=32)
+    outcomes = run(opened, *[cell(i) for i in range(4)])
     scores = [f1_macro(outcome.labels, outcome.predictions, 2) for outcome in outcomes]
-    assert np.mean(scores) > 0.62
+    assert np.mean(scores) > 0.7
