@@ -6,7 +6,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,9 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from warm_start import WarmStart
 
+from mlflow_l3d.approaches.base import Session
+from mlflow_l3d.approaches.synthetic import Synthetic
+from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.studies.investigation.run import Investigation, investigate
 
 SMALL: Mapping[str, Any] = {
@@ -116,6 +119,30 @@ def copied(place: Place, folder: Path) -> Place:
         connection.execute("UPDATE experiments SET artifact_location = replace(artifact_location, ?, ?)", moved)
         connection.execute("UPDATE runs SET artifact_uri = replace(artifact_uri, ?, ?)", moved)
     return Place(f"sqlite:///{folder / 'mlflow.db'}", folder / "cache", place.variables)
+
+
+class Hooked(Synthetic):
+    """Calls `hook` with the number of the cell before each cell."""
+
+    def __init__(self, hook: Callable[[int], None]) -> None:
+        self.hook = hook
+
+    def prepare(self, *args: Any, **kwargs: Any) -> Any:
+        session, hook = super().prepare(*args, **kwargs), self.hook
+
+        class Counted(Session):
+            count = 0
+
+            def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+                for cell in cells:
+                    hook(self.count)
+                    self.count += 1
+                    yield from session.run([cell])
+
+            def close(self) -> None:
+                session.close()
+
+        return Counted()
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:

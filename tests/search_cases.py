@@ -1,32 +1,22 @@
-"""An approach with a known best setting, that leaves a trace of everything it does; and what a search needs of it."""
+"""An approach with a known best setting, that leaves a trace of everything it does. Workers of a search import this."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.approaches.base import Approach, CellwiseSession, resolve_hyperparameters
+from mlflow_l3d.approaches.base import Approach, CellwiseSession
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.execution.base import Job
 from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import GOLDEN_BASE, configuration_seed
-from mlflow_l3d.studies.search.cells import TrialMaker, search_key
-from mlflow_l3d.studies.search.samplers import pruner_of, sampler_of
-from mlflow_l3d.studies.search.space import SearchSpace
-from mlflow_l3d.studies.search.storages import storage_of
-from mlflow_l3d.studies.search.study import open_study
-from mlflow_l3d.studies.search.trials import Tuned
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.synthetic import generate
 
 BEST = {"x": 0.3, "kind": "b"}
 
@@ -61,6 +51,8 @@ class Climb(Approach):
     reports_epochs: bool = True
     seconds: float = 0.0
     many: int = 1
+    hang_at: int = 0
+    """The training with this number, of all that left a trace, does not end."""
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         return {}
@@ -107,6 +99,8 @@ class ClimbSession(CellwiseSession):
             top = height(float(self.hyperparameters["x"]), kind)
             scores.append(top * (1 - 0.5 ** (epoch + 1)) + luck(cell.seeds))
             self.trace.note("epoch", cell.key, epoch)
+            if self.approach.hang_at and epoch == 1 and self.trace.number(cell.key) == self.approach.hang_at:
+                time.sleep(3600)
             time.sleep(self.approach.seconds)
             if self.on_epoch_end is not None and self.on_epoch_end(cell.key, epoch, {"validation_height": scores[-1]}):
                 break
@@ -140,46 +134,10 @@ class Trace:
             return []
         return [line.split() for line in self._path.read_text().splitlines() if line.startswith(first)]
 
+    def trained(self) -> list[str]:
+        """Return the key of every training that began, in their order."""
+        return [key for _, key, epoch in self.lines("epoch") if epoch == "0"]
 
-def small_task(**settings: Any) -> Task:
-    return replace(generate(200, 2), settings=SplitSettings(num_labelled=40, test_size=20, **settings))
-
-
-@dataclass
-class Search:
-    """One stage, as a process of its own would open it."""
-
-    folder: Path
-    approach: Climb = field(default_factory=Climb)
-    space: SearchSpace = field(default_factory=lambda: space_of("x,kind=a|b"))
-    base: Mapping[str, Value] = field(default_factory=dict)
-    metric: str = "height"
-    pruner: str = "none"
-    sampler: str = "tpe"
-    configurations: int = 1
-    name: str = "level"
-    storage: str = ""
-
-    def __post_init__(self) -> None:
-        self.task = small_task()
-        self.storage = self.storage or str(self.folder / "optuna.log")
-        sampler = sampler_of(self.sampler, stage="fine", seed=0)
-        self.study = open_study(storage_of(self.storage, self.folder), self.name, sampler, pruner_of(self.pruner))
-        self.tuned = Tuned(self.approach, metric=self.metric, pruner=self.pruner, storage=self.storage)
-        hyperparameters = resolve_hyperparameters(self.approach, self.base)
-        self.job = Job(self.tuned, self.task, hyperparameters, "", "cpu", self.folder)
-        key = search_key(self.task, self.approach, model_revision="none", numerics={}, metric=self.metric)
-        self.maker = TrialMaker(self.approach, self.base, key, self.name, seeds_of(self.configurations))
-        self.trace = Trace(self.folder)
-
-
-def space_of(text: str) -> SearchSpace:
-    approach = Climb()
-    return SearchSpace.of(approach, resolve_hyperparameters(approach, {}), text)
-
-
-def seeds_of(configurations: int, root: int = 0) -> tuple[dict[str, int], ...]:
-    return tuple(
-        {factor: configuration_seed(root, factor, GOLDEN_BASE + number) for factor in Climb().factors}
-        for number in range(configurations)
-    )
+    def number(self, key: str) -> int:
+        """Return the place, from 1, of the latest training with this key among all."""
+        return max(place for place, each in enumerate(self.trained(), start=1) if each == key)

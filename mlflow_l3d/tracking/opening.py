@@ -183,7 +183,11 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> None:
     same_work = condition({card.key_tag: card.key, names.ROLE: card.role})
     for earlier in list(search(client, [parent.experiment_id], same_work)):
         earlier_id = str(earlier.info.run_id)
-        if earlier_id == parent.run_id or earlier.data.tags.get(names.STATE) == "complete":
+        if earlier_id == parent.run_id:
+            continue
+        if earlier.data.tags.get(names.STATE) == "complete":
+            if earlier.info.status == "RUNNING":  # killed between its last tags and its end
+                client.set_terminated(earlier_id, "FINISHED")
             continue
         if parents.may_be_alive(earlier, spool.identity):
             _logger.warning("Run %s is at the same work on another machine; its children are left there.", earlier_id)

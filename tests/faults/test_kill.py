@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -12,7 +13,7 @@ from typing import Any
 import pandas as pd
 import psutil
 import pytest
-from run_helpers import Place, assert_whole, sqlite_place, wait_until
+from run_helpers import SMALL, Place, assert_whole, sqlite_place, wait_until
 
 from mlflow_l3d.studies.investigation.run import Investigation
 
@@ -22,7 +23,7 @@ SLOW: dict[str, Any] = {
     "investigation_runs": 4,
     "mitigation_runs": 3,
     "golden_runs": 8,
-    "hyperparameters": "duration=0.08,noise=0.1",
+    "hyperparameters": "duration=0.05,noise=0.1",
 }
 CELLS = 20
 
@@ -37,14 +38,26 @@ def parent_is_there(place: Place) -> bool:
     return bool(place.parents())
 
 
-def spooled(count: int, seconds: float = 0.0) -> Callable[[Place], bool]:
-    def reached(place: Place) -> bool:
-        if len(place.spooled()) < count:
-            return False
-        time.sleep(seconds)
-        return True
+def six_cells_are_done(place: Place) -> bool:
+    return len(place.spooled()) >= 6
 
-    return reached
+
+ENDS_ITSELF = """
+import json, os, signal, sys
+
+if __name__ == "__main__":
+    from mlflow import MlflowClient
+    from mlflow_l3d import investigate
+    log = MlflowClient.log_artifacts
+
+    def log_and_end(*arguments):
+        log(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    MlflowClient.log_artifacts = log_and_end
+    investigate(**json.loads(sys.argv[1]))
+"""
+"""Kills itself when the artifacts of the parent are there, and its last tags are not."""
 
 
 def assert_same_as_undisturbed(
@@ -60,35 +73,37 @@ def assert_same_as_undisturbed(
         pd.testing.assert_frame_equal(here[same], there[same], check_exact=True)
 
 
-@pytest.mark.parametrize(
-    ("executor", "moment"),
-    [
-        ("processes", parent_is_there),
-        ("processes", spooled(6)),
-        ("processes", spooled(CELLS, 0.25)),
-        ("inline", spooled(3)),
-    ],
-    ids=["early", "middle", "conclusion", "inline"],
-)
+@pytest.mark.parametrize("moment", [parent_is_there, six_cells_are_done], ids=["early", "middle"])
 def test_killed_and_started_again(
-    executor: str,
-    moment: Callable[[Place], bool],
-    undisturbed: tuple[Place, Investigation],
-    migrated_store: Path,
-    tmp_path: Path,
+    moment: Callable[[Place], bool], undisturbed: tuple[Place, Investigation], migrated_store: Path, tmp_path: Path
 ) -> None:
     place = sqlite_place(migrated_store, tmp_path / "place")
-    process = place.start(executor=executor, **SLOW, **({"workers": 2} if executor == "processes" else {}))
+    process = place.start(executor="processes", workers=2, **SLOW)
     wait_until(lambda: moment(place) or process.poll() is not None, "the moment to kill it")
     assert process.poll() is None, process.communicate()
     family = psutil.Process(process.pid).children(recursive=True)
-    if executor == "processes":
-        process.kill()
-    else:
-        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
     process.communicate()
     _, alive = psutil.wait_procs(family, timeout=10)
     assert alive == []
+    assert_goes_on(place, undisturbed, tmp_path)
+
+
+def test_killed_in_its_conclusion(
+    undisturbed: tuple[Place, Investigation], migrated_store: Path, tmp_path: Path
+) -> None:
+    place = sqlite_place(migrated_store, tmp_path / "place")
+    script = tmp_path / "script.py"
+    script.write_text(ENDS_ITSELF)
+    process = place.start(str(script), json.dumps({**SMALL, **SLOW, "executor": "inline"}))
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert len(place.spooled()) == CELLS
+    assert_goes_on(place, undisturbed, tmp_path)
+
+
+def assert_goes_on(place: Place, undisturbed: tuple[Place, Investigation], folder: Path) -> None:
+    """Check that the same investigation after a kill takes what there is, and ends like one that was not killed."""
     kept = place.spooled()
     killed_at = int(time.time() * 1000)
     [old] = place.parents()
@@ -97,7 +112,7 @@ def test_killed_and_started_again(
 
     assert (result.computed, result.reused) == (CELLS - len(kept), len(kept))
     assert_whole(place, result.run_id, CELLS)
-    assert_same_as_undisturbed(place, result, undisturbed, tmp_path)
+    assert_same_as_undisturbed(place, result, undisturbed, folder)
     before = {run.data.tags["l3d.cell_key"] for run in place.cells() if run.info.end_time < killed_at}
     assert before == kept
     left = place.client.get_run(old.info.run_id)
@@ -112,12 +127,12 @@ def test_killed_twice_by_the_command_line(
 ) -> None:
     place = sqlite_place(migrated_store, tmp_path / "place")
     for number, count in enumerate((4, 12)):
-        process = place.start(executor="processes", workers=2, **SLOW)
+        process = place.start(executor="inline", **SLOW)
         wait_until(lambda: len(place.parents()) > number and len(place.spooled()) >= count, "enough cells")  # noqa: B023
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     kept = len(place.spooled())
-    process = place.start(executor="processes", workers=2, **SLOW)
+    process = place.start(executor="inline", **SLOW)
     stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 0, stderr
     assert f"{CELLS - kept} cells computed, {kept} taken from earlier runs" in stdout

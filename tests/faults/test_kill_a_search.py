@@ -18,6 +18,7 @@ from run_helpers import Place, one_line, sqlite_place, wait_until
 from search_cases import Climb, Trace
 from warm_start import WarmStart
 
+from mlflow_l3d import cli
 from mlflow_l3d.studies.search.run import HyperparameterSearch, search
 from mlflow_l3d.tracking import uploader
 
@@ -39,12 +40,12 @@ TRAININGS = COARSE + FINE + 2 * HELD_OUT
 COLUMNS = ["level", "number", "state", "score", "x", "kind", "is_default"]
 SCRIPT = """
 import json, sys
-from search_cases import Climb
-from mlflow_l3d import search
 
 if __name__ == "__main__":
-    seconds, settings = json.loads(sys.argv[1])
-    search(approach=Climb(seconds=seconds), **settings)
+    from search_cases import Climb
+    from mlflow_l3d import search
+    approach, settings = json.loads(sys.argv[1])
+    search(approach=Climb(**approach), **settings)
 """
 
 
@@ -53,17 +54,20 @@ def find(place: Place, approach: Climb | None = None, **parameters: Any) -> Hype
         return search(approach=approach or Climb(), **{**SETTINGS, "executor": "inline", **parameters})
 
 
-def start(place: Place, folder: Path, seconds: float, **parameters: Any) -> WarmStart:
+def start(place: Place, folder: Path, hang_at: int, **parameters: Any) -> WarmStart:
+    """Start a search whose training with the number `hang_at` does not end, and wait until that has begun."""
     script = folder / "script.py"
     script.write_text(SCRIPT)
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     own = Place(place.uri, place.cache, {**place.variables, "PYTHONPATH": paths})
-    return own.start(str(script), json.dumps([seconds, {**SETTINGS, **parameters}]))
+    process = own.start(str(script), json.dumps([{"hang_at": hang_at}, {**SETTINGS, **parameters}]))
+    wait_until(lambda: len(trained(place)) >= hang_at or process.poll() is not None, "the moment to kill it")
+    assert process.poll() is None, process.communicate()
+    return process
 
 
 def trained(place: Place) -> list[str]:
-    """Return the key of every training that began, in their order."""
-    return [key for _, key, epoch in Trace(place.cache).lines("epoch") if epoch == "0"]
+    return Trace(place.cache).trained()
 
 
 def searches(place: Place) -> list[Run]:
@@ -126,10 +130,8 @@ def place(tmp_path: Path, migrated_store: Path) -> Place:
 def test_killed_and_started_again(
     executor: str, least: int, undisturbed: tuple[Place, HyperparameterSearch], place: Place, tmp_path: Path
 ) -> None:
-    process = start(place, tmp_path, 0.03, executor=executor, **({"workers": 2} if executor == "processes" else {}))
-    wait_until(lambda: len(trained(place)) >= least or process.poll() is not None, "the moment to kill it")
-    assert process.poll() is None, process.communicate()
-    kill(process)
+    more = {"workers": 2} if executor == "processes" else {}
+    kill(start(place, tmp_path, least, executor=executor, **more))
     kept, begun = place.spooled(), trained(place)
     assert least - 3 <= len(kept) < TRAININGS
 
@@ -155,14 +157,8 @@ def test_killed_twice_with_pruning_and_a_sampler_that_learns(place: Place, tmp_p
 
     journal = tmp_path / "studies.log"
     more = {"pruner": "auto", "fine_sampler": "tpe", "storage": str(journal), "executor": "inline"}
-    for number, least in enumerate((COARSE - 2, COARSE + 4)):
-        process = start(place, tmp_path, 0.03, **more)
-        wait_until(
-            lambda: (len(searches(place)) > number and len(trained(place)) >= least) or process.poll() is not None,  # noqa: B023
-            "the moment to kill it",
-        )
-        assert process.poll() is None, process.communicate()
-        kill(process)
+    for least in (COARSE - 2, COARSE + 4):
+        kill(start(place, tmp_path, least, **more))
     kept = place.spooled()
     before = trained(place)
     assert len(before) - len(kept) <= 2, "of each process one trial at most is lost"
@@ -206,11 +202,10 @@ def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("number", "executor"), [(signal.SIGINT, "processes"), (signal.SIGTERM, "inline")], ids=["ctrl-c", "sigterm"]
 )
-def test_interrupted(number: signal.Signals, executor: str, place: Place) -> None:
-    options = ["approach=synthetic", "metric=synthetic_score", "hyperparameters=duration=0.15", f"executor={executor}"]
-    options += ["coarse-trials=8", "fine-trials=2", "held-out-runs=0"]
-    command = ["-m", "mlflow_l3d", "search", *(f"--{option}" for option in options)]
-    process = place.start(*command)
+def test_interrupted(number: signal.Signals, executor: str, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["approach=synthetic", "metric=synthetic_score", "hyperparameters=duration=0.1", "coarse-trials=8"]
+    command = ["search", *(f"--{option}" for option in [*options, "fine-trials=2", "held-out-runs=0"])]
+    process = place.start("-m", "mlflow_l3d", *command, f"--executor={executor}")
     wait_until(lambda: len(place.spooled()) >= 3, "three trials")
     os.killpg(process.pid, number)
     stdout, stderr = process.communicate(timeout=60)
@@ -223,8 +218,9 @@ def test_interrupted(number: signal.Signals, executor: str, place: Place) -> Non
     kept = {run.info.run_id for run in trials(place)}
     assert {run.info.status for run in trials(place)} == {"FINISHED"}
     assert 3 <= len(kept) < 8
-    stdout, stderr = place.start(*command).communicate(timeout=60)
-    assert "10 trials in" in stdout, stderr
+    with place.entered():
+        assert cli.main([*command, "--executor=inline"]) == 0
+    assert "10 trials in" in capsys.readouterr().out
     [first, last] = searches(place)
     assert first.data.tags["l3d.superseded_by"] == last.info.run_id
     after = trials(place, last.info.run_id)
@@ -249,7 +245,7 @@ def test_a_worker_is_killed(undisturbed: tuple[Place, HyperparameterSearch], pla
 
     killer = threading.Thread(target=kill_one)
     killer.start()
-    result = find(place, Climb(seconds=0.03), executor="processes", workers=1)
+    result = find(place, Climb(hang_at=4), executor="processes", workers=1)
     killer.join()
     assert len(killed) == 1
     assert TRAININGS <= len(trained(place)) <= TRAININGS + 2
@@ -275,7 +271,8 @@ def test_the_server_is_away_for_a_while(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(uploader, "_LONGEST_PAUSE", 1.0)
+    monkeypatch.setattr(uploader, "_FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(uploader, "_LONGEST_PAUSE", 0.4)
     server = make_mlflow_server()
     place = Place(server.uri, tmp_path / "cache")
 

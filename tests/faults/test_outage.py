@@ -5,47 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from run_helpers import Place, assert_whole, one_line, sqlite_place, wait_until
+from run_helpers import Hooked, Place, assert_whole, one_line, sqlite_place, wait_until
 
-from mlflow_l3d.approaches.base import Session
-from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tracking import uploader
 
 pytestmark = pytest.mark.slow
 
-DESIGN: dict[str, Any] = {"investigation_runs": 4, "mitigation_runs": 5, "golden_runs": 10}
-CELLS = 30
-
-
-class Hooked(Synthetic):
-    """Calls `hook` with the number of the cell before each cell."""
-
-    def __init__(self, hook: Callable[[int], None]) -> None:
-        self.hook = hook
-
-    def prepare(self, *args: Any, **kwargs: Any) -> Any:
-        session, hook = super().prepare(*args, **kwargs), self.hook
-
-        class Counted(Session):
-            count = 0
-
-            def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-                for cell in cells:
-                    hook(self.count)
-                    self.count += 1
-                    yield from session.run([cell])
-
-            def close(self) -> None:
-                session.close()
-
-        return Counted()
+DESIGN: dict[str, Any] = {"investigation_runs": 3, "mitigation_runs": 3, "golden_runs": 6}
+CELLS = 15
 
 
 def finished_metrics(place: Place, parent: str) -> Mapping[str, float]:
@@ -55,20 +28,21 @@ def finished_metrics(place: Place, parent: str) -> Mapping[str, float]:
 def test_the_server_dies_in_the_middle_and_hangs_later(
     make_mlflow_server: Callable[[], Any], migrated_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploader, "_LONGEST_PAUSE", 1.0)
+    monkeypatch.setattr(uploader, "_FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(uploader, "_LONGEST_PAUSE", 0.4)
     server = make_mlflow_server()
     place = Place(server.uri, tmp_path / "cache")
     seen: dict[int, int] = {}
 
     def hook(number: int) -> None:
-        if number == 8:
+        if number == 4:
             server.stop(signal.SIGKILL)
             assert not server.healthy()
-        elif number == 18:
+        elif number == 8:
             server.start()
-        elif number == 20:
+        elif number == 9:
             os.killpg(server.process.pid, signal.SIGSTOP)
-        elif number == 25:
+        elif number == 12:
             os.killpg(server.process.pid, signal.SIGCONT)
         seen[number] = len(place.spooled())
         time.sleep(0.05)
@@ -84,9 +58,9 @@ def test_the_server_dies_in_the_middle_and_hangs_later(
 
 def test_the_server_stays_dead(make_mlflow_server: Callable[[], Any], tmp_path: Path) -> None:
     server = make_mlflow_server()
-    place = Place(server.uri, tmp_path / "cache", {"L3D_UPLOAD_PATIENCE": "2"})
-    process = place.start(executor="inline", **DESIGN, hyperparameters="duration=0.1")
-    wait_until(lambda: len(place.spooled()) >= 6, "six cells")
+    place = Place(server.uri, tmp_path / "cache", {"L3D_UPLOAD_PATIENCE": "1"})
+    process = place.start(executor="inline", **DESIGN, hyperparameters="duration=0.05")
+    wait_until(lambda: len(place.spooled()) >= 4, "four cells")
     server.stop(signal.SIGKILL)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 1
@@ -96,10 +70,10 @@ def test_the_server_stays_dead(make_mlflow_server: Callable[[], Any], tmp_path: 
     assert len(place.spooled()) == CELLS
 
     with pytest.raises(ParameterError, match="no tracking server answers there"):
-        place.investigate(**DESIGN, hyperparameters="duration=0.1")
+        place.investigate(**DESIGN, hyperparameters="duration=0.05")
     assert len(place.spooled()) == CELLS
 
     server.start()
-    again = place.investigate(**DESIGN, hyperparameters="duration=0.1")
+    again = place.investigate(**DESIGN, hyperparameters="duration=0.05")
     assert (again.computed, again.reused) == (0, CELLS)
     assert_whole(place, again.run_id, CELLS)

@@ -7,11 +7,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from run_helpers import Place, assert_whole, one_line, sqlite_place, wait_until
+from run_helpers import Hooked, Place, assert_whole, one_line, sqlite_place, wait_until
 
 pytestmark = pytest.mark.slow
 
-SLOW = {"hyperparameters": "duration=0.15", "mitigation_runs": 4, "golden_runs": 8}
+SLOW = {"hyperparameters": "duration=0.06", "mitigation_runs": 4, "golden_runs": 8}
 CELLS = 20
 PROJECT = Path(__file__).parents[2]
 
@@ -78,15 +78,17 @@ def test_mlflow_run(place: Place) -> None:
 
 
 def test_a_second_process_at_the_same_investigation(place: Place) -> None:
-    first = place.start(executor="inline", **SLOW | {"hyperparameters": "duration=0.5"})
-    wait_until(lambda: len(place.spooled()) >= 2, "the first to be at work")
-    second = place.start(executor="inline", **SLOW | {"hyperparameters": "duration=0.5"})
-    stdout, stderr = second.communicate(timeout=60)
-    assert second.returncode == 1
-    assert stdout == ""
-    assert "is running in another process" in one_line(stderr)
-    stdout, stderr = first.communicate(timeout=60)
-    assert first.returncode == 0, stderr
-    assert f"{CELLS} cells computed" in stdout
+    def start_another(number: int) -> None:
+        if number != 2:
+            return
+        process = place.start(executor="inline", **SLOW)
+        stdout, stderr = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert stdout == ""
+        assert "is running in another process" in one_line(stderr)
+
+    first = place.investigate(approach=Hooked(start_another), **SLOW)
+    assert first.computed == CELLS
     [parent] = place.parents()
+    assert parent.info.run_id == first.run_id
     assert_whole(place, parent.info.run_id, CELLS)

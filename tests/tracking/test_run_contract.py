@@ -242,7 +242,9 @@ def test_nothing_private_is_logged(place: Place, one: Investigation, two: Invest
 
 @pytest.mark.slow
 def test_the_same_again_computes_nothing(place: Place, one: Investigation) -> None:
+    place.client.update_run(one.run_id, "RUNNING")  # as after a kill between its last tags and its end
     again = place.investigate(mitigation_runs=3, golden_runs=5, hyperparameters="noise=0.2")
+    assert place.client.get_run(one.run_id).info.status == "FINISHED"
     assert (again.computed, again.reused) == (0, 14)
     assert again.run_id != one.run_id
     assert again.analysis.metrics() == one.analysis.metrics()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from optuna.trial import TrialState
-from search_cases import BEST, Climb, Search, height, luck, seeds_of, space_of
+from search_cases import BEST, Climb, height, luck
+from search_stages import Search, seeds_of, space_of
 
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from filelock import Timeout
-from search_cases import Climb, Search
+from search_cases import Climb
+from search_stages import Search
 
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.studies.search.engine import StageRun
@@ -20,7 +21,8 @@ TRIALS = 8
 SCRIPT = """
 import sys
 from pathlib import Path
-from search_cases import Climb, Search
+from search_cases import Climb
+from search_stages import Search
 from test_search_killed import run
 if __name__ == "__main__":
     run(Search(Path(sys.argv[1]), Climb(seconds=0.05), pruner="median"))

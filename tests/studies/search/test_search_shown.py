@@ -4,8 +4,9 @@ import math
 import re
 
 import pytest
-from search_cases import Climb, Search, space_of
+from search_cases import Climb
 from search_examples import curves
+from search_stages import Search, space_of
 
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.approaches.base import resolve_hyperparameters

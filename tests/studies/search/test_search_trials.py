@@ -12,7 +12,8 @@ import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
-from search_cases import Climb, Search, height, luck, seeds_of, small_task
+from search_cases import Climb, height, luck
+from search_stages import Search, seeds_of, small_task
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.synthetic import Synthetic, score
