@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -58,13 +59,17 @@ def prompts_of(lengths: list[int], shared: int) -> list[list[int]]:
     return [prefix + generator.integers(1, VOCABULARY, length).tolist() for length in lengths]
 
 
-def alone(name: str, prompt: list[int], new: int, stop: set[int]) -> list[int]:
+@cache
+def continued(name: str, prompt: tuple[int, ...], new: int) -> list[int]:
     ids = torch.tensor([prompt])
     output = model(name).generate(
         ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=new, pad_token_id=PAD
     )
-    tokens = output[0, len(prompt) :].tolist()
-    return tokens[: next((place for place, token in enumerate(tokens) if token in stop), len(tokens))]
+    return output[0, len(prompt) :].tolist()
+
+
+def alone(name: str, prompt: list[int], new: int, stop: set[int]) -> list[int]:
+    return list(takewhile(lambda token: token not in stop, continued(name, tuple(prompt), new)))
 
 
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:

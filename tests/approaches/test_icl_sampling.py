@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -105,14 +106,12 @@ def clocks(uniform: float, count: int) -> np.ndarray:
     return np.array(numbers)
 
 
-def loop(name: str, prompt: list[int], temperature: float, uniforms: np.ndarray, stop: set[int]) -> list[int]:
+def loop(name: str, prompt: list[int], temperature: float, uniforms: np.ndarray) -> list[int]:
     """Draw one text token by token, each behind a full forward pass."""
     written: list[int] = []
     for uniform in uniforms:
         weights = shares(name, prompt, written, temperature)
         token = int(np.argmax(weights / clocks(uniform, len(weights))))
-        if token in stop:
-            break
         written.append(token)
     return written
 
@@ -167,10 +166,10 @@ def test_tokens_have_their_shares(dtype: Any, uniforms: np.ndarray) -> None:
 @pytest.mark.slow
 def test_last_digits_of_logits_do_not_matter() -> None:
     generator = torch.Generator().manual_seed(6)
-    logits = 3 * torch.randn(40, 50_000, generator=generator)
-    noise = 6e-5 * torch.randn(40, 50_000, generator=generator)
+    logits = 3 * torch.randn(20, 50_000, generator=generator)
+    noise = 6e-5 * torch.randn(20, 50_000, generator=generator)
     # That of the same text in another batch, as large a vocabulary, many rare tokens.
-    drawn, draws = Sampling(1.0, token_draws(0, 40, 10)), range(10)
+    drawn, draws = Sampling(1.0, token_draws(0, 20, 10)), range(10)
     found = [next_tokens(logits, step, drawn).tolist() for step in draws]
     assert [next_tokens(logits + noise, step, drawn).tolist() for step in draws] == found
     assert len({token for row in found for token in row}) > 100
@@ -202,9 +201,9 @@ def test_slices_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_engines_draw_what_a_loop_of_forwards_draws(name: str) -> None:
     prompts = prompts_of([1, 7, 3, 7, 12, 2, 7], shared=9)
     uniforms, temperature = token_draws(11, len(prompts), 8), 1.3
-    free = [loop(name, prompt, temperature, own, set()) for prompt, own in zip(prompts, uniforms, strict=True)]
+    free = [loop(name, prompt, temperature, own) for prompt, own in zip(prompts, uniforms, strict=True)]
     stop = {free[0][1], free[2][3]}
-    stopped = [loop(name, prompt, temperature, own, stop) for prompt, own in zip(prompts, uniforms, strict=True)]
+    stopped = [list(takewhile(lambda token: token not in stop, tokens)) for tokens in free]
     assert len({len(tokens) for tokens in stopped}) > 1
     drawn = Sampling(temperature, uniforms)
     assert engine(name).generate(prompts, 8, (), sampling=drawn) == free
