@@ -15,8 +15,14 @@ def drawn(generator, runs, examples, spread):
     """Share right of each run and CCON, where true accuracies have a standard deviation of `spread`."""
     quality = 0.75 + spread * generator.choice([-1.0, 1.0], size=(runs, 1))
     right = generator.random((runs, examples)) < quality
-    labels = np.zeros(examples, dtype=np.int64)
-    return right.mean(axis=1), consistency_matrixwise(np.where(right, 0, 1), labels).correct_consistency
+    of_runs = right.sum(axis=0)
+    return right, (of_runs * (of_runs - 1)).mean() / (runs * (runs - 1))
+
+
+def test_the_share_of_pairs_that_are_both_right_is_ccon():
+    right, ccon = drawn(np.random.default_rng(1), 5, 20, 0.03)
+    found = consistency_matrixwise(np.where(right, 0, 1), np.zeros(20, dtype=np.int64))
+    assert ccon == pytest.approx(found.correct_consistency, rel=1e-12)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.03])
@@ -24,7 +30,8 @@ def test_mean_over_many_test_sets_is_the_true_variance(spread):
     generator = np.random.default_rng(0)
     plain, corrected = [], []
     for _ in range(300):
-        accuracies, ccon = drawn(generator, 8, 50, spread)
+        right, ccon = drawn(generator, 8, 50, spread)
+        accuracies = right.mean(axis=1)
         plain.append(accuracies.var(ddof=1))
         corrected.append(population_variance(accuracies, ccon, 50))
     error = np.std(corrected, ddof=1) / math.sqrt(len(corrected))

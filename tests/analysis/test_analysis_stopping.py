@@ -106,7 +106,7 @@ def test_radial_uses_the_other_sets():
 def test_false_claims_at_a_true_importance_of_zero(columns, factors):
     """S_T = 1/2, looks at 20, 40, ..., 320 rows: with probability 1 - alpha no claim is ever made."""
     generator = np.random.default_rng(5)
-    repeats, wrong = 1200, 0
+    repeats, wrong = 600, 0
     for _ in range(repeats):
         claims = [
             look(IntervalRule(1e-6, alpha=0.05, factors=factors), nested(generator, 320, columns, 0.5)).claim
@@ -121,7 +121,7 @@ def test_false_claims_at_a_true_importance_of_zero(columns, factors):
 def test_false_claims_of_a_radial_design(kinds):
     """The other factor acts by itself, or only together with this one and a third of the same size."""
     generator = np.random.default_rng(6)
-    repeats, wrong = 1200, 0
+    repeats, wrong = 600, 0
     for _ in range(repeats):
         others, own = generator.standard_normal((2, 320))
         fresh, elsewhere = generator.standard_normal((2, 320))

@@ -61,7 +61,18 @@ def test_a_threshold_model_has_its_closed_form(weight):
     }
 
 
-@pytest.mark.slow
+def agreement(runs):
+    """Share of pairs of runs that agree, of two classes."""
+    ones, count = runs.sum(axis=0), len(runs)
+    return 1 - 2 * (ones * (count - ones)).mean() / (count * (count - 1))
+
+
+def test_agreement_of_two_classes_is_the_consistency():
+    runs = np.random.default_rng(5).integers(0, 2, (4, 30))
+    found = consistency_matrixwise(runs, np.zeros(30, dtype=int))
+    assert agreement(runs) == pytest.approx(found.consistency, rel=1e-12)
+
+
 def test_the_interval_over_rows_covers():
     rng = np.random.default_rng(23)
     truth = disagreement(0.5) / disagreement(0)
@@ -70,7 +81,7 @@ def test_the_interval_over_rows_covers():
     repeats = 200
     for _ in range(repeats):
         table = predicted(rng.normal(size=(10, 1, 60)), rng.normal(size=(10, 4, 60)), 0.5)
-        rows = [consistency_matrixwise(runs, np.zeros(60, dtype=int)).consistency for runs in table]
+        rows = [agreement(runs) for runs in table]
         found = prediction_importance(consistency(float(np.mean(rows))), golden, rows)
         covered += found.share_ci_low <= truth <= found.share_ci_high
     assert 0.90 <= covered / repeats <= 0.99

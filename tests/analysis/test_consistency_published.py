@@ -81,11 +81,11 @@ def test_runs_made_to_have_the_published_numbers_have_them(table):
                 break
         else:
             pytest.fail(f"no ten runs can have the numbers of {row.task}")
-        counts = np.round(np.array([split, never]) * 20_000).astype(int)
-        wrong = np.zeros((10, 20_000), dtype=np.int64)
+        counts = np.round(np.array([split, never]) * 10_000).astype(int)
+        wrong = np.zeros((10, 10_000), dtype=np.int64)
         wrong[:wrong_runs, : counts[0]] = 1
         wrong[:, counts[0] : counts.sum()] = 1
-        found = consistency_matrixwise(wrong, np.zeros(20_000, dtype=np.int64))
+        found = consistency_matrixwise(wrong, np.zeros(10_000, dtype=np.int64))
         assert 100 * found.accuracy_mean == pytest.approx(float(row.metric_mean), abs=0.01)
         assert 100 * found.consistency == pytest.approx(float(row.con), abs=0.01)
         assert 100 * found.correct_consistency == pytest.approx(float(row.ccon), abs=0.02)

@@ -47,7 +47,7 @@ def make_cell(**configurations):
 
 def make_task(**settings):
     return Task(
-        "leak", (TEXTS,), LABELS, ("good", "bad"), np.arange(90), SplitSettings(num_labelled=40, **settings), "leak"
+        "leak", (TEXTS,), LABELS, ("good", "bad"), np.arange(90), SplitSettings(num_labelled=20, **settings), "leak"
     )
 
 

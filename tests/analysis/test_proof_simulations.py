@@ -54,7 +54,7 @@ def investigated(design, root, variances):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
-@pytest.mark.parametrize("variances", SETTINGS)
+@pytest.mark.parametrize("variances", SETTINGS[:2])
 def test_components_from_the_plan_to_the_record(variances, design):
     """Within 4 standard errors of the truth; golden runs have the variance of all factors together."""
     others, main, interaction = variances
@@ -107,7 +107,7 @@ def test_coverage(variances, design, least, most):
         "nested": lambda: nested_estimate(nested(generator, 20, 10, variances)),
         "radial": lambda: radial_estimate(radial(generator, 60, variances), 1),
     }
-    inside, tables = 0, 1500
+    inside, tables = 0, 600  # a share of 0.95 has a standard error of 0.009
     for _ in range(tables):
         low, high = estimates[design]().interval()
         inside += low <= true_importance(variances) <= high
@@ -133,7 +133,7 @@ def few_decisions(variances, columns, investigations, draw=np.random.Generator.s
 @pytest.mark.parametrize("variances", NULLS)
 def test_false_decisions_in_the_crossed_design(variances, columns):
     """Rows share their columns, so that looks err together; alpha holds all the same, with room to spare."""
-    assert few_decisions(variances, columns, 400) <= 0.02
+    assert few_decisions(variances, columns, 200) <= 0.02
 
 
 @pytest.mark.slow
@@ -145,4 +145,4 @@ def test_false_decisions_in_the_crossed_design_where_scores_are_skewed(variances
     def draw(generator, size):
         return (generator.chisquare(8, size=size) - 8) / 4
 
-    assert few_decisions(variances, columns, 1000, draw) <= 0.05
+    assert few_decisions(variances, columns, 500, draw) <= 0.05

@@ -40,7 +40,7 @@ def test_figure_1_of_the_paper():
 
 @pytest.mark.slow
 @given(st.integers(2, 7), st.integers(1, 30), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_with_two_classes_correct_consistency_follows_from_accuracy_and_consistency(runs, examples, data):
     bits = st.lists(st.integers(0, 1), min_size=examples, max_size=examples)
     labels = np.array(data.draw(bits))
@@ -51,7 +51,7 @@ def test_with_two_classes_correct_consistency_follows_from_accuracy_and_consiste
 
 
 @given(st.integers(3, 5), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_with_more_classes_it_is_a_bound(classes, data):
     values = st.lists(st.integers(0, classes - 1), min_size=12, max_size=12)
     labels, predictions = np.array(data.draw(values)), np.array([data.draw(values) for _ in range(4)])
