@@ -115,8 +115,8 @@ def _check_results(bench: _Bench) -> None:
             value = outcome.metrics["synthetic_score"]
             require(value == score(cell.seeds, settings), f"{cell.name} has the score of another cell")
             require("f1_macro" in outcome.metrics, f"{cell.name} lacks the metrics of its predictions (f1_macro)")
-    again = _collect(executor.run(cells[:2]), cells[:2])
-    require(len(again) == 2, "an executor must run a second time")
+    again = _collect(executor.run(cells[:1]), cells[:1])
+    require(len(again) == 1, "an executor must run a second time")
 
 
 def _check_no_cells(bench: _Bench) -> None:

@@ -56,7 +56,7 @@ def outcome(model: str, cache: Path, one: Cell | None = None, data: Task | None 
 )
 def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path, given: dict[str, Any]) -> None:
     settings = {"shots": 1, "chat": "false", "verbaliser": "a;b", **given}
-    check_approach(InContextLearning(), task(), hyperparameters=settings, model=model, cache=tmp_path, configurations=3)
+    check_approach(InContextLearning(), task(), hyperparameters=settings, model=model, cache=tmp_path, configurations=2)
 
 
 def test_scores_are_those_of_the_model(model: str, tmp_path: Path) -> None:

@@ -290,6 +290,7 @@ def assert_same(one, other):
     assert one.curves["train_loss"] == pytest.approx(other.curves["train_loss"], abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_a_cell_alone_and_in_any_chunk(cache, learner):
     given = small(learner, dropout=0.2, epochs=3)

@@ -75,6 +75,7 @@ def test_indices_by_quadrature(noise):
     assert indices["data_order"] == pytest.approx(expected["data_order"], abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 1.0])
 def test_scores_have_the_indices_they_claim(noise):
     # Jansen's estimator on the scores themselves: E (y - y_k)^2 / 2 = tau2_k.

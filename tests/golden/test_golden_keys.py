@@ -400,6 +400,7 @@ def _digest(content: object) -> str:
 
 
 CASES = cases()
+LARGE = ("multirc", "sst2", "ag_news", "qnli", "dbpedia")
 
 
 @pytest.fixture(scope="module")
@@ -437,7 +438,14 @@ def test_keys_seeds_and_places_are_those_of_the_file(name, golden, folder):
 
 
 @pytest.mark.usefixtures("_fixed_versions")
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.data])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name.endswith(LARGE) else [])
+        for name, case in CASES.items()
+        if case.data
+    ],
+)
 def test_they_are_on_the_data_of_the_benchmarks(name, golden, folder, data_folder, monkeypatch):
     monkeypatch.setenv("L3D_DATA", str(data_folder))
     assert record(CASES[name], folder) == golden[name]

@@ -81,7 +81,9 @@ def test_fingerprints_stay(name: str, data: Path) -> None:
 
 
 @needs_data
-@pytest.mark.parametrize("name", PINNED_FILES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "multirc" else []) for name in PINNED_FILES]
+)
 def test_fingerprints_of_files_stay(name: str, data: Path) -> None:
     assert load_task(str(data / f"{name}.parquet")).fingerprint[:16] == PINNED_FILES[name]
 

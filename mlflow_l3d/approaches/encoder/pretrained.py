@@ -105,9 +105,14 @@ def load_tokenizer(found: ModelReference) -> Any:
     """Load the tokenizer of an encoder; it must know how to pad, which generators often do not."""
     with readable(found, role=" as an encoder"):
         _, tokenizer = config_and_tokenizer(found)
+    need_padding(tokenizer, found)
+    return tokenizer
+
+
+def need_padding(tokenizer: Any, found: ModelReference) -> None:
+    """Raise :class:`ParameterError` unless the tokenizer of an encoder has a padding token."""
     if tokenizer.pad_token_id is None:
         raise ParameterError("model", found.name, "its tokenizer has no padding token", "Use an encoder.")
-    return tokenizer
 
 
 def load_encoder(found: ModelReference) -> Any:

@@ -13,9 +13,9 @@ from mlflow_l3d.approaches.encoder.pretrained import (
     config_and_tokenizer,
     four_bits,
     load_classifier,
-    load_tokenizer,
     load_weights,
     need_bitsandbytes,
+    need_padding,
     need_peft,
     quiet,
     readable,
@@ -92,7 +92,7 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
     else:
         if recipe.quantise != "none":
             raise ParameterError("hyperparameters.quantise", recipe.quantise, f"is for decoders, and {name} is none")
-        tokenizer = load_tokenizer(found)
+        need_padding(tokenizer, found)
         choices = task.kind == "multiple_choice"
         model, new = load_classifier(found, outputs(task), recipe.dropout, choices=choices, dtype=stored)
     check_length(recipe.max_length, tokenizer, config)
