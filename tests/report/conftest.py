@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 import pytest
+from pictures import SVG
 
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.results import Analysis
@@ -97,26 +98,32 @@ def make_path(record: Importance) -> pd.DataFrame:
 SIX = ("label_selection", "data_split", "data_order", "sample_choice", "model_initialisation", "model_randomness")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def importance() -> Callable[..., Importance]:
     return make_importance
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def empty() -> Callable[..., Importance]:
     return nothing
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def analysis() -> Callable[..., Analysis]:
     return make_analysis
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def path() -> Callable[..., pd.DataFrame]:
     return make_path
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def six() -> Analysis:
     return make_analysis([make_importance(name, seed=at, rows=6, columns=4) for at, name in enumerate(SIX)])
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put empty pictures on pages of which only the words matter; their figures are made all the same."""
+    monkeypatch.setattr("mlflow_l3d.report.page.to_svg", lambda *_: SVG)

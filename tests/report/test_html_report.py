@@ -55,6 +55,12 @@ def page(analysis, path, **more) -> tuple[str, Page]:
     return text, Page(text)
 
 
+@pytest.fixture(scope="module")
+def page_of_six(six, path) -> tuple[str, Page]:
+    return page(six, path)
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_headline_and_table_hold_the_numbers(importance, analysis, path):
     record = importance("data_order", interval=(-0.31, -0.9, 0.1), missing=[(0, 0)])
     text = page(analysis([record]), path)[1].text
@@ -98,8 +104,8 @@ def test_every_text_is_escaped(importance, analysis, path):
     assert parsed.text.count(ATTACK) >= 8
 
 
-def test_page_loads_nothing(six, path):
-    text, parsed = page(six, path)
+def test_page_loads_nothing(page_of_six):
+    text, parsed = page_of_six
     assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & set(parsed.tags)
     for tag, name, value in parsed.attributes:
         if name in ("src", "href", "xlink:href", "srcset", "data", "action"):
@@ -110,8 +116,8 @@ def test_page_loads_nothing(six, path):
     assert "http" not in text
 
 
-def test_ids_are_unique_and_references_resolve(six, path):
-    text, parsed = page(six, path)
+def test_ids_are_unique_and_references_resolve(page_of_six):
+    text, parsed = page_of_six
     ids = [value for _, name, value in parsed.attributes if name == "id"]
     assert len(ids) == len(set(ids))
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
@@ -119,8 +125,8 @@ def test_ids_are_unique_and_references_resolve(six, path):
     assert used <= set(ids)
 
 
-def test_six_factors_have_their_pictures(six, path):
-    _, parsed = page(six, path)
+def test_six_factors_have_their_pictures(six, page_of_six):
+    _, parsed = page_of_six
     assert parsed.tags.count("svg") == 2 + 2 * 6
     labels = [value for tag, name, value in parsed.attributes if (tag, name) == ("figure", "aria-label")]
     assert labels[2:4] == [
@@ -130,10 +136,9 @@ def test_six_factors_have_their_pictures(six, path):
     ]
 
 
-@pytest.mark.parametrize("shape", [(2, 2), (100, 10)])
-def test_size_stays_small(importance, analysis, path, shape):
+def test_size_stays_small(importance, analysis, path):
     names = [f"factor_{at}" for at in range(3)]
-    records = [importance(name, rows=shape[0], columns=shape[1], golden=1000, seed=at) for at, name in enumerate(names)]
+    records = [importance(name, rows=100, columns=10, golden=1000, seed=at) for at, name in enumerate(names)]
     text, _ = page(analysis(records), path)
     assert len(text.encode()) < 1_500_000
 
@@ -155,6 +160,7 @@ def test_without_paths_settings_checks_or_factors(importance, analysis):
     assert "No factor was investigated." in render(none, drawn(none, {}), settings={}, title="t")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_checks_stand_warnings_first_with_what_to_do(importance, analysis, path):
     checks = (Check("L3D001", "info", "A", "first."), Check("L3D002", "warning", "B", "ask for more rows.", "a"))
     found = replace(analysis([importance("a", rows=3, columns=3)], checks=checks), cells_failed=7)

@@ -215,12 +215,12 @@ def test_page_of_one_study(studies):
 
 @pytest.mark.slow
 def test_page_over_tasks(found):
-    page = Page(over_tasks_page(found, title="t"))
-    better = found[0].better_seed
+    text = over_tasks_page(found, title="t")
+    page, better = Page(text), found[0].better_seed
     assert "Is there a better seed (RoBERTa-large)?" in page.text
     assert f"Kendall's W {better.kendall_w:.2f}" in page.text
     assert page.tags.count("svg") == 2
-    assert over_tasks_page(found, title="t") == over_tasks_page(found, title="t")
+    assert over_tasks_page(found, title="t") == text
 
 
 def test_names_are_escaped_and_kept_on_one_line():
@@ -234,6 +234,7 @@ def test_names_are_escaped_and_kept_on_one_line():
     assert lines[0] == "two lines"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_better_seed_is_named_with_its_differences():
     rng = np.random.default_rng(1)
     studies = []
@@ -251,6 +252,7 @@ def test_a_better_seed_is_named_with_its_differences():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_several_models_stand_side_by_side(studies):
     found = over_tasks([*studies, *[study(task, model="Llama3.2-3B") for task in ("mrpc", "cola")]])
     where, better, size = over_answers(found)
