@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Session
-from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import finished
 from mlflow_l3d.plan.cells import Cell, Outcome, cell_key
@@ -69,6 +68,8 @@ def changed(cell: Cell, factor: str, configuration: int, root_seed: int = 0) -> 
 
 def design_cells(factors: Sequence[str], count: int, root_seed: int = 0) -> Iterator[Cell]:
     """Return the first `count` cells of a crossed design that investigates the last factor in 5 columns."""
+    from mlflow_l3d.designs.crossed import CrossedDesign  # pandas comes with it, and workers need one cell
+
     design = CrossedDesign(factors[-1:], factors, 5, -(-count // 5), 0, root_seed, "testing")
     return islice(design.cells(), count)
 

@@ -177,9 +177,8 @@ def test_the_inline_executor_fills_its_calls(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("together", [False, True])
-def test_processes_share_calls_out(tmp_path, together):
-    approach = Trouble(at_once=10, together=together)
+def test_processes_share_calls_out(tmp_path):
+    approach = Trouble(at_once=10, together=True)
     outcomes = run(ProcessExecutor, approach, tmp_path, duration=0.02)
     inline = run(InlineExecutor, Trouble(), tmp_path)
     assert all(differences(outcome, inline[key]) == [] for key, outcome in outcomes.items())
@@ -190,7 +189,7 @@ def test_processes_share_calls_out(tmp_path, together):
 
 @pytest.mark.slow
 def test_a_few_cells_are_halved_between_two_workers(tmp_path):
-    run(ProcessExecutor, Trouble(at_once=100, together=True), tmp_path, CELLS[:12], duration=0.5)
+    run(ProcessExecutor, Trouble(at_once=100, together=True), tmp_path, CELLS[:12], duration=0.15)
     sizes = [len(call) for call in calls_of_sessions(tmp_path)]
     assert max(sizes) == 6
     assert len(worker_processes(tmp_path)) == 2

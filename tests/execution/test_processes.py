@@ -4,6 +4,7 @@ import os
 import pickle
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,7 +49,7 @@ def test_outcomes_equal_those_of_the_inline_executor(tmp_path):
 
 @pytest.mark.slow
 def test_each_worker_prepares_once_and_closes_in_the_end(tmp_path):
-    cells = list(design_cells(FACTORS, 30))
+    cells = list(design_cells(FACTORS, 12))
     list(ProcessExecutor(job=bench_job(Trouble(), tmp_path, duration=0.05), workers=2).run(cells))
     processes = worker_processes(tmp_path)
     assert len(processes) == 2
@@ -158,7 +159,11 @@ def test_a_task_larger_than_the_pipe_and_answers_as_large(tmp_path):
 @pytest.mark.slow
 def test_exceptions_of_the_preparation_are_raised_here(tmp_path):
     with pytest.raises(ParameterError, match=r"^model=: must be another one\. Name another one\.$"):
-        list(ProcessExecutor(job=bench_job(Trouble(prepare="parameter"), tmp_path)).run(design_cells(FACTORS, 2)))
+        list(
+            ProcessExecutor(job=bench_job(Trouble(prepare="parameter"), tmp_path), workers=1).run(
+                design_cells(FACTORS, 2)
+            )
+        )
     executor = ProcessExecutor(job=bench_job(Trouble(prepare="raise"), tmp_path), workers=2)
     with pytest.raises(L3DError, match=r"^approach trouble could not be prepared: RuntimeError: no luck today") as info:
         list(executor.run(design_cells(FACTORS, 2)))
@@ -180,20 +185,14 @@ class OnlyHere:
     name = "only here"
 
     def __reduce__(self):
-        return (_elsewhere, (os.getpid(),))
-
-
-def _elsewhere(process):
-    if os.getpid() != process:
-        raise ModuleNotFoundError("No module named 'notebook'")
-    return OnlyHere()
+        return import_module, ("a_notebook",)
 
 
 @pytest.mark.slow
 def test_an_approach_that_workers_cannot_load(tmp_path):
     job = replace(bench_job(Trouble(), tmp_path), approach=OnlyHere())
     pickle.dumps(job)
-    with pytest.raises(L3DError, match=r"cannot load .*No module named 'notebook'.* use executor=inline"):
+    with pytest.raises(L3DError, match=r"cannot load .*No module named 'a_notebook'.* use executor=inline"):
         list(ProcessExecutor(job=job, workers=1).run([one_cell(FACTORS)]))
 
 

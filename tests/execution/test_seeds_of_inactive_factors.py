@@ -44,9 +44,9 @@ def test_what_a_design_leaves_out_has_a_fixed_seed(tmp_path: Path) -> None:
     assert seeded(whole, job) is whole
 
 
-@pytest.mark.parametrize("hyperparameters", ["epochs=1", "epochs=1,dropout=0"])
-def test_a_small_file_of_which_everything_is_used(tmp_path: Path, migrated_store: Path, hyperparameters: str) -> None:
-    # All training examples are labelled and all others tested: label_selection has no effect.
+@pytest.mark.slow
+def test_a_small_file_of_which_everything_is_used(tmp_path: Path, migrated_store: Path) -> None:
+    # All training examples are labelled and all others tested: label_selection has no effect, like model_randomness.
     words = np.random.default_rng(3).permutation(40)
     rows = [f"{'good' if number % 2 else 'bad'} film {number},{number % 2}" for number in words.tolist()]
     file = tmp_path / "small.csv"
@@ -57,6 +57,6 @@ def test_a_small_file_of_which_everything_is_used(tmp_path: Path, migrated_store
         metric="f1_macro",
         factor="data_order",
         investigation_runs=2,
-        hyperparameters=hyperparameters,
+        hyperparameters="epochs=1,dropout=0",
     )
     assert found.to_frame()["golden_std"].notna().all()

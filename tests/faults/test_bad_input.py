@@ -9,8 +9,6 @@ from run_helpers import SMALL, Place, one_line, sqlite_place
 
 from mlflow_l3d import cli
 
-PROJECT = Path(__file__).parents[2]
-
 
 @pytest.fixture
 def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
@@ -106,16 +104,3 @@ def test_a_cache_that_cannot_be_written(place: Place, capsys: pytest.CaptureFixt
     assert status == 2
     assert "L3D_CACHE" in line
     assert {run.info.status for run in place.runs()} <= {"FAILED"}
-
-
-@pytest.mark.slow
-def test_mlflow_run(place: Place) -> None:
-    options = ["-P", "approach=synthetic", "-P", "factor=data_ordr"]
-    process = place.start("-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert stdout == ""
-    assert [line for line in stderr.splitlines() if "mlflow-l3d: error:" in line and "data_order" in line]
-    [run] = place.runs()
-    assert run.info.status == "FAILED"
-    assert "Did you mean 'data_order'?" in run.data.tags["l3d.error"]

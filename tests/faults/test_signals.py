@@ -68,8 +68,10 @@ def test_mlflow_run(place: Place) -> None:
     process = place.start(*command)
     wait_until(lambda: len(place.spooled()) >= 3, "three cells")
     os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=60)
     assert process.returncode != 0
+    assert stdout == ""
+    assert "the same command continues where it stopped" in one_line(stderr)
     wait_until(lambda: place.parents()[0].info.status != "RUNNING", "the end of the parent")
     [parent] = place.parents()
     assert str(PROJECT) not in str(parent.data.tags)

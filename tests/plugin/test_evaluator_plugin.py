@@ -13,7 +13,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
-from run_helpers import Place, sqlite_place
+from run_helpers import Place, copied, sqlite_place
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plugin.dataset import L3DRunsSource
@@ -44,7 +44,29 @@ def evaluated(parent: str, **config: Any) -> Any:
         )
 
 
-def foreign_investigation(folder: Path) -> tuple[str, np.ndarray, np.ndarray, list[list[np.ndarray]]]:
+Foreign = tuple[str, np.ndarray, np.ndarray, list[list[np.ndarray]]]
+
+
+@pytest.fixture(scope="module")
+def strangers_place(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Foreign]:
+    made = sqlite_place(migrated_store, tmp_path_factory.mktemp("stranger"))
+    with made.entered():
+        return made, foreign_investigation(tmp_path_factory.mktemp("predictions"))
+
+
+@pytest.fixture
+def stranger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strangers_place: tuple[Place, Foreign]
+) -> Iterator[tuple[Place, Foreign]]:
+    """Give a copy of a store with a stranger's runs, and what is in them."""
+    monkeypatch.chdir(tmp_path)
+    place, logged = strangers_place
+    own = copied(place, tmp_path)
+    with own.entered():
+        yield own, logged
+
+
+def foreign_investigation(folder: Path) -> Foreign:
     """Log a table of 3 x 4 cells and 5 golden runs as foreign code would, with MLflow's fluent functions."""
     draws = np.random.default_rng(5)
     table, golden = draws.uniform(0.4, 0.9, (3, 4)), draws.uniform(0.4, 0.9, 5)
@@ -107,8 +129,8 @@ def test_the_lineage_is_recorded(place: Place) -> None:
     assert len(source.load()) == 10
 
 
-def test_a_strangers_runs(place: Place, tmp_path: Path) -> None:
-    parent, table, golden, predictions = foreign_investigation(tmp_path)
+def test_a_strangers_runs(stranger: tuple[Place, Foreign]) -> None:
+    place, (parent, table, golden, predictions) = stranger
     metrics = evaluated(parent).metrics
     contributed, mitigated = table.std(axis=1).mean(), table.mean(axis=1).std()
     assert metrics["contributed_std"] == pytest.approx(contributed, rel=1e-12)
@@ -123,8 +145,8 @@ def test_a_strangers_runs(place: Place, tmp_path: Path) -> None:
     assert "report.html" in {item.path for item in place.client.list_artifacts(parent)}
 
 
-def test_a_strangers_runs_by_a_filter(place: Place, tmp_path: Path) -> None:
-    parent, *_ = foreign_investigation(tmp_path)
+def test_a_strangers_runs_by_a_filter(stranger: tuple[Place, Foreign]) -> None:
+    place, (parent, *_) = stranger
     with mlflow.start_run(run_name="a place for the result") as other:
         pass
     with pytest.raises(L3DError, match="has no child runs"):
@@ -154,8 +176,8 @@ def test_the_default_evaluators_still_work(place: Place) -> None:
 
 
 @pytest.mark.parametrize("metric", ["f1_makro", "row"])
-def test_a_metric_that_the_cells_do_not_have(place: Place, tmp_path: Path, metric: str) -> None:
-    parent, *_ = foreign_investigation(tmp_path)
+def test_a_metric_that_the_cells_do_not_have(stranger: tuple[Place, Foreign], metric: str) -> None:
+    _, (parent, *_) = stranger
     with pytest.raises(L3DError, match=f"metric='{metric}'"):
         evaluated(parent, metric=metric)
 

@@ -83,7 +83,7 @@ def test_settings_are_asked_for_as_they_are_needed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_workers_train_trials_side_by_side_and_prune(tmp_path: Path) -> None:
-    search = Search(tmp_path, Climb(seconds=0.005), pruner="median", base={"epochs": 20})
+    search = Search(tmp_path, Climb(seconds=0.005), pruner="median", base={"epochs": 10})
     good = [{"x": 0.2 + 0.01 * number, "kind": "b"} for number in range(10)]  # each better than before
     bad = [{"x": 1.0, "kind": "b"}, {"x": 0.9, "kind": "a"}, {"x": 0.8, "kind": "a"}]
     found, heard = stage(search, 13, [*good, *bad], pool(search))
@@ -91,11 +91,11 @@ def test_workers_train_trials_side_by_side_and_prune(tmp_path: Path) -> None:
     assert {trial.state for trial in found[10:]} == {"pruned"}
     for trial in heard:
         epochs = trial.outcome.metrics["epochs_done"]
-        assert (epochs < 5) if trial.number >= 10 else (epochs == 20)
+        assert (epochs < 5) if trial.number >= 10 else (epochs == 10)
         assert trial.outcome.metrics["pruned"] == (trial.state == "pruned")
         assert trial.score == pytest.approx(final(trial.params["x"], trial.params["kind"], int(epochs)))
     whole = sum(trial.outcome.metrics["epochs_done"] for trial in heard)
-    assert len(search.trace.lines("epoch")) == whole < 10 * 20 + 3 * 5
+    assert len(search.trace.lines("epoch")) == whole < 10 * 10 + 3 * 5
     best = best_of(found)
     assert best is not None
     assert best.params["x"] == pytest.approx(0.29)
@@ -104,11 +104,11 @@ def test_workers_train_trials_side_by_side_and_prune(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_workers_report_to_a_database(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'trials.db'}"
-    search = Search(tmp_path, Climb(seconds=0.005), pruner="median", storage=database)
+    search = Search(tmp_path, pruner="median", base={"epochs": 4}, storage=database)
     good = [{"x": 0.26 + 0.01 * number, "kind": "b"} for number in range(10)]
     found, _ = stage(search, 12, [*good, *[{"x": 0.9 - each, "kind": "a"} for each in (0.0, 0.1)]], pool(search))
     assert {trial.state for trial in found[10:]} == {"pruned"}
-    again = Search(tmp_path, pruner="median", storage=database)
+    again = Search(tmp_path, pruner="median", base={"epochs": 4}, storage=database)
     assert stage(again, 12) == (found, [])
 
 

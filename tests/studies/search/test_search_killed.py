@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import psutil
 import pytest
 from filelock import Timeout
+from run_helpers import wait_until
 from search_cases import Climb
 from search_stages import Search
+from warm_start import WarmStart
 
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.studies.search.engine import StageRun
@@ -20,12 +23,13 @@ from mlflow_l3d.studies.search.storages import journal_lock
 TRIALS = 8
 SCRIPT = """
 import sys
-from pathlib import Path
-from search_cases import Climb
-from search_stages import Search
-from test_search_killed import run
+
 if __name__ == "__main__":
-    run(Search(Path(sys.argv[1]), Climb(seconds=0.05), pruner="median"))
+    from pathlib import Path
+    from search_cases import Climb
+    from search_stages import Search
+    from test_search_killed import run
+    run(Search(Path(sys.argv[1]), Climb(hang_at=3), pruner="median"))
 """
 
 
@@ -43,17 +47,16 @@ def test_a_search_that_is_killed_computes_only_what_is_missing(tmp_path: Path) -
     script.write_text(SCRIPT)
     search = Search(tmp_path, Climb(seconds=0.01), pruner="median")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    process = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=environment)
+    process = WarmStart([str(script), str(tmp_path)], tmp_path, environment)
     try:
-        deadline = time.monotonic() + 60
-        while len(search.trace.lines("call")) < 3:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: len(search.trace.trained()) >= 3 or process.poll() is not None, "three trials")
+        workers = psutil.Process(process.pid).children(recursive=True)
     finally:
         process.kill()
-        process.wait()
-    time.sleep(0.3)
+    _, stderr = process.communicate()
+    assert process.returncode == -signal.SIGKILL, stderr
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert alive == []
     before = search.trace.lines("call")
     done = [trial for trial in Search(tmp_path).study.trials if trial.state.is_finished()]
     assert len(done) < TRIALS
