@@ -8,6 +8,7 @@ and the index, so that a cell can be repeated alone, anywhere, in any order.
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -43,6 +44,8 @@ def _word(text: str) -> int:
     return zlib.crc32(text.encode("utf-8"))
 
 
+# All columns of a row share what their row decides, and a study walks through its cells several times.
+@lru_cache(maxsize=2**14)
 def configuration_seed(root_seed: int, factor: str, configuration: int) -> int:
     """Return the seed of one configuration of one factor.
 
