@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import takewhile
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -460,10 +461,19 @@ ERRORS = [
 ]
 
 
+@pytest.fixture
+def collected(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Count collections of garbage and make none: they take as long as much is loaded."""
+    calls: list[None] = []
+    counted = SimpleNamespace(collect=lambda: calls.append(None))
+    monkeypatch.setattr("mlflow_l3d.approaches.icl.engine.batches.gc", counted)
+    return calls
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error)[:12])
 @pytest.mark.parametrize("kind", ["packed", "fallback", "t5"])
-def test_batches_halve_when_memory_is_spent_and_stay_small(kind: str, error: Exception) -> None:
+def test_batches_halve_when_memory_is_spent_and_stay_small(kind: str, error: Exception, collected: list[None]) -> None:
     prompts = prompts_of([6] * 9, shared=3)
     if kind == "t5":
         engine, model = Seq2SeqEngine(t5(), PAD), t5().get_encoder()
@@ -476,6 +486,7 @@ def test_batches_halve_when_memory_is_spent_and_stay_small(kind: str, error: Exc
     try:
         agree(engine.score(prompts, [[1], [2]]), expected)
         assert 0 < spent.failed <= 3
+        assert len(collected) == spent.failed
         small, failed = engine.batches.size, spent.failed
         assert small in {1, 2, 4}
         agree(engine.score(prompts, [[1], [2]]), expected)
@@ -485,7 +496,7 @@ def test_batches_halve_when_memory_is_spent_and_stay_small(kind: str, error: Exc
         handle.remove()
 
 
-def test_a_prefix_that_does_not_fit_is_run_in_smaller_pieces() -> None:
+def test_a_prefix_that_does_not_fit_is_run_in_smaller_pieces(collected: list[None]) -> None:
     prompts = prompts_of([2, 3], shared=100)
     engine = CausalEngine(causal("llama"), PAD)
     expected = engine.score(prompts, ANSWERS)
@@ -496,6 +507,7 @@ def test_a_prefix_that_does_not_fit_is_run_in_smaller_pieces() -> None:
     finally:
         handle.remove()
     assert engine.batches.tokens == 32
+    assert collected
 
 
 def test_one_prompt_that_does_not_fit_is_an_error() -> None:
