@@ -7,6 +7,7 @@ from mlflow_l3d.approaches.finetuning import Finetuning, head, heads
 from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import f1_macro
+from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 
@@ -15,8 +16,9 @@ DRAWS = {"batch_order": heads, "initial_head": head, "dropout_masks": heads}
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+def cache():
+    """Give the cache of this run of the tests: head and meta-learners read the features of the same texts."""
+    return cache_folder()
 
 
 @pytest.fixture
@@ -252,8 +254,8 @@ def test_no_validation_examples(tmp_path, cache):
 
 
 @pytest.mark.slow
-def test_real_sentences(tmp_path):
-    outcomes = run(prepare(short_reviews(), tmp_path, max_length=32), *[cell(i) for i in range(4)])
+def test_real_sentences(cache):
+    outcomes = run(prepare(short_reviews(), cache, max_length=32), *[cell(i) for i in range(4)])
     scores = [f1_macro(outcome.labels, outcome.predictions, 2) for outcome in outcomes]
     assert np.mean(scores) > 0.7
 
