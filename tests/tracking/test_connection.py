@@ -45,7 +45,7 @@ def answering(request: pytest.FixtureRequest) -> Iterator[str]:
             """Say nothing."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
     thread.start()
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()
