@@ -42,7 +42,7 @@ if __name__ == "__main__":
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> dict[str, float]:
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("undisturbed"))
-    result = investigate(place, Trouble())
+    result = place.investigate(approach=Trouble(), **{**SETTINGS, "hyperparameters": "noise=0.1"})
     return dict(place.client.get_run(result.run_id).data.metrics)
 
 
