@@ -69,7 +69,7 @@ def test_a_skip_for_data_that_is_there_fails_the_session(tmp_path: Path, reason:
         **os.environ,
         "L3D_TEST_DATA": variable and str(tmp_path),
         "L3D_TEST_REFERENCE": "",
-        "PYTHONPATH": str(Path(__file__).parent),
+        "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[:2])),
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."]
     done = subprocess.run([*command, "."], cwd=tmp_path, env=environment, capture_output=True, text=True)
