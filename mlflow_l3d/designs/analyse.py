@@ -36,7 +36,7 @@ class Planned(Sizes):
     factors
         The investigated factors in the order to report; None means all that are found.
     missing
-        What to do with rows of a crossed table that lack cells: ``drop`` or ``reml``.
+        How the corrected score of a crossed table that lacks cells is estimated: ``anova`` or ``reml``.
     mitigated
         Whether a mitigation strategy holds in the tables, so that golden runs vary more than they do.
     product
@@ -49,7 +49,7 @@ class Planned(Sizes):
 
     design: type[Design] | None = None
     factors: Sequence[str] | None = None
-    missing: Missing = "drop"
+    missing: Missing = "anova"
     mitigated: bool = False
     product: bool = False
     classes: int | None = None

@@ -172,7 +172,7 @@ class Design(PlannedRuns):
     @classmethod
     @abstractmethod
     def importances(
-        cls, scores: Tables, *, chance: float | None = None, missing: Missing = "drop", level: float = LEVEL
+        cls, scores: Tables, *, chance: float | None = None, missing: Missing = "anova", level: float = LEVEL
     ) -> dict[str, Importance]:
         """Return the record of every factor.
 
@@ -190,7 +190,7 @@ class Design(PlannedRuns):
 
     @classmethod
     def estimate(cls, scores: Tables, factor: str) -> Estimate | None:
-        """Return the corrected importance of a factor from its complete rows; None where there is none."""
+        """Return the corrected importance of a factor; None where there is none."""
         return None
 
     @classmethod
@@ -200,7 +200,7 @@ class Design(PlannedRuns):
         Parameters
         ----------
         tables
-            Factor -> table of its record: the same rows for all, without missing cells.
+            Factor -> table of its record, the same rows for all; nan where a score is missing.
         factor
             One of them.
         """

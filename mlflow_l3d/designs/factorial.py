@@ -170,7 +170,7 @@ class FactorialDesign(Design):
 
     @classmethod
     def importances(
-        cls, scores: Tables, *, chance: float | None = None, missing: Missing = "drop", level: float = LEVEL
+        cls, scores: Tables, *, chance: float | None = None, missing: Missing = "anova", level: float = LEVEL
     ) -> dict[str, Importance]:
         """Return the record of every factor; in its table the runs at its first configuration come first."""
         found = {}
@@ -190,6 +190,7 @@ class FactorialDesign(Design):
                 contributed_std=own,
                 mitigated_std=others,
                 golden_std=total,
+                rows_used=int(np.isfinite(table).all(axis=1).sum()),
             )
         return found
 

@@ -131,7 +131,7 @@ class RadialDesign(Design):
 
     @classmethod
     def importances(
-        cls, scores: Tables, *, chance: float | None = None, missing: Missing = "drop", level: float = LEVEL
+        cls, scores: Tables, *, chance: float | None = None, missing: Missing = "anova", level: float = LEVEL
     ) -> dict[str, Importance]:
         """Return the record of every factor; see `radial_importance` of the analysis."""
         swaps = {name: table[:, 0] for name, table in scores.tables.items()}

@@ -92,7 +92,7 @@ class TableDesign(Design):
 
     @classmethod
     def importances(
-        cls, scores: Tables, *, chance: float | None = None, missing: Missing = "drop", level: float = LEVEL
+        cls, scores: Tables, *, chance: float | None = None, missing: Missing = "anova", level: float = LEVEL
     ) -> dict[str, Importance]:
         """Return the record of every factor; see :func:`mlflow_l3d.analysis.importance.importance.importance`."""
         golden = cls.golden_scores(scores)
@@ -109,9 +109,8 @@ class TableDesign(Design):
 
     @classmethod
     def estimate(cls, scores: Tables, factor: str) -> Estimate | None:
-        """Return the corrected importance of a factor from its complete rows."""
-        table = usable(scores.tables[factor])
-        return cls.model.estimate(table[np.isfinite(table).all(axis=1)])
+        """Return the corrected importance of a factor."""
+        return cls.model.estimate(usable(scores.tables[factor]))
 
     @classmethod
     def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:

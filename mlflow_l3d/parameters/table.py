@@ -126,7 +126,7 @@ MAIN: Final[Parameters] = _table(
         "stop=epsilon: largest change by a row (percentage points, score) that counts as none",
         Number(0),
     ),
-    Parameter("missing", "drop", "rows with missing cells: left out, or estimated from all", Choice(("drop", "reml"))),
+    Parameter("missing", "anova", "how a table that lacks cells is estimated", Choice(("anova", "reml"))),
     _ROOT_SEED,
     Parameter("metric", "f1_macro", "the metric whose spread is investigated"),
     Parameter(
@@ -204,7 +204,7 @@ EVALUATE: Final[Parameters] = _table(
     Parameter("where", "none", "an MLflow filter that finds the cells, in place of the parent's children"),
     Parameter("metric", "auto", "the metric whose spread is investigated; auto is the parent's own, or f1_macro"),
     Parameter("design", "auto", "how cells are laid out; auto is the parent's own, or what their phases say"),
-    Parameter("missing", "auto", "as in main; auto is the parent's own, or drop", Choice(("auto", "drop", "reml"))),
+    Parameter("missing", "auto", "as in main; auto is the parent's own, or anova", Choice(("auto", "anova", "reml"))),
     Parameter(
         "agreement", "auto", "how predictions are compared: auto, regression, or a scoring function (rougeL, ...)"
     ),

@@ -67,24 +67,22 @@ def test_l3d001_compares_interval_and_published_score(score, low, high, severity
         assert check.factor == "f"
 
 
-def test_l3d002_names_the_rows_that_were_left_out():
+def test_l3d002_names_the_rows_that_lack_cells():
     scores = table()
     scores[[3, 3, 7], [0, 1, 9]] = np.nan
     message = fired(scores, golden())["L3D002"].message
-    assert message.startswith("3 cells of 200 have no score, so rows 3, 7 of 20 are left out")
+    assert message.startswith("3 cells of 200 have no score (rows 3, 7). The published score takes the scores that")
     assert "No row has a score" not in message
     scores = table()
     scores[5, 5] = np.nan
-    assert fired(scores, golden())["L3D002"].message.startswith(
-        "1 cell of 200 has no score, so row 5 of 20 is left out"
-    )
+    assert fired(scores, golden())["L3D002"].message.startswith("1 cell of 200 has no score (row 5). ")
 
 
 def test_l3d002_names_a_column_that_always_fails():
     scores = table()
     scores[:, 4] = np.nan
     found = fired(scores, golden())
-    assert "rows 0, 1, 2, 3, 4, 5, 6, 7 and 12 more of 20" in found["L3D002"].message
+    assert "(rows 0, 1, 2, 3, 4, 5, 6, 7 and 12 more)" in found["L3D002"].message
     assert "No row has a score in column 4" in found["L3D002"].message
 
 
@@ -146,8 +144,8 @@ def test_l3d006_needs_no_numbers_that_are_not_there():
         (9, 10, "the interval of the importance score is wide", "info"),
         (2, 10, "at least 3 of each are needed for an interval", "warning"),
         (20, 2, "at least 3 of each are needed for an interval", "warning"),
-        (1, 10, "1 complete row and 10 columns: at least 2 of each", "warning"),
-        (20, 1, "20 complete rows and 1 column: at least 2 of each", "warning"),
+        (1, 10, "1 row and 10 columns with a score: at least 2 of each", "warning"),
+        (20, 1, "20 rows and 1 column with a score: at least 2 of each", "warning"),
     ],
 )
 def test_l3d007_few_runs(rows, columns, words, severity):

@@ -140,13 +140,14 @@ def pairs_of(ranking):
     return ranking.differences_frame().iterrows()
 
 
-def test_a_factor_without_a_score_is_told_apart_from_none():
+def test_a_factor_without_a_score_is_compared_with_none_and_has_no_letter():
     found = records(np.random.default_rng(6), "crossed", (0.9, 0.1), rows=20)
     found["constant"] = importance(np.full((20, 10), 0.5), [0.1, 0.2], factor="constant")
     ranking = ranked(found)
     assert ranking.factors[-1] == "constant"
     assert math.isnan(ranking.importances[-1])
-    assert all("constant" in group for group in ranking.groups)
+    assert not any("constant" in group for group in ranking.groups)
+    assert ranking.to_frame().set_index("factor")["group"].tolist() == ["a", "b", ""]
 
 
 def test_boundary_uses_the_intervals_of_the_two():
@@ -161,12 +162,28 @@ def test_boundary_uses_the_intervals_of_the_two():
     assert pair.p == 1.0
 
 
-def test_rows_with_missing_cells_are_left_out_of_all():
-    found = records(np.random.default_rng(8), "nested", (0.6, 0.4), rows=12)
-    table = found["factor_0"].table.copy()
-    table[3, 1] = np.nan
-    found["factor_0"] = importance(table, [0.1, 0.2], factor="factor_0", model=NESTED)
-    assert ranked(found).differences[0].rows == 11
+def test_each_pair_is_compared_on_the_rows_that_both_have():
+    found = records(np.random.default_rng(8), "nested", (0.5, 0.3, 0.2), rows=12)
+    for name, place in (("factor_0", (3, 1)), ("factor_1", 5)):
+        table = found[name].table.copy()
+        table[place] = np.nan
+        found[name] = importance(table, [0.1, 0.2], factor=name, model=NESTED)
+    pairs = {frozenset((pair.first, pair.second)): pair for pair in ranked(found).differences}
+    assert {names: pair.rows for names, pair in pairs.items()} == {
+        frozenset(("factor_0", "factor_1")): 11,
+        frozenset(("factor_0", "factor_2")): 12,
+        frozenset(("factor_1", "factor_2")): 11,
+    }
+    assert all(math.isfinite(pair.p) for pair in pairs.values())
+
+
+def test_a_twentieth_of_missing_cells_leaves_pairs_apart():
+    generator = np.random.default_rng(9)
+    found = records(generator, "crossed", (0.85, 0.12, 0.03), rows=60, columns=30)
+    for name, record in found.items():
+        table = np.where(generator.random(record.table.shape) < 0.05, np.nan, record.table)
+        found[name] = importance(table, record.golden, factor=name)
+    assert [pair["different"] for _, pair in pairs_of(ranked(found))][:2] == [True, True]
 
 
 def test_no_factor():

@@ -78,7 +78,7 @@ def test_constant_scores():
     assert math.isnan(found.importance)
 
 
-def test_where_reml_finds_nothing_complete_rows_are_taken_and_the_check_says_so(
+def test_where_reml_finds_nothing_the_analysis_of_variance_is_taken_and_the_check_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from mlflow_l3d.analysis.importance import reml
@@ -100,10 +100,10 @@ def test_where_reml_finds_nothing_complete_rows_are_taken_and_the_check_says_so(
     assert found["f"].importance_ci_low < found["f"].importance_corrected < found["f"].importance_ci_high
     monkeypatch.setattr(reml, "reml_estimate", fails)
     fallen = CrossedDesign.importances(scores, missing="reml")
-    dropped = CrossedDesign.importances(scores, missing="drop")
+    dropped = CrossedDesign.importances(scores, missing="anova")
     assert fallen["f"].metrics() == dropped["f"].metrics()
     text = next(
         check.message for check in all_checks(fallen, scores.golden, Planned(missing="reml")) if check.code == "L3D002"
     )
     assert "Restricted maximum likelihood gave no estimate" in text
-    assert "row 2 of 8 is left out" in text
+    assert "1 cell of 40 has no score (row 2)" in text

@@ -109,7 +109,7 @@ def test_prediction_importance_of_tables(design):
         assert record.interval_over == ("rows", *(["columns"] if design == "crossed" else []), "golden runs")
 
 
-def test_columns_in_another_order_are_the_same_columns_and_a_missing_one_takes_them_out_of_the_interval():
+def test_columns_in_another_order_are_the_same_columns_and_a_row_that_lacks_one_keeps_its_value():
     found, golden = tables(2)
     whole = filled("crossed", found, golden).prediction_importances()["order"]
     mixed, gap = (
@@ -126,7 +126,28 @@ def test_columns_in_another_order_are_the_same_columns_and_a_missing_one_takes_t
         put(gap, "golden", None, None, None, run)
     again = mixed.prediction_importances()["order"]
     assert (again.share_ci_low, again.share_ci_high) == pytest.approx((whole.share_ci_low, whole.share_ci_high))
-    assert gap.prediction_importances()["order"].interval_over == ("rows", "golden runs")
+    lacking = gap.prediction_importances()["order"]
+    assert lacking.interval_over == ("rows", "columns", "golden runs")
+    rows = [list(runs) if row != 1 else list(runs[:2]) for row, runs in enumerate(found["order"])]
+    rest, rows_con = con(golden), [con(np.array(runs)) for runs in rows]
+    # Column j of a row that lacks it is no run of the row.
+    left = [[(np.sum(rows_con) - one) / (len(rows) - 1) for one in rows_con]]
+    left.append(
+        [
+            np.mean(
+                [
+                    con(np.delete(runs, j, 0)) if j < len(runs) else con(np.array(runs))
+                    for runs in rows
+                    if len(runs) > 2 or j == 2
+                ]
+            )
+            for j in range(3)
+        ]
+    )
+    ratios = [[(1 - value) / (1 - rest) for value in values] for values in left]
+    ratios.append([(1 - np.mean(rows_con)) / (1 - con(np.delete(golden, i, 0))) for i in range(5)])
+    expected = ratio_interval(lacking.share, *map(np.array, ratios))
+    assert (lacking.share_ci_low, lacking.share_ci_high) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("design", ["random", "fixed"])

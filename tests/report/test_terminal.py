@@ -72,7 +72,7 @@ def test_verdict_follows_the_published_rule_and_doubts_with_the_interval(
 
 def test_verdict_names_why_there_is_none(importance, empty, analysis):
     record, shown = replace(importance("a"), importance=math.nan), Shown(analysis([]))
-    assert "0 complete rows" in shown.verdict(empty("a")).sentence
+    assert "0 rows with a score" in shown.verdict(empty("a")).sentence
     assert "fewer than 2 golden runs" in shown.verdict(replace(record, golden=np.array([0.8, math.nan]))).sentence
     assert "all golden runs have the same score" in shown.verdict(replace(record, golden_std=0.0)).sentence
 

@@ -11,11 +11,11 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.tables import constant
+from mlflow_l3d.analysis.importance.tables import constant, with_scores
 from mlflow_l3d.analysis.typing import FloatArray
 
 FEW_ROWS: Final = 10
-"""Below this many complete rows L3D007 speaks."""
+"""Below this many rows with a score L3D007 speaks."""
 CLOSURE_LEVEL: Final = 0.0027
 """Two-sided level of the closure check: three standard deviations of a normal variable."""
 COLLAPSE_WARNING: Final = 0.05
@@ -73,7 +73,7 @@ def factor_checks(
         Whether restricted maximum likelihood was asked for where cells are missing.
     """
     yield from _verdict(record)
-    yield from _missing_cells(record, reml=reml and model.shared_columns)
+    yield from _missing_cells(record, pairs=pairs, reml=reml and model.shared_columns)
     yield from _scores(record)
     if not pairs:
         yield from _duplicated(record)
@@ -178,28 +178,28 @@ def _verdict(record: Importance) -> Iterator[Check]:
         yield Check("L3D001", "warning", "Published and corrected score disagree", message, record.factor)
 
 
-def _missing_cells(record: Importance, *, reml: bool) -> Iterator[Check]:
-    """L3D002: cells without a score, and the rows that were left out for them."""
+def _missing_cells(record: Importance, *, pairs: bool, reml: bool) -> Iterator[Check]:
+    """L3D002: cells without a score, and what the numbers come from."""
     if not record.cells_missing:
         return
     missing = ~np.isfinite(record.table)
-    left_out = np.flatnonzero(missing.any(axis=1)).tolist()
-    rows = f"{_named('row', left_out)} of {len(record.table)} {'is' if len(left_out) == 1 else 'are'} left out of"
-    head = f"{_of(record.cells_missing, 'cell', record.table.size, 'has')} no score, so"
-    if record.components is not None and record.components.method == "reml":
-        message = (
-            f"{head} {rows} the published score; the corrected score and its interval come from every cell, by "
-            "restricted maximum likelihood. "
-        )
-        if math.isnan(record.importance_ci_low):
-            message += "It has no interval here (a component is zero, or the table is small or very large). "
+    rows = np.flatnonzero(missing.any(axis=1)).tolist()
+    message = f"{_of(record.cells_missing, 'cell', record.table.size, 'has')} no score ({_named('row', rows)}). "
+    by_reml = record.components is not None and record.components.method == "reml"
+    method = "restricted maximum likelihood" if by_reml else "an analysis of variance that allows for missing cells"
+    if pairs:
+        message += "What the factor contributes comes from the rows that have all their runs. "
     else:
-        message = f"{head} {rows} importance and intervals. "
-        if reml:
-            message += "Restricted maximum likelihood gave no estimate from what is left. "
-    empty = np.flatnonzero(missing.all(axis=0)).tolist()
-    if empty and len(empty) < record.table.shape[1]:
-        message += f"No row has a score in {_named('column', empty)}, so no row is complete: mend that first. "
+        message += (
+            "The published score takes the scores that each row has, as the authors' code does; the corrected score "
+            f"and its interval come from every cell, by {method}. "
+        )
+    if by_reml and math.isnan(record.importance_ci_low):
+        message += "It has no interval here (a component is zero, or the table is small or very large). "
+    elif reml and not by_reml:
+        message += "Restricted maximum likelihood gave no estimate. "
+    if empty := np.flatnonzero(missing.all(axis=0)).tolist():
+        message += f"No row has a score in {_named('column', empty)}. "
     yield Check("L3D002", "warning", "Cells missing", message + _AGAIN, record.factor)
 
 
@@ -219,10 +219,7 @@ def _collapsed(share: float, count: int, what: str, factor: str | None) -> Itera
 def _closure(record: Importance, model: TableModel) -> Iterator[Check]:
     """L3D006: table and golden runs estimate the same total variance, and differ by more than chance."""
     golden = record.golden[np.isfinite(record.golden)]
-    complete = record.table[np.isfinite(record.table).all(axis=1)]
-    if not len(complete):
-        return
-    components = model.components(complete)
+    components = model.components(record.table)
     if components is None or len(golden) < 2 or not (record.golden_std > 0 and components.total > 0):
         return
     from scipy.special import fdtr, fdtrc
@@ -245,11 +242,11 @@ def _closure(record: Importance, model: TableModel) -> Iterator[Check]:
 
 def _few_rows(record: Importance, model: TableModel, more: str) -> Iterator[Check]:
     """L3D007: too few rows or columns for a narrow interval, or for any at all."""
-    rows, columns = record.rows_used, record.table.shape[1]
+    rows, columns = record.rows_used, with_scores(record.table).shape[1]
     needed = model.least_columns
     if rows >= FEW_ROWS and columns >= needed:
         return
-    head = f"{_count(rows, 'complete row')} and {_count(columns, 'column')}"
+    head = f"{_count(rows, 'row')} and {_count(columns, 'column')} with a score"
     if min(rows, columns) < 2:
         interval = "for its interval" if model.shared_columns else "rows for its interval"
         text = f"{head}: at least 2 of each are needed for an importance score, 3 {interval}."

@@ -18,7 +18,8 @@ from mlflow_l3d.analysis.importance.estimate import (
     importance_of_variances,
     logit_jackknife,
 )
-from mlflow_l3d.analysis.importance.tables import rounding_variance
+from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
+from mlflow_l3d.analysis.importance.unbalanced import unbalanced_components, variances_without_each
 from mlflow_l3d.analysis.importance.variances import MeanSquares
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray
@@ -58,24 +59,27 @@ def effects(table: FloatArray) -> Effects:
 
 
 def crossed_components(table: FloatArray) -> MeanSquares | None:
-    """Return the mean squares of a complete crossed table.
+    """Return the mean squares of a crossed table.
 
     Parameters
     ----------
     table
-        Shape (M, N), finite: rows are mitigation runs, columns investigation runs.
+        Shape (M, N): rows are mitigation runs, columns investigation runs; nan where a score is missing.
 
     Returns
     -------
     MeanSquares or None
-        None where the table has fewer than two rows or columns.
+        None where fewer than two rows or columns have scores, or too few scores are left.
 
     Notes
     -----
     Two-way random-effects analysis of variance; ``mean_i var1_j(y) = MS_F / M + (1 - 1/M) MS_E`` is the contributed
-    variance.
+    variance. Where cells are missing, :func:`~mlflow_l3d.analysis.importance.unbalanced.unbalanced_components`.
     """
-    return None if min(table.shape) < 2 else _mean_squares(effects(table))
+    table = with_scores(table)
+    if min(table.shape) < 2:
+        return None
+    return _mean_squares(effects(table)) if np.isfinite(table).all() else unbalanced_components(table)
 
 
 def _mean_squares(parts: Effects) -> MeanSquares:
@@ -89,17 +93,18 @@ def _mean_squares(parts: Effects) -> MeanSquares:
 
 
 def crossed_estimate(table: FloatArray) -> Estimate | None:
-    """Return the corrected importance of a complete crossed table with its error.
+    """Return the corrected importance of a crossed table with its error.
 
     Parameters
     ----------
     table
-        Shape (M, N), finite.
+        Shape (M, N), nan where a score is missing.
 
     Returns
     -------
     Estimate or None
-        None where there are fewer than two rows or columns; without an interval below three of either.
+        None where there are fewer than two rows or columns, or too few scores; without an interval below three of
+        either.
 
     Notes
     -----
@@ -112,18 +117,24 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     row or column. In simulations with normal scores (3 x 3 to 100 x 10, S_T from 0.1 to 1) the two together cover the
     truth in 93 % of tables or more; the jackknife alone in 79 % where the other factors have no effect.
     """
-    if min(table.shape) < 2:
+    table = with_scores(table)
+    squares = crossed_components(table)
+    if squares is None:
         return None
-    parts = effects(table)
-    squares = _mean_squares(parts)
     if min(table.shape) < 3 or not squares.total > 0:
         return Estimate(squares.variances())
     jackknife = None
     if squares.rows_differ(BOUNDARY_TAIL):
-        without = variances_without_each_row(parts), variances_without_each_column(parts)
         degrees = min(table.shape) - 1
-        jackknife = logit_jackknife(squares.contributed, squares.mitigated, *without, degrees=degrees)
+        jackknife = logit_jackknife(squares.contributed, squares.mitigated, *_without_each(table), degrees=degrees)
     return Estimate(squares.variances(), jackknife, lambda level: boundary_interval(squares, level=level))
+
+
+def _without_each(table: FloatArray) -> tuple[Variances, Variances]:
+    if not np.isfinite(table).all():
+        return variances_without_each(table)
+    parts = effects(table)
+    return variances_without_each_row(parts), variances_without_each_column(parts)
 
 
 def boundary_interval(squares: MeanSquares, *, level: float = LEVEL) -> tuple[float, float]:
@@ -139,13 +150,15 @@ def boundary_interval(squares: MeanSquares, *, level: float = LEVEL) -> tuple[fl
     from scipy.special import chdtri, fdtri
 
     rows, columns, residual = squares.rows, squares.columns, squares.residual
+    column_size = squares.column_size
     tail = (1 - level) / 2
     mitigated = [
-        max(0.0, (of_rows / float(fdtri(rows - 1, squares.residual_degrees, share)) - residual) / columns)
+        max(0.0, (of_rows / float(fdtri(rows - 1, squares.residual_degrees, share)) - residual) / squares.row_size)
         for of_rows, share in ((squares.of_rows, 1 - tail), (max(squares.of_rows, residual), tail))
     ]
     contributed = [
-        squares.of_columns * (columns - 1) / float(chdtri(columns - 1, upper_tail)) / rows + (1 - 1 / rows) * residual
+        squares.of_columns * (columns - 1) / float(chdtri(columns - 1, upper_tail)) / column_size
+        + (1 - 1 / column_size) * residual
         for upper_tail in (tail, 1 - tail)
     ]
     return importance_of_variances(contributed[0], mitigated[1]), importance_of_variances(contributed[1], mitigated[0])

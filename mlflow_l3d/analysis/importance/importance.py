@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.nested import nested_components
 from mlflow_l3d.analysis.importance.radial import radial_estimate
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.tables import known_std, mean_row_std, quartile_distance, usable
+from mlflow_l3d.analysis.importance.tables import known_std, mean_row_std, quartile_distance, usable, with_scores
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray
 
@@ -62,26 +62,26 @@ def importance(
     Returns
     -------
     Importance
-        Standard deviations and importance come from the rows without a missing cell; `score_mean`, `score_std` and
-        `collapsed_share` from every cell that has a score. What cannot be computed is nan: the importance of a
-        constant table, of equal golden scores, and of fewer than two complete rows, columns or golden runs; the
+        Every number comes from every cell that has a score. What cannot be computed is nan: the importance of a
+        constant table, of equal golden scores, and of fewer than two rows, columns or golden runs with a score; the
         interval below three rows or columns (nested: three rows, two columns).
 
     Notes
     -----
     Pecher et al. 2024, Algorithm 1, population standard deviations (ddof=0): contributed = mean over rows of the std
-    within a row, mitigated = std of the row means, importance = (contributed - mitigated) / golden std. The corrected
-    score is ``sqrt(S_T) - sqrt(1 - S_T)`` with S_T from the variances of the design, its interval that of
+    within a row, mitigated = std of the row means, importance = (contributed - mitigated) / golden std. Where cells are
+    missing, those of the scores that are there, as in the authors' code; a row without any takes no part. The
+    corrected score is ``sqrt(S_T) - sqrt(1 - S_T)`` with S_T from the variances of the design, its interval that of
     :func:`~mlflow_l3d.analysis.importance.crossed.crossed_estimate` or
     :func:`~mlflow_l3d.analysis.importance.nested.nested_estimate`. The
     published score is the same formula in both designs; in the nested one its `mitigated_std` holds all of
     ``tau2 / N``, not the interaction's part alone.
     """
     scores, golden_scores = usable(table), usable(golden)
-    complete = scores[np.isfinite(scores).sum(axis=1) == max(scores.shape[1], 1)]
-    published = _published(complete, golden_scores[np.isfinite(golden_scores)])
-    record = _record(factor, published, scores, golden_scores, len(complete), chance, model.name, level)
-    estimate = _estimate(complete, published, model)
+    known = with_scores(scores)
+    published = _published(known, golden_scores[np.isfinite(golden_scores)])
+    record = _record(factor, published, scores, golden_scores, len(known), chance, model.name, level)
+    estimate = _estimate(known, published, model)
     return record if estimate is None else record.estimated(estimate)
 
 
@@ -155,12 +155,11 @@ def importance_path(
     """
     scores, golden_scores = usable(table), usable(golden)
     total, golden_total = len(scores), len(golden_scores)
-    complete = np.isfinite(scores).sum(axis=1) == max(scores.shape[1], 1)
     known = np.isfinite(golden_scores)
     path: list[tuple[float, ...]] = []
     for rows in range(max(2, start), total + 1):
         golden_done = -(-golden_total * rows // total)
-        done = scores[:rows][complete[:rows]]
+        done = with_scores(scores[:rows])
         published = _published(done, golden_scores[:golden_done][known[:golden_done]])
         estimate = _estimate(done, published, model)
         corrected = (math.nan,) * 3 if estimate is None else (estimate.importance, *estimate.interval(level))
@@ -170,18 +169,18 @@ def importance_path(
 
 
 def _published(table: FloatArray, golden: FloatArray) -> _Published:
-    """Return the numbers of a complete table (rows, columns) and the golden scores that are not missing."""
+    """Return the numbers of a table whose rows and columns have scores, and of the golden scores that are there."""
     rows, columns = table.shape
     golden_std = known_std(golden) if len(golden) >= 2 else math.nan
     contributed = mean_row_std(table) if rows >= 1 and columns >= 2 else math.nan
-    mitigated = known_std(table.mean(axis=1)) if rows >= 2 and columns >= 1 else math.nan
+    mitigated = known_std(np.nanmean(table, axis=1)) if rows >= 2 and columns >= 1 else math.nan
     varies = contributed > 0 or mitigated > 0
     score = (contributed - mitigated) / golden_std if golden_std > 0 and varies else math.nan
     return _Published(score, contributed, mitigated, golden_std)
 
 
 def _estimate(table: FloatArray, published: _Published, model: TableModel) -> Estimate | None:
-    """Return the corrected importance of a complete table; None where all its scores are equal."""
+    """Return the corrected importance of a table; None where all its scores are equal."""
     return model.estimate(table) if published.contributed_std > 0 or published.mitigated_std > 0 else None
 
 

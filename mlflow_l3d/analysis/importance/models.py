@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.typing import FloatArray
 
 @dataclass(frozen=True)
 class TableModel:
-    """What is estimated from a complete table, shape (M, N), finite.
+    """What is estimated from a table, shape (M, N), nan where a score is missing.
 
     Attributes
     ----------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -78,9 +79,10 @@ class Ranking:
     factors
         Most important first; factors without a corrected score last.
     importances
-        Corrected scores in that order, from the rows that all factors share.
+        Corrected scores in that order.
     groups
-        Largest sets of factors that cannot be told apart, each in that order. A factor may stand in several.
+        Largest sets of factors that cannot be told apart, each in that order. A factor may stand in several; one that
+        could be compared with no other stands in none.
     differences
         Every pair, the more important factor first.
     level
@@ -121,29 +123,38 @@ def rank_factors(
         Factor -> importance, all of one design and with the same rows: row i puts the factors that are not
         investigated at the same configurations in every table.
     estimated
-        Returns the corrected importance of one factor from the tables of all: the same rows, without missing cells.
+        Returns the corrected importance of one factor from the tables of all: the same rows, each with a score in both
+        tables of a pair.
     level
         Confidence level for all pairs together.
 
     Returns
     -------
     Ranking
-        Two factors can be told apart where Holm's adjusted p-value of their difference is at most ``1 - level``.
-        Factors without a corrected score are told apart from none.
+        Two factors can be told apart where Holm's adjusted p-value of their difference is at most ``1 - level``. Each
+        pair is compared on the rows with a score in both tables. Factors without an interval are compared with none.
     """
-    shared = np.logical_and.reduce([np.isfinite(record.table).all(axis=1) for record in importances.values()])
-    tables = {name: record.table[shared] for name, record in importances.items()}
-    estimates = {name: estimated(tables, name) for name in tables}
-    scores = {name: math.nan if found is None else found.importance for name, found in estimates.items()}
+    scores = {name: record.importance_corrected for name, record in importances.items()}
     ordered = sorted(scores, key=lambda name: -scores[name] if math.isfinite(scores[name]) else math.inf)
-    rows = int(np.sum(shared))
-    pairs = [paired_difference(*pair, estimates, rows=rows, level=level) for pair in combinations(ordered, 2)]
+    known = {name: np.isfinite(record.table).any(axis=1) for name, record in importances.items()}
+
+    @cache
+    def of(name: str, mask: bytes) -> Estimate | None:
+        rows = np.frombuffer(mask, dtype=bool)
+        return estimated({other: record.table[rows] for other, record in importances.items()}, name)
+
+    pairs = []
+    for pair in combinations(ordered, 2):
+        shared = np.logical_and(*(known[name] for name in pair))
+        estimates = {name: of(name, shared.tobytes()) for name in pair}
+        pairs.append(paired_difference(*pair, estimates, rows=int(shared.sum()), level=level))
     adjusted = holm([pair.p for pair in pairs])
     apart = {frozenset((pair.first, pair.second)) for pair, p in zip(pairs, adjusted, strict=True) if p <= 1 - level}
+    compared = {name for pair in pairs if math.isfinite(pair.p) for name in (pair.first, pair.second)}
     return Ranking(
         factors=tuple(ordered),
         importances=tuple(scores[name] for name in ordered),
-        groups=_alike(ordered, apart),
+        groups=_alike([name for name in ordered if name in compared], apart),
         differences=tuple(pairs),
         level=level,
     )

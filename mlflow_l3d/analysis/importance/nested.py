@@ -7,6 +7,8 @@ interaction together) is the variance within rows.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mlflow_l3d.analysis.importance.estimate import (
@@ -16,50 +18,57 @@ from mlflow_l3d.analysis.importance.estimate import (
     importance_of_variances,
     logit_jackknife,
 )
-from mlflow_l3d.analysis.importance.tables import rounding_variance
+from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
 from mlflow_l3d.analysis.importance.variances import MeanSquares
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray
 
 
 def nested_components(table: FloatArray) -> MeanSquares | None:
-    """Return the mean squares of a complete nested table.
+    """Return the mean squares of a nested table.
 
     Parameters
     ----------
     table
-        Shape (M, N), finite: rows are mitigation runs, each with investigation runs of its own.
+        Shape (M, N): rows are mitigation runs, each with investigation runs of its own; nan where a score is missing.
 
     Returns
     -------
     MeanSquares or None
-        None where the table has fewer than two rows or columns.
+        None where fewer than two rows, or places in a row, have scores, or no row has two.
     """
+    table = with_scores(table)
     if min(table.shape) < 2:
         return None
-    row_means, within, floor = _row_statistics(table)
-    squares = table.shape[1] * float(row_means.var(ddof=1)), float(within.mean())
-    return MeanSquares(*table.shape, *(0.0 if square <= floor else square for square in squares))
+    rows = _Rows.of(table)
+    degrees = int(rows.count.sum()) - len(table)
+    if degrees < 1:
+        return None
+    of_rows = float((rows.count * np.square(rows.means)).sum()) / (len(table) - 1)
+    residual = float(rows.within.sum()) / degrees
+    squares = (0.0 if square <= rows.floor else square for square in (of_rows, residual))
+    return MeanSquares(*table.shape, *squares, row_size=float(_row_size(rows.count)), residual_degrees=degrees)
 
 
 def nested_estimate(table: FloatArray) -> Estimate | None:
-    """Return the corrected importance of a complete nested table with its error.
+    """Return the corrected importance of a nested table with its error.
 
     Parameters
     ----------
     table
-        Shape (M, N), finite.
+        Shape (M, N), nan where a score is missing.
 
     Returns
     -------
     Estimate or None
-        None where there are fewer than two rows or columns; without an interval below three rows.
+        None as for :func:`nested_components`; without an interval below three rows.
 
     Notes
     -----
     Jackknife over rows of ``logit(S_T) = log(tau2 / s2_R)`` with M - 1 degrees of freedom. Where rows do not differ
     for certain (F test, one-sided at 97.5 %) the logit has no usable error, and :func:`nested_limits` is used.
     """
+    table = with_scores(table)
     squares = nested_components(table)
     if squares is None:
         return None
@@ -89,17 +98,35 @@ def nested_limits(squares: MeanSquares, *, level: float = LEVEL) -> tuple[float,
     tail = (1 - level) / 2
     ratio = squares.of_rows / squares.residual
     degrees = (squares.rows - 1, squares.residual_degrees)
-    least = max(0.0, ratio / float(fdtri(*degrees, 1 - tail)) - 1) / squares.columns
-    most = max(0.0, max(1.0, ratio) / float(fdtri(*degrees, tail)) - 1) / squares.columns
+    least = max(0.0, ratio / float(fdtri(*degrees, 1 - tail)) - 1) / squares.row_size
+    most = max(0.0, max(1.0, ratio) / float(fdtri(*degrees, tail)) - 1) / squares.row_size
     return importance_of_variances(1.0, most), importance_of_variances(1.0, least)
 
 
-def _row_statistics(table: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """Return row means (centred), variances within rows (ddof=1), and the variance that is rounding."""
-    centred, floor = table - table.mean(), rounding_variance(table)
-    within = centred.var(axis=1, ddof=1)
-    within[within <= floor] = 0.0
-    return centred.mean(axis=1), within, floor
+class _Rows(NamedTuple):
+    """Scores of each row, shape (M,), about the mean of all."""
+
+    count: FloatArray
+    means: FloatArray
+    within: FloatArray
+    """Sums of squares about the mean of the row."""
+    floor: float
+    """Variances up to this are rounding, and count as zero."""
+
+    @classmethod
+    def of(cls, table: FloatArray) -> _Rows:
+        floor = rounding_variance(table[np.isfinite(table)])
+        centred = table - np.nanmean(table)
+        count = np.isfinite(table).sum(axis=1, dtype=np.float64)
+        variances = np.nanvar(centred, axis=1)
+        return cls(count, np.nanmean(centred, axis=1), np.where(variances <= floor, 0.0, count * variances), floor)
+
+
+def _row_size(count: FloatArray) -> FloatArray:
+    """Return how many scores a row counts for in the mean square of rows, from the scores of each, shape (..., M)."""
+    rows, scores = (count > 0).sum(axis=-1), count.sum(axis=-1)
+    size: FloatArray = (scores - np.square(count).sum(axis=-1) / scores) / (rows - 1)
+    return size
 
 
 def nested_variances_without_each(table: FloatArray) -> Variances:
@@ -108,12 +135,15 @@ def nested_variances_without_each(table: FloatArray) -> Variances:
     Parameters
     ----------
     table
-        Shape (M, N), finite, M at least 3 and N at least 2.
+        Shape (M, N), nan where a score is missing; M at least 3, every row with a score.
     """
-    rows, columns = table.shape
-    row_means, within, floor = _row_statistics(table)
-    contributed = (within.sum() - within) / (rows - 1)
-    # Taking row i away lowers the sum of squares of the means by M / (M - 1) times its own.
-    squares = np.square(row_means - row_means.mean())
-    of_means = (squares.sum() - rows / (rows - 1) * squares) / (rows - 2)
-    return contributed, np.where(of_means <= floor, 0.0, of_means) - contributed / columns
+    rows = _Rows.of(table)
+    count, scores = rows.count, rows.count.sum()
+    left, members = scores - count, len(table) - 1
+    degrees = left - members
+    contributed = (rows.within.sum() - rows.within) / np.where(degrees > 0, degrees, np.nan)
+    # The rows' sum is zero, so that without row i their mean is -count_i mean_i / left_i.
+    of_row = count * np.square(rows.means)
+    of_means = (of_row.sum() - of_row * scores / left) / (members - 1)
+    size = _row_size(np.where(np.eye(len(table), dtype=bool), 0.0, count))
+    return contributed, (np.where(of_means <= size * rows.floor, 0.0, of_means) - contributed) / size

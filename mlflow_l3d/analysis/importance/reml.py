@@ -17,9 +17,9 @@ from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
 
-Missing = Literal["drop", "reml"]
+Missing = Literal["anova", "reml"]
 MISSING: Final = get_args(Missing)
-"""What to do with rows that lack cells."""
+"""How the corrected score of a table that lacks cells is estimated."""
 MOST_FITS: Final = 130
 """Rows and columns together up to which :func:`reml_estimate` gives an interval."""
 
@@ -98,11 +98,11 @@ def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
 def with_reml(record: Importance) -> Importance:
     """Return the record of a crossed table that lacks cells, corrected score and interval from every cell.
 
-    The published score is from complete rows all the same.
+    The published score stays as it is.
     """
     try:
         estimate = reml_estimate(record.table)
-    except L3DError:  # the likelihood has no clear maximum: L3D002 says that complete rows were taken
+    except L3DError:  # the likelihood has no clear maximum: L3D002 says which estimate was taken
         return record
     return record if estimate is None else record.estimated(estimate)
 
@@ -133,7 +133,7 @@ def _fit(frame: pd.DataFrame) -> tuple[float, float, float]:
             if fit.converged:
                 break
     if fit is None or not fit.converged:
-        msg = "missing=reml: the likelihood has no clear maximum. Use missing=drop, or run the missing cells."
+        msg = "missing=reml: the likelihood has no clear maximum. Use missing=anova, or run the missing cells."
         raise L3DError(msg)
     variances = dict(zip(fit.model.exog_vc.names, fit.vcomp, strict=True))
     return float(variances["rows"]), float(variances["columns"]), float(fit.scale)

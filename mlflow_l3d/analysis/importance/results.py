@@ -74,7 +74,7 @@ class Importance:
     golden
         Shape (L,): golden scores, nan where missing.
     rows_used
-        Rows without a missing cell: the rows behind the numbers above.
+        Rows with a score: the rows behind the numbers above.
     cells_missing, golden_missing
         How many cells of the table, and golden runs, have no score.
     design

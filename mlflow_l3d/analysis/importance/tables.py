@@ -58,6 +58,12 @@ def usable(scores: npt.ArrayLike) -> FloatArray:
     return values
 
 
+def with_scores(table: FloatArray) -> FloatArray:
+    """Return the rows and the columns of a table that have a score."""
+    known = np.isfinite(table)
+    return table[known.any(axis=1)][:, known.any(axis=0)]
+
+
 def quartile_distance(known: FloatArray) -> float:
     """Return the distance between the quartiles of some scores; nan below two."""
     if len(known) < 2:
@@ -89,7 +95,8 @@ def population_std(scores: npt.ArrayLike) -> float:
 
 
 def mean_row_std(table: FloatArray) -> float:
-    """Return the mean over rows of the population standard deviation within the row."""
-    stds = table.std(axis=1)
-    stds[np.ptp(table, axis=1) <= ROUNDING * np.abs(table).max(axis=1)] = 0.0
+    """Return the mean over rows of the population standard deviation of the scores of the row; each has one."""
+    stds = np.nanstd(table, axis=1)
+    spread = np.nanmax(table, axis=1) - np.nanmin(table, axis=1)
+    stds[spread <= ROUNDING * np.nanmax(np.abs(table), axis=1)] = 0.0
     return float(stds.mean())

@@ -71,19 +71,25 @@ class VarianceComponents:
 
 @dataclass(frozen=True, slots=True)
 class MeanSquares:
-    """Analysis of variance of one complete table, sample variances (ddof=1), in squared score units.
+    """Analysis of variance of one table, sample variances (ddof=1), in squared score units.
 
     Attributes
     ----------
     rows, columns
-        M and N, both at least 2.
+        M and N, both at least 2: those with at least one score.
     of_rows
-        ``N * var(row means)``.
+        ``N * var(row means)``; where cells are missing, what rows explain beyond columns, over its degrees of freedom.
     residual
-        What neither rows nor columns explain, over ``(M - 1)(N - 1)``; in a nested table the mean variance within a
+        What neither rows nor columns explain, over its degrees of freedom; in a nested table the variance within a
         row.
     of_columns
-        ``M * var(column means)``; nan in a nested table, whose rows share no columns.
+        ``M * var(column means)``, or what columns explain beyond rows; nan in a nested table, whose rows share no
+        columns.
+    row_size, column_size
+        Cells that a row, and a column, count for: ``of_rows`` is expected to be ``residual + row_size * s2_R``. N and M
+        where no cell is missing.
+    residual_degrees
+        Degrees of freedom of the residual; 0 means those of a table without missing cells.
     """
 
     rows: int
@@ -91,6 +97,18 @@ class MeanSquares:
     of_rows: float
     residual: float
     of_columns: float = math.nan
+    row_size: float = math.nan
+    column_size: float = math.nan
+    residual_degrees: int = 0
+
+    def __post_init__(self) -> None:
+        whole = {
+            "row_size": self.columns if math.isnan(self.row_size) else self.row_size,
+            "column_size": self.rows if math.isnan(self.column_size) else self.column_size,
+            "residual_degrees": self.residual_degrees or (self.rows - (not self.nested)) * (self.columns - 1),
+        }
+        for name, value in whole.items():
+            object.__setattr__(self, name, value)
 
     @property
     def nested(self) -> bool:
@@ -98,19 +116,16 @@ class MeanSquares:
         return math.isnan(self.of_columns)
 
     @property
-    def residual_degrees(self) -> int:
-        """Degrees of freedom of the residual."""
-        return (self.rows if self.nested else self.rows - 1) * (self.columns - 1)
-
-    @property
     def contributed(self) -> float:
         """tau2: variance that the investigated factor contributes, interaction included; never below zero."""
-        return self.residual if self.nested else self.of_columns / self.rows + (1 - 1 / self.rows) * self.residual
+        if self.nested:
+            return self.residual
+        return self.of_columns / self.column_size + (1 - 1 / self.column_size) * self.residual
 
     @property
     def mitigated(self) -> float:
         """s2_R: variance of all other factors; below zero where rows differ less than the residual lets expect."""
-        return (self.of_rows - self.residual) / self.columns
+        return (self.of_rows - self.residual) / self.row_size
 
     @property
     def total(self) -> float:
@@ -122,11 +137,11 @@ class MeanSquares:
         """Degrees of freedom of the total, for normal scores (Satterthwaite 1946); nan where the total is zero."""
         if self.total <= 0:
             return math.nan
-        parts = [(self.of_rows / self.columns, self.rows - 1)]
-        share = 1 - 1 / self.columns
+        parts = [(self.of_rows / self.row_size, self.rows - 1)]
+        share = 1 - 1 / self.row_size
         if not self.nested:
-            parts.append((self.of_columns / self.rows, self.columns - 1))
-            share -= 1 / self.rows
+            parts.append((self.of_columns / self.column_size, self.columns - 1))
+            share -= 1 / self.column_size
         parts.append((share * self.residual, self.residual_degrees))
         return 1 / sum((part / self.total) ** 2 / degrees for part, degrees in parts)
 
@@ -146,6 +161,6 @@ class MeanSquares:
             columns=self.columns,
             contributed=self.contributed,
             mitigated=self.mitigated,
-            main=(self.of_columns - self.residual) / self.rows,
+            main=(self.of_columns - self.residual) / self.column_size,
             interaction=math.nan if self.nested else self.residual,
         )

@@ -205,7 +205,7 @@ class IntervalRule(_Rule):
         alpha = self.spent(len(self.history) + 1)
         low, high = (math.nan, math.nan) if estimate is None else estimate.careful_interval(1 - alpha)
         if estimate is None or math.isnan(low) or math.isnan(high):
-            reason = f"after {rows} rows there is no interval: too few complete rows, or constant scores"
+            reason = f"after {rows} rows there is no interval: too few rows, or constant scores"
             return InterimAnalysis("interval", rows, "continue", reason, alpha=alpha)
         half = (high - low) / 2
         claim: Literal["", "important", "not important"]

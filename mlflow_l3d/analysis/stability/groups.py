@@ -114,6 +114,10 @@ class Sums:
         """CON; nan where no two runs can be compared."""
         return min(1.0, self.agreed / self.comparisons) if self.comparisons else math.nan
 
+    def without(self, run: int | None) -> float:
+        """Return CON without a run of the group; None: it has no such run."""
+        return self.consistency if run is None else float(self.per_run.without[run])
+
 
 class RunGroup(ABC, Generic[Found]):
     """Runs that are compared with each other. What they come to is computed once between two additions."""

@@ -195,13 +195,19 @@ class Stability:
         return self._shares.groups[group].found
 
     def _without_column(self, factor: str) -> FloatArray | None:
-        """Return shape (N,): CON within rows without one column; None unless all rows have the same columns."""
+        """Return shape (N,): CON within rows without one column; None where runs do not say their column.
+
+        A row that lacks the column keeps its value.
+        """
         rows = {group: columns for group, columns in self._columns.items() if group.table == factor}
-        wanted = {column for columns in rows.values() for column in columns if column is not None}
-        if any(len(columns) != len(wanted) or set(columns) != wanted for columns in rows.values()):
+        wanted = {column for columns in rows.values() for column in columns}
+        if None in wanted:
             return None
         without = [
-            [float(self._found(group).per_run.without[columns.index(column)]) for group, columns in rows.items()]
+            [
+                self._found(group).without(columns.index(column) if column in columns else None)
+                for group, columns in rows.items()
+            ]
             for column in sorted(wanted)
         ]
         return np.array([mean_of_known(values) for values in without])
@@ -209,7 +215,5 @@ class Stability:
     def _golden_without(self, rows: Sequence[int]) -> FloatArray:
         """Return shape (M,): mean over the sets of independent runs of CON without the runs of one row."""
         sets = [(self._found(group), numbers) for group, numbers in self._rows_of_sets.items()]
-        values = [
-            [float(one.per_run.without[at[row]]) if row in at else one.consistency for one, at in sets] for row in rows
-        ]
+        values = [[one.without(at.get(row)) for one, at in sets] for row in rows]
         return np.array([mean_of_known(each) for each in values], dtype=np.float64)

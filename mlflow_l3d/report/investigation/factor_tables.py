@@ -85,11 +85,20 @@ def ranking_tables(ranking: Ranking | None) -> tuple[Table, ...]:
     """Return the order of the factors, and the differences of all pairs; nothing without a ranking."""
     if ranking is None:
         return ()
+    lettered = {name for group in ranking.groups for name in group}
+    if not lettered:
+        return (
+            Table(
+                ("factor", "corrected score"),
+                tuple((name, signed(value)) for name, value in zip(ranking.factors, ranking.importances, strict=True)),
+                "No two factors could be compared: there are too few rows or columns with scores.",
+            ),
+        )
     order = Table(
         ("factor", "corrected score", "letters"),
         tuple((name, signed(value), group or MISSING) for name, value, group in _rows(ranking.to_frame())),
-        "Factors that share a letter cannot be told apart. Scores are from the rows that all factors share, so they "
-        "may differ a little from those above.",
+        "Factors that share a letter cannot be told apart."
+        + (f" {MISSING}: could be compared with no other factor." if len(lettered) < len(ranking.factors) else ""),
     )
     pairs = [
         {

@@ -27,8 +27,8 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
     Parameters
     ----------
     importance
-        Its table has shape (M, N). Missing cells are grey and hatched; a row with one has no mean and no standard
-        deviation, for the score does not use it.
+        Its table has shape (M, N). Missing cells are grey and hatched; mean and standard deviation of a row are those
+        of the scores that it has, as in the published score.
     metric
         What the scores are, for their unit and the legend.
 
@@ -48,7 +48,8 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
     height = 1.6 + rows * 0.235 if numbers else min(1.6 + rows * 0.06, 8.0)
     ratios = [max(columns, 5), 1.25, 1.25] if numbers else [8, 1.8, 1.8]
     with style.panels(max(height, 2.6), 1, 3, width_ratios=ratios) as (figure, (scores, means, stds)):
-        row_mean, row_std = table.mean(axis=1), table.std(axis=1)  # nan where a cell is missing
+        known = np.ma.masked_invalid(table)
+        row_mean, row_std = (np.ma.filled(each, np.nan) for each in (known.mean(axis=1), known.std(axis=1)))
         low, high = style.typical_range(table)
         image = style.draw_matrix(scores, table, "Blues", low, high)
         _label(importance, scores, means, stds, unit)

@@ -162,7 +162,7 @@ class Shown:
         if self.design.baseline and int(np.isfinite(record.table).sum()) < 2:
             return "fewer than 2 of its runs have a score"
         if not self.design.baseline and record.rows_used < 2:
-            return f"{record.rows_used} complete rows, at least 2 are needed"
+            return f"{record.rows_used} rows with a score, at least 2 are needed"
         if int(np.isfinite(record.golden).sum()) < 2:
             return f"fewer than 2 {self.golden_runs} have a score"
         if record.golden_std == 0:

@@ -65,7 +65,7 @@ def evaluate(
         Name of the design; ``auto`` is the parent's own, or else the one whose phases the cells have (``radial`` where
         there are base and swap runs), and ``crossed`` where none has.
     missing
-        ``drop`` or ``reml``, as in `main`; ``auto`` is the parent's own, or ``drop``.
+        ``anova`` or ``reml``, as in `main`; ``auto`` is the parent's own, or ``anova``.
     agreement
         How predictions are compared: ``auto`` takes whole numbers as class numbers, other numbers as regression, and
         texts by ``exact_match``; or ``regression``, or a scoring function such as ``rougeL``

@@ -101,7 +101,7 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
         columns=columns,
         golden_runs=golden_runs,
         pooled=own["golden_runs"] == "pooled",
-        missing="reml" if (own["missing"] if missing == "auto" else missing) == "reml" else "drop",
+        missing="reml" if (own["missing"] if missing == "auto" else missing) == "reml" else "anova",
         mitigated=(own["mitigation"] or "none") != "none",
         product=own["joint"] == "product",
     )

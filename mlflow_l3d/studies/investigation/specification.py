@@ -151,7 +151,7 @@ def specify(
         key=content_key(layout),
         factors=factors,
         plan=plan,
-        missing="reml" if given["missing"] == "reml" else "drop",
+        missing="reml" if given["missing"] == "reml" else "anova",
     )
     specification.design()  # raises where cells would repeat
     return specification

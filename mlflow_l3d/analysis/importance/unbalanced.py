@@ -1,0 +1,175 @@
+"""Crossed tables that lack cells: analysis of variance by fitting constants, in closed form (Henderson 1953, method 3).
+
+What columns explain beyond rows is what the residual sum of squares loses when column effects are fitted after row
+effects, and the other way round. With n scores and `rank` degrees of freedom for columns (N - 1, unless the table falls
+into parts that share no row) their expectations are linear in the variances, whatever cells are missing::
+
+    E[columns beyond rows] = (n - M) s2_F + rank s2_E
+    E[rows beyond columns] = (n - N) s2_R + (M + rank - N) s2_E
+    E[residual]            = (n - M - rank) s2_E
+
+Without a missing cell these are the sums of squares of the usual analysis.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mlflow_l3d.analysis.importance.estimate import Variances
+from mlflow_l3d.analysis.importance.tables import rounding_variance
+from mlflow_l3d.analysis.importance.variances import MeanSquares
+from mlflow_l3d.analysis.typing import FloatArray
+
+_SINGULAR = 1e-9
+"""Eigenvalues below this share of the largest are zero: directions that the scores say nothing about."""
+
+
+class _Sums(NamedTuple):
+    """Sums over the scores of T tables, of which the first axis is the table."""
+
+    scores: FloatArray
+    """(T,): number of scores."""
+    rows: FloatArray
+    """(T,): rows with a score."""
+    in_column: FloatArray
+    """(T, N): number of scores of each column."""
+    of_columns: FloatArray
+    """(T, N): their sums."""
+    squares: FloatArray
+    """(T,): sum of squares."""
+    within_rows: FloatArray
+    """(T,): sum of squares about the means of rows."""
+    matrix: FloatArray
+    """(T, N, N): of the normal equations for column effects, rows fitted, ..."""
+    right: FloatArray
+    """(T, N): ... and their right-hand sides."""
+
+
+class _Fit(NamedTuple):
+    """Sums of squares of T tables, shape (T,) each, and what their expectations are made of."""
+
+    of_rows: FloatArray
+    of_columns: FloatArray
+    residual: FloatArray
+    row_degrees: FloatArray
+    column_degrees: FloatArray
+    degrees: FloatArray
+    row_weight: FloatArray
+    """n - N: what s2_R counts for in the expectation of `of_rows`."""
+    column_weight: FloatArray
+    """n - M."""
+
+    def turned(self) -> _Fit:
+        """Return the same with rows and columns exchanged."""
+        return self._replace(
+            of_rows=self.of_columns,
+            of_columns=self.of_rows,
+            row_degrees=self.column_degrees,
+            column_degrees=self.row_degrees,
+            row_weight=self.column_weight,
+            column_weight=self.row_weight,
+        )
+
+    def variances(self) -> Variances:
+        """Return contributed and (untruncated) mitigated variance; nan where a degree of freedom is missing."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            residual = self.residual / np.where(self.degrees > 0, self.degrees, np.nan)
+            of_factor = (self.of_columns - self.column_degrees * residual) / self.column_weight
+            mitigated = (self.of_rows - self.row_degrees * residual) / self.row_weight
+        return of_factor + residual, mitigated
+
+
+def unbalanced_components(table: FloatArray) -> MeanSquares | None:
+    """Return the mean squares of a crossed table that lacks cells.
+
+    Parameters
+    ----------
+    table
+        Shape (M, N), nan where a score is missing; every row and every column has one.
+
+    Returns
+    -------
+    MeanSquares or None
+        None where no degree of freedom is left for rows, columns or the residual.
+    """
+    fit = _solved(_total(_of_each_row(_centred(table))), rounding_variance(table[np.isfinite(table)]))
+    rows, columns, rest, row_degrees, column_degrees, degrees, row_weight, column_weight = (float(x[0]) for x in fit)
+    if min(row_degrees, column_degrees, degrees) < 1:
+        return None
+    return MeanSquares(
+        *table.shape,
+        of_rows=rows / row_degrees,
+        residual=rest / degrees,
+        of_columns=columns / column_degrees,
+        row_size=row_weight / row_degrees,
+        column_size=column_weight / column_degrees,
+        residual_degrees=int(degrees),
+    )
+
+
+def variances_without_each(table: FloatArray) -> tuple[Variances, Variances]:
+    """Return contributed and mitigated variance without each row in turn, shape (M,), and without each column, (N,).
+
+    Parameters
+    ----------
+    table
+        As for :func:`unbalanced_components`.
+    """
+    wide = table.shape[1] > table.shape[0]
+    values, floor = _centred(table.T if wide else table), rounding_variance(table[np.isfinite(table)])
+    parts = _of_each_row(values)
+    whole = _total(parts)
+    long = _solved(_Sums(*(total - part for total, part in zip(whole, parts, strict=True))), floor)
+    # The short side has few members, so that each table is summed up anew; a column of nan takes no part.
+    each = [
+        _total(_of_each_row(np.where(np.arange(len(whole.right[0])) == j, np.nan, values)))
+        for j in range(values.shape[1])
+    ]
+    short = _solved(_Sums(*(np.concatenate(found) for found in zip(*each, strict=True))), floor)
+    by_row, by_column = (short.turned(), long.turned()) if wide else (long, short)
+    return by_row.variances(), by_column.variances()
+
+
+def _centred(table: FloatArray) -> FloatArray:
+    centred: FloatArray = table - np.nanmean(table)
+    return centred
+
+
+def _of_each_row(values: FloatArray) -> _Sums:
+    """Return what each row adds to the sums of its table, nan where a score is missing."""
+    known = np.isfinite(values)
+    count = known.sum(axis=1, dtype=np.float64)
+    scores = np.where(known, values, 0.0)
+    share = known / np.maximum(count, 1)[:, None]
+    about_mean = np.where(known, values - (share * scores).sum(axis=1)[:, None], 0.0)
+    weights = known.astype(np.float64)
+    matrix = -weights[:, :, None] * share[:, None, :]
+    matrix[:, np.arange(values.shape[1]), np.arange(values.shape[1])] += weights
+    within = np.square(about_mean).sum(axis=1)
+    squares = np.square(scores).sum(axis=1)
+    return _Sums(count, np.minimum(count, 1), weights, scores, squares, within, matrix, about_mean)
+
+
+def _total(parts: _Sums) -> _Sums:
+    """Return the sums of one table from those of its rows."""
+    return _Sums(*(part.sum(axis=0, keepdims=True) for part in parts))
+
+
+def _solved(sums: _Sums, floor: float) -> _Fit:
+    """Fit rows and columns; sums of squares of no more than `floor` a degree of freedom are rounding, and zero."""
+    values, vectors = np.linalg.eigh(sums.matrix)
+    used = values > _SINGULAR * np.maximum(values.max(axis=1, keepdims=True), 1)
+    along = np.einsum("tij,ti->tj", vectors, sums.right)
+    of_columns = (np.square(along) / np.where(used, values, np.inf)).sum(axis=1)
+    rank = used.sum(axis=1, dtype=np.float64)
+    columns = (sums.in_column > 0).sum(axis=1, dtype=np.float64)
+    within_columns = sums.squares - (np.square(sums.of_columns) / np.maximum(sums.in_column, 1)).sum(axis=1)
+    residual = sums.within_rows - of_columns
+    found = (within_columns - residual, of_columns, residual)
+    degrees = (sums.rows + rank - columns, rank, sums.scores - sums.rows - rank)
+    squares = [
+        np.where(each <= floor * np.maximum(free, 1), 0.0, each) for each, free in zip(found, degrees, strict=True)
+    ]
+    return _Fit(*squares, *degrees, row_weight=sums.scores - columns, column_weight=sums.scores - sums.rows)

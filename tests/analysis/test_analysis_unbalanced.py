@@ -1,0 +1,141 @@
+"""Crossed and nested tables that lack cells: the usual analysis where none is missing, and the truth on average."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlflow_l3d.analysis.importance import crossed, nested
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
+from mlflow_l3d.analysis.importance.tables import with_scores
+from mlflow_l3d.analysis.importance.unbalanced import unbalanced_components, variances_without_each
+from mlflow_l3d.analysis.importance.variances import MeanSquares
+
+
+def drawn(generator, rows, columns, variances=(0.5, 0.3, 0.2), *, nested=False):
+    of_rows, of_columns, rest = np.sqrt(variances)
+    own = generator.standard_normal((rows, columns) if nested else (1, columns))
+    table = of_rows * generator.standard_normal((rows, 1)) + of_columns * own
+    return 0.7 + table + rest * generator.standard_normal((rows, columns))
+
+
+def lacking(generator, table, share):
+    return np.where(generator.random(table.shape) < share, np.nan, table)
+
+
+def by_least_squares(table):
+    """Mean squares and sizes from the residuals of fitted dummies, and from traces of projections."""
+    row, column = np.nonzero(np.isfinite(table))
+    y = table[row, column]
+    rows, columns = np.eye(len(table))[row], np.eye(table.shape[1])[column]
+
+    def projection(*effects):
+        design = np.hstack(effects)
+        return design @ np.linalg.pinv(design)
+
+    both, without_rows, without_columns = projection(rows, columns), projection(columns), projection(rows)
+    beyond_columns, beyond_rows, rest = both - without_rows, both - without_columns, np.eye(len(y)) - both
+    squares, degrees = (
+        [y @ each @ y for each in (beyond_columns, beyond_rows, rest)],
+        [round(np.trace(each)) for each in (beyond_columns, beyond_rows, rest)],
+    )
+    return MeanSquares(
+        *table.shape,
+        of_rows=squares[0] / degrees[0],
+        residual=squares[2] / degrees[2],
+        of_columns=squares[1] / degrees[1],
+        row_size=np.trace(rows.T @ beyond_columns @ rows) / degrees[0],
+        column_size=np.trace(columns.T @ beyond_rows @ columns) / degrees[1],
+        residual_degrees=degrees[2],
+    )
+
+
+def numbers(squares):
+    return [getattr(squares, name) for name in MeanSquares.__slots__]
+
+
+@pytest.mark.parametrize("shape", [(7, 4), (4, 7), (3, 3)])
+def test_without_a_missing_cell_it_is_the_usual_analysis(shape):
+    table = drawn(np.random.default_rng(0), *shape)
+    assert numbers(unbalanced_components(table)) == pytest.approx(numbers(crossed.crossed_components(table)))
+    parts = crossed.effects(table)
+    of_rows, of_columns = variances_without_each(table)
+    np.testing.assert_allclose(of_rows, crossed.variances_without_each_row(parts))
+    np.testing.assert_allclose(of_columns, crossed.variances_without_each_column(parts))
+
+
+@given(st.integers(2, 8), st.integers(2, 8), st.floats(0, 0.5), st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None)
+def test_equal_to_least_squares_whatever_is_missing(rows, columns, share, seed):
+    generator = np.random.default_rng(seed)
+    table = with_scores(lacking(generator, drawn(generator, rows, columns), share))
+    if min(table.shape) < 2:
+        return
+    found = unbalanced_components(table)
+    if found is not None:
+        assert numbers(found) == pytest.approx(numbers(by_least_squares(table)), rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (4, 9)])
+def test_leaving_out_is_starting_anew(shape):
+    generator = np.random.default_rng(3)
+    table = with_scores(lacking(generator, drawn(generator, *shape), 0.15))
+    for axis, found in enumerate(variances_without_each(table)):
+        for place, pair in enumerate(zip(*found, strict=True)):
+            squares = crossed.crossed_components(np.delete(table, place, axis))
+            assert pair == pytest.approx((squares.contributed, squares.mitigated))
+    ragged = with_scores(lacking(generator, drawn(generator, *shape, nested=True), 0.15))
+    for place, pair in enumerate(zip(*nested.nested_variances_without_each(ragged), strict=True)):
+        squares = nested.nested_components(np.delete(ragged, place, 0))
+        assert pair == pytest.approx((squares.contributed, squares.mitigated))
+
+
+@pytest.mark.parametrize("model", [CROSSED, NESTED], ids=["crossed", "nested"])
+def test_variances_are_true_on_average(model):
+    """A third of the cells is missing; within four standard errors."""
+    generator = np.random.default_rng(4)
+    found = np.array(
+        [
+            (squares.contributed, squares.mitigated)
+            for _ in range(400)
+            if (squares := model.components(lacking(generator, drawn(generator, 8, 5, nested=model is NESTED), 1 / 3)))
+        ]
+    )
+    assert np.abs(found.mean(axis=0) - (0.5, 0.5)).max() < 4 * (found.std(axis=0) / math.sqrt(len(found))).max()
+
+
+@pytest.mark.parametrize("model", [CROSSED, NESTED], ids=["crossed", "nested"])
+def test_a_twentieth_of_missing_cells_changes_little_and_the_interval_holds(model):
+    """20 x 10 tables: close to the whole table's scores; the interval holds the truth as often as it says."""
+    generator, far, held = np.random.default_rng(5), [], 0
+    for _ in range(120):
+        table = drawn(generator, 20, 10, (0.5, 0.5, 0.0), nested=model is NESTED)
+        golden = generator.standard_normal(40)
+        whole, part = (importance(each, golden, model=model) for each in (table, lacking(generator, table, 0.05)))
+        far.append((part.importance - whole.importance, part.importance_corrected - whole.importance_corrected))
+        held += part.importance_ci_low <= 0 <= part.importance_ci_high
+    assert np.sqrt(np.mean(np.square(far), axis=0)).max() < 0.03
+    assert held >= 0.95 * 120 - 3 * math.sqrt(120 * 0.95 * 0.05)
+
+
+def test_a_column_that_always_fails_is_a_table_without_it():
+    table, golden = drawn(np.random.default_rng(6), 20, 10), np.random.default_rng(7).standard_normal(50)
+    whole = importance(table[:, :9], golden)
+    table[:, 9] = np.nan
+    found = importance(table, golden)
+    assert found.metrics() == pytest.approx(whole.metrics())
+    assert found.components == whole.components
+
+
+def test_tables_that_fall_apart_and_tables_of_little():
+    apart = np.full((6, 6), np.nan)
+    apart[:3, :3], apart[3:, 3:] = drawn(np.random.default_rng(8), 3, 3), drawn(np.random.default_rng(9), 3, 3)
+    assert numbers(unbalanced_components(apart)) == pytest.approx(numbers(by_least_squares(apart)))
+    diagonal = np.where(np.eye(4, dtype=bool), 0.5, np.nan)
+    assert crossed.crossed_components(diagonal) is None
+    assert nested.nested_components(np.array([[0.1, np.nan], [np.nan, 0.3]])) is None
