@@ -173,7 +173,8 @@ def all_checks(
     elif not records or not design.own_golden:
         found += golden_checks(golden, chance=chance)
     for record in records:
-        found += design.checks(record, closure=not (plan.mitigated or pooled), reml=plan.missing == "reml")
+        closes = not (plan.mitigated or pooled)
+        found += design.checks(record, closes=closes, reml=plan.missing == "reml", chance=chance)
     if plan.product:
         found.append(product_check())
     return tuple(sorted(found, key=lambda check: (check.severity != "warning", check.code)))

@@ -207,9 +207,12 @@ class Design(PlannedRuns):
         return cls.estimate(Tables(tables), factor)
 
     @classmethod
-    def checks(cls, record: Importance, *, closure: bool = True, reml: bool = False) -> Iterable[Check]:
+    def checks(
+        cls, record: Importance, *, closes: bool = True, reml: bool = False, chance: float | None = None
+    ) -> Iterable[Check]:
         """Return the checks of one factor; see :func:`mlflow_l3d.analysis.importance.checks.factor_checks`."""
-        return factor_checks(record, model=cls.model, pairs=bool(cls.own_golden), closure=closure, reml=reml)
+        pairs = bool(cls.own_golden)
+        return factor_checks(record, model=cls.model, pairs=pairs, closes=closes, reml=reml, chance=chance)
 
     @classmethod
     def strategies(cls, importances: Mapping[str, Importance]) -> dict[str, StrategyResult]:

@@ -79,7 +79,9 @@ class _Baseline(TableDesign):
         return replace(record, contributed_std=math.nan)
 
     @classmethod
-    def checks(cls, record: Importance, *, closure: bool = True, reml: bool = False) -> Iterable[Check]:
+    def checks(
+        cls, record: Importance, *, closes: bool = True, reml: bool = False, chance: float | None = None
+    ) -> Iterable[Check]:
         """Return the checks of one factor."""
         return baseline_checks(record)
 

@@ -9,6 +9,7 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.closure import closure
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.tables import constant, with_scores
@@ -54,7 +55,13 @@ def golden_checks(golden: FloatArray, *, chance: float | None = None) -> Iterato
 
 
 def factor_checks(
-    record: Importance, *, model: TableModel = CROSSED, pairs: bool = False, closure: bool = True, reml: bool = False
+    record: Importance,
+    *,
+    model: TableModel = CROSSED,
+    pairs: bool = False,
+    closes: bool = True,
+    reml: bool = False,
+    chance: float | None = None,
 ) -> Iterator[Check]:
     """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007, L3D010.
 
@@ -67,18 +74,20 @@ def factor_checks(
     pairs
         Whether the table is pairs of runs, of which more columns cannot be asked for, and which are golden runs
         themselves: neither L3D006 nor L3D010.
-    closure
+    closes
         Whether golden runs vary as the table does, so that L3D006 has something to say.
     reml
         Whether restricted maximum likelihood was asked for where cells are missing.
+    chance
+        Score of guessing; None where the metric has none.
     """
     yield from _verdict(record)
     yield from _missing_cells(record, pairs=pairs, reml=reml and model.shared_columns)
     yield from _scores(record)
     if not pairs:
         yield from _duplicated(record)
-        if closure:
-            yield from _closure(record, model)
+        if closes:
+            yield from _closure(record, model, chance)
     yield from _few_rows(record, model, "mitigation_runs" if pairs else "mitigation_runs or investigation_runs")
 
 
@@ -216,26 +225,18 @@ def _collapsed(share: float, count: int, what: str, factor: str | None) -> Itera
     yield Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Collapsed runs", message, factor)
 
 
-def _closure(record: Importance, model: TableModel) -> Iterator[Check]:
+def _closure(record: Importance, model: TableModel, chance: float | None) -> Iterator[Check]:
     """L3D006: table and golden runs estimate the same total variance, and differ by more than chance."""
-    golden = record.golden[np.isfinite(record.golden)]
-    components = model.components(record.table)
-    if components is None or len(golden) < 2 or not (record.golden_std > 0 and components.total > 0):
+    found = closure(record.table, record.golden, model, chance=chance)
+    if found is None or found.p >= CLOSURE_LEVEL:
         return
-    from scipy.special import fdtr, fdtrc
-
-    variance = float(golden.var(ddof=1))
-    ratio = components.total / variance
-    degrees = (components.total_degrees, len(golden) - 1)
-    chance = 2 * min(float(fdtr(*degrees, ratio)), float(fdtrc(*degrees, ratio)))
-    if chance >= CLOSURE_LEVEL:
-        return
-    odds = f"about 1 of {1 / chance:,.0f}" if chance > 1e-6 else "fewer than 1 of a million"
+    odds = f"about 1 of {1 / found.p:,.0f}" if found.p > 1e-6 else "fewer than 1 of a million"
+    of = f" ({_count(found.left_out, 'run')} below chance left out)" if found.left_out else ""
     message = (
-        f"The table implies a standard deviation of {points(math.sqrt(components.total))} points when every factor "
-        f"varies, the golden runs show {points(math.sqrt(variance))}: chance alone does this in {odds} investigations. "
-        "Either a factor is not varied in one of the two, a seed is shared where it should not be, or some runs "
-        "collapsed. Compare the seed.* and factor.* parameters of golden runs and cells."
+        f"The table implies a standard deviation of {points(found.table_std)} points when every factor varies, the "
+        f"golden runs show {points(found.golden_std)}{of}: chance alone does this in {odds} investigations. Either a "
+        "factor is not varied in one of the two, or a seed is shared where it should not be. Compare the seed.* and "
+        "factor.* parameters of golden runs and cells."
     )
     yield Check("L3D006", "warning", "Table and golden runs do not agree", message, record.factor)
 

@@ -126,11 +126,20 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     jackknife = None
     if squares.rows_differ(BOUNDARY_TAIL):
         degrees = min(table.shape) - 1
-        jackknife = logit_jackknife(squares.contributed, squares.mitigated, *_without_each(table), degrees=degrees)
+        jackknife = logit_jackknife(
+            squares.contributed, squares.mitigated, *crossed_without_each(table), degrees=degrees
+        )
     return Estimate(squares.variances(), jackknife, lambda level: boundary_interval(squares, level=level))
 
 
-def _without_each(table: FloatArray) -> tuple[Variances, Variances]:
+def crossed_without_each(table: FloatArray) -> tuple[Variances, Variances]:
+    """Return contributed and mitigated variance without each row in turn, and without each column.
+
+    Parameters
+    ----------
+    table
+        Shape (M, N), nan where a score is missing; every row and every column, at least three of each, has one.
+    """
     if not np.isfinite(table).all():
         return variances_without_each(table)
     parts = effects(table)

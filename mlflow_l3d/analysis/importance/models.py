@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from mlflow_l3d.analysis.importance.crossed import crossed_components, crossed_estimate
-from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.nested import nested_components, nested_estimate
+from mlflow_l3d.analysis.importance.crossed import crossed_components, crossed_estimate, crossed_without_each
+from mlflow_l3d.analysis.importance.estimate import Estimate, Variances
+from mlflow_l3d.analysis.importance.nested import nested_components, nested_estimate, nested_variances_without_each
 from mlflow_l3d.analysis.importance.variances import MeanSquares
 from mlflow_l3d.analysis.typing import FloatArray
 
@@ -25,12 +25,15 @@ class TableModel:
         Whether column j is the same configuration under every row, so that columns are draws as rows are.
     estimate, components
         The corrected importance with its error, and the mean squares behind it; None below two rows or columns.
+    without_each
+        Contributed and mitigated variance without each row and, where columns are draws, each column in turn.
     """
 
     name: str
     shared_columns: bool
     estimate: Callable[[FloatArray], Estimate | None]
     components: Callable[[FloatArray], MeanSquares | None]
+    without_each: Callable[[FloatArray], tuple[Variances, ...]]
 
     @property
     def least_columns(self) -> int:
@@ -38,7 +41,9 @@ class TableModel:
         return 3 if self.shared_columns else 2
 
 
-CROSSED: Final = TableModel("crossed", True, crossed_estimate, crossed_components)
+CROSSED: Final = TableModel("crossed", True, crossed_estimate, crossed_components, crossed_without_each)
 """Rows and columns crossed: two-way analysis of variance."""
-NESTED: Final = TableModel("nested", False, nested_estimate, nested_components)
+NESTED: Final = TableModel(
+    "nested", False, nested_estimate, nested_components, lambda table: (nested_variances_without_each(table),)
+)
 """Every row has columns of its own: one-way analysis of variance."""
