@@ -44,12 +44,12 @@ class LogitJackknife:
         return importance_of_logit(self.centre - half), importance_of_logit(self.centre + half)
 
     def p_value(self) -> float:
-        """Return the one-sided p-value of ``S_T <= 1/2``."""
+        """Return the two-sided p-value of ``S_T = 1/2``."""
         from scipy.special import stdtr
 
         if self.error == 0:
-            return 0.0 if self.centre > 0 else 1.0
-        return float(stdtr(self.degrees, -self.centre / self.error))
+            return float(self.centre == 0)
+        return 2 * float(stdtr(self.degrees, -abs(self.centre) / self.error))
 
 
 def logit_jackknife(contributed: float, mitigated: float, *without: Variances, degrees: int) -> LogitJackknife | None:
@@ -116,10 +116,9 @@ class Estimate:
         return min(low, other_low), max(high, other_high)
 
     def p_value(self) -> float:
-        """Return the one-sided p-value of "not important" (importance <= 0, which is S_T <= 1/2).
+        """Return the two-sided p-value of importance 0 (which is S_T = 1/2); nan where there is no interval.
 
-        Small values speak for the claim "important"; nan where there is no interval. Where limits are used instead of
-        the jackknife, it is the smallest tail at which the lower limit is above 0 (1 if it never is).
+        At most 0.05 exactly where the 95 % interval excludes 0, on either side: test and interval are one convention.
         """
         if math.isnan(self.importance):
             return math.nan
@@ -127,7 +126,12 @@ class Estimate:
             return self.jackknife.p_value()
         if self.limits is None:
             return math.nan
-        return smallest_tail(lambda level: self.interval(level)[0] > 0)
+        return min(1.0, 2 * smallest_tail(lambda level: excludes_zero(*self.interval(level))))
+
+
+def excludes_zero(low: float, high: float) -> bool:
+    """Return whether an interval lies on one side of 0."""
+    return low > 0 or high < 0
 
 
 def smallest_tail(excludes: Callable[[float], bool]) -> float:

@@ -1,4 +1,4 @@
-"""Several factors at once: which are important for certain, and which can be told apart."""
+"""Several factors at once: which are important or not with one error rate for all, and which can be told apart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import Estimate, importances_of_variances, smallest_tail
+from mlflow_l3d.analysis.importance.estimate import Estimate, excludes_zero, importances_of_variances, smallest_tail
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray
@@ -198,7 +198,7 @@ def paired_difference(
         pass
     elif one.jackknife is None or other.jackknife is None:
         low, high = _against(one, other, level)
-        p = min(1.0, 2 * smallest_tail(lambda at: _excludes_zero(*_against(one, other, at))))
+        p = min(1.0, 2 * smallest_tail(lambda at: excludes_zero(*_against(one, other, at))))
     else:
         from scipy.special import stdtr
 
@@ -222,10 +222,6 @@ def _against(one: Estimate, other: Estimate, level: float) -> tuple[float, float
         difference - math.hypot(one.importance - low, other_high - other.importance),
         difference + math.hypot(high - one.importance, other.importance - other_low),
     )
-
-
-def _excludes_zero(low: float, high: float) -> bool:
-    return low > 0 or high < 0
 
 
 def _alike(ordered: Sequence[str], apart: set[frozenset[str]]) -> tuple[tuple[str, ...], ...]:

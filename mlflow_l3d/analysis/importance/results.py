@@ -86,7 +86,7 @@ class Importance:
     components
         The variances behind the corrected score, not cut at zero; None where there are none.
     importance_p
-        One-sided p-value of "not important" (corrected importance at most 0); nan where there is no interval.
+        Two-sided p-value of a corrected importance of 0; nan where there is no interval.
     score_iqr, golden_iqr
         Distance of the quartiles of all cells, and of the golden runs: spread that a few collapsed runs do not move.
     golden_pooled

@@ -32,8 +32,8 @@ _FURTHER = {
     "letters": ("told apart\n(letters)", "Factors that share a letter cannot be told apart."),
     "p_holm": (
         "p, Holm",
-        "p: probability of such a corrected score, or a higher one, if the factor were not important, adjusted for the "
-        "number of factors (Holm).",
+        "p: probability of a corrected score at least as far from 0 if the truth were 0, adjusted for the number of "
+        "factors (Holm).",
     ),
     "predictions": (
         "importance for\npredictions",

@@ -15,7 +15,7 @@ _ALIKE = "pairs of runs that agree on an example, that agree and are right"
 _GRADED = "{}, mean over pairs of runs and examples, between two runs, and against the truth"
 _MORE = {
     "letters": ("apart", "apart: factors that share a letter cannot be told apart."),
-    "p_holm": ("p Holm", "p Holm: p-value of 'not important', adjusted for the number of factors."),
+    "p_holm": ("p Holm", "p Holm: p-value of a true score of 0, adjusted for the number of factors."),
     "iqr": ("IQR", "IQR: distance of the quartiles of the cells, {pp}."),
     "predictions": (
         "predictions (share)",
