@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from _common import machine, table
 
+from mlflow_l3d.analysis.importance.checks import CLOSURE_LEVEL
+from mlflow_l3d.analysis.importance.closure import closure
 from mlflow_l3d.analysis.importance.crossed import (
     crossed_components,
     crossed_estimate,
@@ -25,13 +27,14 @@ from mlflow_l3d.analysis.importance.crossed import (
 )
 from mlflow_l3d.analysis.importance.estimate import Estimate, importance_of_logit
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
+from mlflow_l3d.analysis.importance.models import CROSSED, NESTED, TableModel
 from mlflow_l3d.analysis.importance.nested import nested_estimate
 from mlflow_l3d.analysis.importance.radial import radial_estimate
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
 
 Array = npt.NDArray[np.float64]
 Variances = tuple[float, float, float]
+Shape = Callable[..., Array]
 
 SETTINGS: Final[tuple[Variances, ...]] = ((0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0))
 SIZES: Final = ((20, 10), (100, 10))
@@ -40,26 +43,42 @@ NULLS: Final[dict[str, Variances]] = {
     "interaction": (0.5, 0.0, 0.5),
     "both": (0.5, 0.25, 0.25),
 }
+CLOSURE_SETTINGS: Final[tuple[Variances, ...]] = ((0.5, 0.3, 0.2), (0.2, 0.1, 0.7), (0.8, 0.1, 0.1))
 MISSING_SHARES: Final = (0.05, 0.2)
 INTERIM_ANALYSES: Final = (20, 40, 80, 160, 320)
 RESAMPLES: Final = 200
 
 
-def crossed(generator: np.random.Generator, rows: int, columns: int, variances: Variances) -> Array:
+def normal(generator: np.random.Generator, *shape: int) -> Array:
+    """Return effects of variance 1."""
+    return generator.standard_normal(shape)
+
+
+def exponential(generator: np.random.Generator, *shape: int) -> Array:
+    """Return effects of variance 1 with a long tail."""
+    return generator.standard_exponential(shape) - 1
+
+
+def log_normal(generator: np.random.Generator, *shape: int) -> Array:
+    """Return effects of variance 1 with a very long tail."""
+    return (generator.lognormal(size=shape) - math.exp(0.5)) / math.sqrt(math.e * (math.e - 1))
+
+
+def crossed(
+    generator: np.random.Generator, rows: int, columns: int, variances: Variances, shape: Shape = normal
+) -> Array:
     """Return a table with the same columns under every row, shape (M, N)."""
     b, a, ab = np.sqrt(variances)
-    return np.asarray(
-        b * generator.standard_normal((rows, 1))
-        + a * generator.standard_normal((1, columns))
-        + ab * generator.standard_normal((rows, columns))
-    )
+    table = b * shape(generator, rows, 1) + a * shape(generator, 1, columns) + ab * shape(generator, rows, columns)
+    return np.asarray(table)
 
 
-def nested(generator: np.random.Generator, rows: int, columns: int, variances: Variances) -> Array:
+def nested(
+    generator: np.random.Generator, rows: int, columns: int, variances: Variances, shape: Shape = normal
+) -> Array:
     """Return a table whose rows have columns of their own, shape (M, N)."""
     tau = math.sqrt(variances[1] + variances[2])
-    table = tau * generator.standard_normal((rows, columns))
-    return np.asarray(math.sqrt(variances[0]) * generator.standard_normal((rows, 1)) + table)
+    return np.asarray(math.sqrt(variances[0]) * shape(generator, rows, 1) + tau * shape(generator, rows, columns))
 
 
 def radial(generator: np.random.Generator, rows: int, variances: Variances) -> Array:
@@ -101,6 +120,14 @@ def rows_bootstrap(table: Array, generator: np.random.Generator) -> tuple[float,
     share = contributed / (contributed + mitigated)
     low, high = np.quantile(np.sqrt(share) - np.sqrt(1 - share), [0.025, 0.975])
     return float(low), float(high)
+
+
+SHAPES: Final[dict[str, Shape]] = {
+    "normal": normal,
+    "exponential": exponential,
+    "log-normal": log_normal,
+    "5 % collapse": normal,
+}
 
 
 def truth(variances: Variances) -> float:
@@ -180,6 +207,43 @@ def missing_lines(tables: int) -> Iterator[list[str]]:
                 yield [model.name, f"{100 * share:g} %", _text(variances), f"{true:+.2f}", *numbers]
 
 
+def closure_lines(tables: int) -> Iterator[list[str]]:
+    """Yield the lines of the closure check: false alarms, and how often twice the golden standard deviation is seen."""
+    for model, draw in ((CROSSED, crossed), (NESTED, nested)):
+        for rows, columns in ((20, 10), (100, 10)):
+            for variances in CLOSURE_SETTINGS:
+                for kind, shape in SHAPES.items():
+                    alarms = np.zeros((2, 2))
+                    generator = _generator(5, rows, variances)
+                    for doubled in range(2):
+                        for _ in range(tables):
+                            scores = draw(generator, rows, columns, variances, shape)
+                            golden = (1 + doubled) * nested(generator, rows * columns, 1, variances, shape)[:, 0]
+                            chance = None
+                            if kind == "5 % collapse":
+                                chance = -5.0
+                                scores, golden = (
+                                    np.where(generator.random(each.shape) < 0.05, -8.0, each)
+                                    for each in (scores, golden)
+                                )
+                            found = closure(scores, golden, model, chance=chance)
+                            assert found is not None
+                            alarms[doubled] += found.p < CLOSURE_LEVEL, _f_test(scores, golden, model) < CLOSURE_LEVEL
+                    shares = [f"{share:.3f}" for share in (alarms / tables)[:, ::-1].reshape(-1)]
+                    yield [model.name, f"{rows} x {columns}", _text(variances), kind, *shares]
+
+
+def _f_test(scores: Array, golden: Array, model: TableModel) -> float:
+    """Return the p-value of the F test of the two total variances, which takes scores to be normal."""
+    from scipy.stats import f
+
+    squares = model.components(scores)
+    assert squares is not None
+    ratio = f(squares.total_degrees, len(golden) - 1)
+    seen = squares.total / golden.var(ddof=1)
+    return 2 * min(float(ratio.cdf(seen)), float(ratio.sf(seen)))
+
+
 def naive(scores: Array, estimate: Callable[[Array], Estimate | None]) -> bool:
     """Return whether the 95 % interval excludes 0 at any look: a rule that spends alpha anew at each."""
     for rows in INTERIM_ANALYSES:
@@ -250,6 +314,14 @@ def main() -> None:
                 *("corrected, complete rows", "corrected", "no score from complete rows %", "coverage %"),
             ),
             missing_lines,
+        ),
+        (
+            f"Closure check: share of tables with an alarm, golden standard deviation true or doubled ({tables} each)",
+            (
+                *("design", "M x N", "s2_R, s2_F, s2_RF", "effects"),
+                *("F test", "ours", "F test, doubled", "ours, doubled"),
+            ),
+            closure_lines,
         ),
         (
             f"False decisions in % at a true importance of 0 ({tables} investigations each, {interim_analyses} rows)",
