@@ -89,7 +89,8 @@ def _mean_squares(parts: Effects) -> MeanSquares:
         float(np.square(parts.residuals).sum()) / ((rows - 1) * (columns - 1)),
         rows * float(parts.of_columns @ parts.of_columns) / (columns - 1),
     )
-    return MeanSquares(rows, columns, *(0.0 if square <= parts.floor else square for square in squares))
+    of_rows, residual, of_columns = (0.0 if square <= parts.floor else square for square in squares)
+    return MeanSquares(rows, columns, of_rows, residual, of_columns)
 
 
 def crossed_estimate(table: FloatArray) -> Estimate | None:

@@ -145,7 +145,7 @@ def rank_factors(
 
     pairs = []
     for pair in combinations(ordered, 2):
-        shared = np.logical_and(*(known[name] for name in pair))
+        shared = known[pair[0]] & known[pair[1]]
         estimates = {name: of(name, shared.tobytes()) for name in pair}
         pairs.append(paired_difference(*pair, estimates, rows=int(shared.sum()), level=level))
     adjusted = holm([pair.p for pair in pairs])

@@ -41,13 +41,14 @@ def nested_components(table: FloatArray) -> MeanSquares | None:
     if min(table.shape) < 2:
         return None
     rows = _Rows.of(table)
-    degrees = int(rows.count.sum()) - len(table)
+    degrees = int(rows.scores.sum()) - len(table)
     if degrees < 1:
         return None
-    of_rows = float((rows.count * np.square(rows.means)).sum()) / (len(table) - 1)
+    of_rows = float((rows.scores * np.square(rows.means)).sum()) / (len(table) - 1)
     residual = float(rows.within.sum()) / degrees
-    squares = (0.0 if square <= rows.floor else square for square in (of_rows, residual))
-    return MeanSquares(*table.shape, *squares, row_size=float(_row_size(rows.count)), residual_degrees=degrees)
+    of_rows, residual = (0.0 if square <= rows.floor else square for square in (of_rows, residual))
+    size = float(_row_size(rows.scores))
+    return MeanSquares(len(table), table.shape[1], of_rows, residual, row_size=size, residual_degrees=degrees)
 
 
 def nested_estimate(table: FloatArray) -> Estimate | None:
@@ -106,7 +107,8 @@ def nested_limits(squares: MeanSquares, *, level: float = LEVEL) -> tuple[float,
 class _Rows(NamedTuple):
     """Scores of each row, shape (M,), about the mean of all."""
 
-    count: FloatArray
+    scores: FloatArray
+    """How many there are."""
     means: FloatArray
     within: FloatArray
     """Sums of squares about the mean of the row."""
@@ -138,7 +140,7 @@ def nested_variances_without_each(table: FloatArray) -> Variances:
         Shape (M, N), nan where a score is missing; M at least 3, every row with a score.
     """
     rows = _Rows.of(table)
-    count, scores = rows.count, rows.count.sum()
+    count, scores = rows.scores, rows.scores.sum()
     left, members = scores - count, len(table) - 1
     degrees = left - members
     contributed = (rows.within.sum() - rows.within) / np.where(degrees > 0, degrees, np.nan)

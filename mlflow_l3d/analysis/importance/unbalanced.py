@@ -95,14 +95,17 @@ def unbalanced_components(table: FloatArray) -> MeanSquares | None:
         None where no degree of freedom is left for rows, columns or the residual.
     """
     fit = _solved(_total(_of_each_row(_centred(table))), rounding_variance(table[np.isfinite(table)]))
-    rows, columns, rest, row_degrees, column_degrees, degrees, row_weight, column_weight = (float(x[0]) for x in fit)
+    of_rows, of_columns, rest, row_degrees, column_degrees, degrees, row_weight, column_weight = (
+        float(each[0]) for each in fit
+    )
     if min(row_degrees, column_degrees, degrees) < 1:
         return None
     return MeanSquares(
-        *table.shape,
-        of_rows=rows / row_degrees,
+        rows=len(table),
+        columns=table.shape[1],
+        of_rows=of_rows / row_degrees,
         residual=rest / degrees,
-        of_columns=columns / column_degrees,
+        of_columns=of_columns / column_degrees,
         row_size=row_weight / row_degrees,
         column_size=column_weight / column_degrees,
         residual_degrees=int(degrees),
@@ -169,7 +172,7 @@ def _solved(sums: _Sums, floor: float) -> _Fit:
     residual = sums.within_rows - of_columns
     found = (within_columns - residual, of_columns, residual)
     degrees = (sums.rows + rank - columns, rank, sums.scores - sums.rows - rank)
-    squares = [
+    of_rows, of_columns, residual = (
         np.where(each <= floor * np.maximum(free, 1), 0.0, each) for each, free in zip(found, degrees, strict=True)
-    ]
-    return _Fit(*squares, *degrees, row_weight=sums.scores - columns, column_weight=sums.scores - sums.rows)
+    )
+    return _Fit(of_rows, of_columns, residual, *degrees, sums.scores - columns, sums.scores - sums.rows)

@@ -200,8 +200,8 @@ class Stability:
         A row that lacks the column keeps its value.
         """
         rows = {group: columns for group, columns in self._columns.items() if group.table == factor}
-        wanted = {column for columns in rows.values() for column in columns}
-        if None in wanted:
+        wanted = {column for columns in rows.values() for column in columns if column is not None}
+        if any(None in columns for columns in rows.values()):
             return None
         without = [
             [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
+from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.joint import factor_members, joint_name
@@ -31,12 +32,12 @@ class Specification(CellSpecification):
     plan
         Design, numbers of runs, mitigation strategies and stopping rule.
     missing
-        What to do with rows that lack cells: ``drop`` or ``reml``.
+        How the corrected score of a table that lacks cells is estimated: ``anova`` or ``reml``.
     """
 
     factors: tuple[str, ...]
     plan: Plan
-    missing: Literal["drop", "reml"]
+    missing: Missing
 
     def design(self) -> Design:
         """Return the design of the cells."""
