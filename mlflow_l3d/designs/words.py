@@ -66,7 +66,7 @@ class Words:
     bars: tuple[str, str] = (
         "Importance of every factor",
         "Bars are the published score, points and lines the corrected score with its {level} interval. A factor whose "
-        "whole interval lies to the right of 0 matters more than all others together.",
+        "whole interval lies to the right of 0 matters more, interactions included, than all others without it.",
     )
     rows: str = (
         "The other rows hold the table of one factor, in which it changes along a row and everything else from row to "

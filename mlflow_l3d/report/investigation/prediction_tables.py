@@ -77,8 +77,8 @@ def _agreement_note(shown: Shown, head: Sequence[str]) -> str:
         )
     if shown.analysis.prediction_importances:
         parts.append(
-            "Importance for predictions: above 0 the factor changes more predictions than all others together; below "
-            "it its share of their variance, with the 95 % interval."
+            "Importance for predictions: above 0 the factor changes more predictions, interactions included, than all "
+            "others without it; below it its share of their variance, with the 95 % interval."
         )
     return " ".join(parts)
 

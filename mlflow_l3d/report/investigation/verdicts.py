@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, shorten, signed, unit_of
 
+SMALLEST_DISTANCE: Final = 0.05
+"""A corrected score nearer to 0 than this is not told from it by numbers of runs that people can afford."""
+MOST_TIMES: Final = 20
+"""More rows than this many times those there are is no advice."""
 Status = Literal["important", "important?", "not important", "not important?", "unknown"]
 
 
@@ -127,18 +131,39 @@ class Shown:
         status: Status = "important?" if important else "not important?"
         because = f"the score is {'' if important else 'not '}above 0"
         if stds := self.stds(record):
-            because = f"changing it alone moves the score by {stds[0]} (std), changing all other factors by {stds[1]}"
+            because = (
+                f"it moves the score by {stds[0]} (std) while all others are held, the others without it by {stds[1]}"
+            )
         low, high = record.importance_ci_low, record.importance_ci_high
         trust = f"{percent(record.level)} interval of the corrected score {between(low, high)}"
         if not (math.isfinite(low) and math.isfinite(high)):
             trust = "there is no interval, so this may be luck"
         elif low <= 0 <= high:
-            trust += " holds 0: not certain, more runs would tell"
+            trust += f" holds 0: not certain. {self._would_tell(record)}"
         elif (low > 0) == important:
             status = word
         else:
             trust += " says the opposite: the published score is biased by the few runs, trust the interval"
         return Verdict(status, f"{word} ({signed(record.importance)}): {because}; {trust}.")
+
+    def _would_tell(self, record: Importance) -> str:
+        """Return which runs would tell a score from 0, if it is as far from 0 as it seems."""
+        distance, found = abs(record.importance_corrected), record.components
+        if found is None or self.design.planning is None or not distance >= SMALLEST_DISTANCE:
+            return "It is so near 0 that hardly any number of runs would tell"
+        if self.design.has_columns:
+            columns = record.table.shape[1]
+            same = self.design.needed(distance, found, columns)
+            if same.rows is not None and same.rows <= MOST_TIMES * len(record.table):
+                return f"If it is right, about {same.rows} {self.design.rows_word} of {columns} columns would tell"
+        needed = self.design.needed(distance, found)
+        if needed.rows is None:
+            return "No table of a size that can be run would tell"
+        size = f"{needed.rows} {self.design.rows_word}"
+        if not self.design.has_columns:
+            return f"If it is right, about {size} would tell"
+        more = f"more {self.design.rows_word} alone would not"
+        return f"If it is right, about {size} of {needed.columns} columns would tell; {more}"
 
     def share(self, record: Importance) -> str:
         """Return the spread of a factor's runs, alone and as a share of the golden std, for a baseline strategy."""

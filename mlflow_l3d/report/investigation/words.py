@@ -85,9 +85,15 @@ def _which(shown: Shown) -> Answer:
     unsure = not sure and (groups["important?"] or groups["not important?"])
     sentences = [f"{_HEADS[status]}{', '.join(factors)}." for status, factors in groups.items() if factors]
     if stds := shown.stds(known[0]):
-        sentences.append(f"{known[0].factor} alone moves the score by {stds[0]} (std), all other factors by {stds[1]}.")
+        sentences.append(
+            f"{known[0].factor} moves the score by {stds[0]} (std) while all others are held, the others without it by "
+            f"{stds[1]}."
+        )
     sentences += _together(shown.analysis)
-    sentences.append("A factor is important where it moves the score more than all other factors together do.")
+    sentences.append(
+        "A factor is important where it moves the score more, by itself and in interactions, than all others do "
+        "without it. An interaction counts for each factor in it, so that several can be important."
+    )
     short = _first_two(sure or groups["important?"], known) + (" (unsure)" if unsure else "")
     return Answer(question, short, tuple(sentences))
 
