@@ -73,13 +73,15 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     squares = np.square(golden - golden.mean())
     golden_error = _error((squares.sum() - count / (count - 1) * squares) / (count - 2))
     totals = [contributed + np.maximum(0.0, mitigated) for contributed, mitigated in model.without_each(table)]
-    table_error = max(sum(map(_error, totals)), golden_error * (count - 1) / components.total_degrees)
+    own = sum(map(_error, totals)), min(map(len, totals)) - 1
+    of_the_tail = golden_error * (count - 1) / components.total_degrees, count - 1
+    table_error, table_degrees = max(own, of_the_tail)
     error = table_error + golden_error
     if not math.isfinite(error) or error <= 0:
         return None
     from scipy.special import stdtr
 
-    degrees = error**2 / (table_error**2 / (min(map(len, totals)) - 1) + golden_error**2 / (count - 1))
+    degrees = error**2 / (table_error**2 / table_degrees + golden_error**2 / (count - 1))
     difference = math.log(components.total) - math.log(variance)
     p = 2 * float(stdtr(degrees, -abs(difference) / math.sqrt(error)))
     return Closure(math.sqrt(components.total), math.sqrt(variance), p, left_out)
