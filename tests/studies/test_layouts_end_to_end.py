@@ -146,7 +146,7 @@ def test_joint_factors(place: Place) -> None:
 def test_mitigation_strategy(place: Place) -> None:
     # Without the order, which golden runs vary, hardly anything is left: a table that should vary as they do would not.
     weak = THREE.replace("data_split=2", "data_split=9").replace("initialisation=1", "initialisation=9")
-    mitigated = {"mitigation": "one order=data_order:3", "mitigation_runs": 4}
+    mitigated = {"mitigation": "one order=data_order:3", "mitigation_runs": 4, "golden_runs": 12}
     result = run(place, factor="data_split", hyperparameters=weak, root_seed=1, **mitigated)
     rows = result.cells[result.cells["phase"] == "investigation"]
     assert rows["factor.data_order"].nunique() == 1
