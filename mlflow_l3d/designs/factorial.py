@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, importance_of_variances, logit_jackknife
+from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, importance_of_variances, leave_out
 from mlflow_l3d.analysis.importance.frames import placed_scores
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.models import NESTED
@@ -212,7 +212,7 @@ class FactorialDesign(Design):
             return Estimate(found)
         jackknife = None
         if 0 < tau2 < sigma2:
-            jackknife = logit_jackknife(tau2, sigma2 - tau2, _without_each(table), degrees=rows - 1)
+            jackknife = leave_out(tau2, sigma2 - tau2, _without_each(table), degrees=rows - 1)
 
         def limits(level: float) -> tuple[float, float]:
             from scipy.special import chdtri

@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.importance.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.importance.nested import nested_estimate
-from mlflow_l3d.analysis.importance.radial import JACKKNIFE_TAIL, radial_estimate
+from mlflow_l3d.analysis.importance.radial import radial_estimate
 from mlflow_l3d.analysis.planning.runs_needed import optimal_columns
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule
 from mlflow_l3d.analysis.stability.noise import population_variance
@@ -128,26 +128,26 @@ def test_nested_interval():
 
 
 def test_radial_interval():
-    """A row is left out of every set at once; where rows do not differ for certain, limits of base and swap alone."""
-    compared = limits = 0
+    """A row is left out of every set at once, on the scale of atanh(1 - S), which holds also where S is above 1."""
+    beyond = 0
     for seed in range(40):
         sets = drawn_sets(seed, 10 + seed, 1 + seed % 4)
         sets[:, 1:] -= 0.4 * (sets[:, 1:] - sets[:, :1])
         place = 1 + seed % sets[0, 1:].size
         m = len(sets)
-        parts = oracle.radial(sets, place)
-        expected = oracle.jackknife(sets, lambda part, place=place: oracle.radial(part, place), columns_too=False)
+
+        def left(rows, place=place):
+            parts = oracle.radial(rows, place)
+            return math.atanh(1 - parts["contributed"] / parts["total"])
+
+        centre, without = left(sets), [left(np.delete(sets, row, 0)) for row in range(m)]
+        error = math.sqrt((m - 1) / m * math.fsum((each - oracle.mean(without)) ** 2 for each in without))
+        ends = [1 - math.tanh(centre + sign * oracle.stats.t.ppf(0.975, m - 1) * error) for sign in (1, -1)]
         found = radial_estimate(sets, place)
-        if expected is not None and oracle.rows_differ(parts, m, m, tail=JACKKNIFE_TAIL):
-            compared += 1
-            assert found.interval() == pytest.approx(expected, **CLOSE)
-            assert found.jackknife.degrees == m - 1
-            continue
-        limits += 1
-        assert found.jackknife is None
-        assert found.interval() == pytest.approx(oracle.one_way_limits(sets[:, [0, place]]), rel=1e-6, abs=1e-8)
-    assert compared >= 25
-    assert limits >= 3
+        assert found.interval() == pytest.approx([oracle.of_share(min(1.0, end)) for end in ends], **CLOSE)
+        assert found.jackknife.degrees == m - 1
+        beyond += ends[1] > 1
+    assert 0 < beyond < 40
 
 
 def test_records_hold_the_same_intervals():

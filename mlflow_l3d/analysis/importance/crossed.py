@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.importance.estimate import (
     Estimate,
     Variances,
     importance_of_variances,
-    logit_jackknife,
+    leave_out,
 )
 from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
 from mlflow_l3d.analysis.importance.unbalanced import unbalanced_components, variances_without_each
@@ -127,9 +127,7 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     jackknife = None
     if squares.rows_differ(BOUNDARY_TAIL):
         degrees = min(table.shape) - 1
-        jackknife = logit_jackknife(
-            squares.contributed, squares.mitigated, *crossed_without_each(table), degrees=degrees
-        )
+        jackknife = leave_out(squares.contributed, squares.mitigated, *crossed_without_each(table), degrees=degrees)
     return Estimate(squares.variances(), jackknife, lambda level: boundary_interval(squares, level=level))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -21,52 +21,78 @@ Variances = tuple[FloatArray, FloatArray]
 """Contributed and mitigated variance of several tables; the latter may be below zero."""
 
 
+class Scale(NamedTuple):
+    """A scale of S_T on which errors are taken.
+
+    Attributes
+    ----------
+    of
+        (contributed, mitigated) -> value, of arrays.
+    importance
+        Value -> importance.
+    middle
+        Value of S_T = 1/2.
+    """
+
+    of: Callable[[FloatArray, FloatArray], FloatArray]
+    importance: Callable[[float], float]
+    middle: float
+
+
 @dataclass(frozen=True, slots=True)
-class LogitJackknife:
-    """logit(S_T) = log(contributed / mitigated) with its jackknife error and degrees of freedom.
+class Jackknife:
+    """S_T on a scale, with its jackknife error and degrees of freedom.
 
     Attributes
     ----------
     centre, error, degrees
-        The logit, its error and degrees of freedom.
+        The value, its error and degrees of freedom.
     without
         The variances without each row in turn, and without each column where columns are draws as rows are.
+    scale
+        What it is taken on.
     """
 
     centre: float
     error: float
     degrees: int
     without: tuple[Variances, ...]
+    scale: Scale
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return the interval of the importance at `level`, from t quantiles."""
         half = t_quantile(self.degrees, level) * self.error
-        return importance_of_logit(self.centre - half), importance_of_logit(self.centre + half)
+        ends = [self.scale.importance(self.centre + shift) for shift in (-half, half)]
+        return min(ends), max(ends)
 
     def p_value(self) -> float:
         """Return the two-sided p-value of ``S_T = 1/2``."""
         from scipy.special import stdtr
 
+        distance = abs(self.centre - self.scale.middle)
         if self.error == 0:
-            return float(self.centre == 0)
-        return 2 * float(stdtr(self.degrees, -abs(self.centre) / self.error))
+            return float(distance == 0)
+        return 2 * float(stdtr(self.degrees, -distance / self.error))
 
 
-def logit_jackknife(contributed: float, mitigated: float, *without: Variances, degrees: int) -> LogitJackknife | None:
-    """Return the jackknife of logit(S_T), variances over rows and columns added; None where a logit has no value.
+def leave_out(
+    contributed: float, mitigated: float, *without: Variances, degrees: int, scale: Scale | None = None
+) -> Jackknife | None:
+    """Return the jackknife of S_T, variances over rows and columns added; None where a value is not finite.
 
     Parameters
     ----------
     contributed, mitigated
-        The variances, above zero.
-    without, degrees
-        As in :class:`LogitJackknife`.
+        The variances.
+    without, degrees, scale
+        As in :class:`Jackknife`; the logit by default.
     """
-    logits = [log_ratio(*each) for each in without]
-    if not all(np.isfinite(each).all() for each in logits):
+    scale = scale or LOGIT
+    centre = float(scale.of(np.array(contributed), np.array(mitigated)))
+    values = [scale.of(*each) for each in without]
+    if not all(np.isfinite(each).all() for each in (centre, *values)):
         return None
-    error = math.sqrt(sum(jackknife_variance(each) for each in logits))
-    return LogitJackknife(math.log(contributed) - math.log(mitigated), error, degrees, without)
+    return Jackknife(centre, math.sqrt(sum(jackknife_variance(each) for each in values)), degrees, without, scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +104,13 @@ class Estimate:
     components
         The variances.
     jackknife
-        Error of logit(S_T); None where rows do not differ for certain, so that the logit has no usable error.
+        S_T with its error; None where that is of no use, as that of a logit where rows do not differ for certain.
     limits
         Level -> interval that is used instead; None where the table is too small for any.
     """
 
     components: VarianceComponents
-    jackknife: LogitJackknife | None = None
+    jackknife: Jackknife | None = None
     limits: Callable[[float], tuple[float, float]] | None = None
 
     @property
@@ -178,8 +204,27 @@ def importances_of_variances(contributed: FloatArray, mitigated: FloatArray) -> 
     return scores
 
 
+def importance_of_atanh(value: float) -> float:
+    """Return ``sqrt(S_T) - sqrt(1 - S_T)`` for ``atanh(1 - S_T)``; 1 where S_T is above 1."""
+    left = max(0.0, math.tanh(value))
+    return math.sqrt(1 - left) - math.sqrt(left)
+
+
 def log_ratio(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
     """Return ``log(contributed / mitigated)``, which is logit(S_T); infinite or nan where one is not above zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logits: FloatArray = np.log(np.maximum(0.0, contributed)) - np.log(np.maximum(0.0, mitigated))
     return logits
+
+
+def atanh_left(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
+    """Return ``atanh(1 - S_T)``, which has a value up to S_T = 2; infinite or nan beyond."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values: FloatArray = np.arctanh(mitigated / (contributed + mitigated))
+    return values
+
+
+LOGIT: Final = Scale(log_ratio, importance_of_logit, 0.0)
+"""logit(S_T) = log(contributed / mitigated); for estimates of the mitigated variance that are above zero."""
+ATANH: Final = Scale(atanh_left, importance_of_atanh, math.atanh(0.5))
+"""atanh(1 - S_T), where S_T may come out above 1."""

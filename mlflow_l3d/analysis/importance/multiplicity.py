@@ -12,7 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import Estimate, excludes_zero, importances_of_variances, smallest_tail
+from mlflow_l3d.analysis.importance.estimate import (
+    Estimate,
+    Jackknife,
+    excludes_zero,
+    importances_of_variances,
+    smallest_tail,
+)
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray
@@ -186,9 +192,10 @@ def paired_difference(
     Jackknife over rows, a row being left out of both tables together. Where columns are draws, too, those of the two
     tables are draws of different factors, so the jackknife variance over columns of each is added, and there are
     ``min(M, N) - 1`` degrees of freedom, else M - 1. It is taken on the scale of the importance, which is nearly that
-    of the arcsine of sqrt(S_T): its error hardly depends on its value. Where one of the two has no usable logit (rows
-    that do not differ for certain), leaving rows out understates the error, and the intervals of the two are set
-    against each other instead (squares of their half-widths added, as for independent estimates).
+    of the arcsine of sqrt(S_T): its error hardly depends on its value. Where one of the two has no usable error (rows
+    that do not differ for certain), or lies at the end of the scale, leaving rows out understates the error, and the
+    intervals of the two are set against each other instead (squares of their half-widths added, as for independent
+    estimates).
     """
     one, other = estimates[first], estimates[second]
     score, other_score = (math.nan if each is None else each.importance for each in (one, other))
@@ -196,7 +203,7 @@ def paired_difference(
     low = high = p = math.nan
     if one is None or other is None or one.limits is None or other.limits is None:
         pass
-    elif one.jackknife is None or other.jackknife is None:
+    elif one.jackknife is None or other.jackknife is None or _at_the_end(one.jackknife) or _at_the_end(other.jackknife):
         low, high = _against(one, other, level)
         p = min(1.0, 2 * smallest_tail(lambda at: excludes_zero(*_against(one, other, at))))
     else:
@@ -212,6 +219,11 @@ def paired_difference(
         low, high = difference - half, difference + half
         p = 2 * float(stdtr(degrees, -abs(difference) / error)) if error > 0 else float(difference == 0)
     return PairedDifference(first, second, score, other_score, difference, low, high, p, rows)
+
+
+def _at_the_end(jackknife: Jackknife) -> bool:
+    """Return whether a share comes out as 1, or above, where a row or column is left out."""
+    return any((mitigated <= 0).any() for _, mitigated in jackknife.without)
 
 
 def _against(one: Estimate, other: Estimate, level: float) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.importance.estimate import (
     Estimate,
     Variances,
     importance_of_variances,
-    logit_jackknife,
+    leave_out,
 )
 from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
 from mlflow_l3d.analysis.importance.variances import MeanSquares
@@ -78,7 +78,7 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
     jackknife = None
     if squares.rows_differ(BOUNDARY_TAIL):
         without = nested_variances_without_each(table)
-        jackknife = logit_jackknife(squares.contributed, squares.mitigated, without, degrees=len(table) - 1)
+        jackknife = leave_out(squares.contributed, squares.mitigated, without, degrees=len(table) - 1)
     return Estimate(squares.variances(), jackknife, lambda level: nested_limits(squares, level=level))
 
 

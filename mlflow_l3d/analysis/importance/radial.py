@@ -7,21 +7,14 @@ every factor, so they serve as golden runs too.
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, logit_jackknife
+from mlflow_l3d.analysis.importance.estimate import ATANH, Estimate, Variances, leave_out
 from mlflow_l3d.analysis.importance.nested import nested_components, nested_limits
 from mlflow_l3d.analysis.importance.tables import rounding_variance
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.typing import FloatArray
-
-JACKKNIFE_TAIL: Final = 0.0005
-"""One-sided level of the F test for rows that differ; the jackknife of the logit is used only where they do.
-
-Chosen by simulation (normal scores, n from 20 to 100): with 0.025 the intervals cover 0.90 at S_T from 0.8 to 0.9.
-"""
 
 
 def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
@@ -46,9 +39,9 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
         tau2_k = mean_i (y_i - y_ki)^2 / 2          sigma2 = mean over the K + 1 sets of var1
         S_T,k  = tau2_k / sigma2                    s2_R = sigma2 - tau2_k
 
-    Jackknife over rows (a row is left out of every set) of logit(S_T,k), degrees of freedom: rows - 1. Base and swap of
-    one factor are a nested table of two columns; where its rows do not differ for certain (F test at the one-sided
-    level :data:`JACKKNIFE_TAIL`), or the logit has no value, the limits of that table are used
+    Jackknife over rows (a row is left out of every set) of atanh(1 - S_T,k), degrees of freedom: rows - 1. S_T,k may
+    come out above 1, where a logit has no value. If this scale has none either (S_T,k above 2, or equal scores), the
+    limits of base and swap as a nested table of two columns are used
     (:func:`mlflow_l3d.analysis.importance.nested.nested_limits`).
     """
     known = np.isfinite(sets)
@@ -65,9 +58,9 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     if pairs.rows < 3 or not sigma2 > 0:
         return Estimate(variances)
     jackknife = None
-    if pairs.rows_differ(JACKKNIFE_TAIL) and 0 < tau2 < sigma2:
+    if tau2 > 0:
         without = radial_variances_without_each(sets, place)
-        jackknife = logit_jackknife(tau2, sigma2 - tau2, without, degrees=pairs.rows - 1)
+        jackknife = leave_out(tau2, sigma2 - tau2, without, degrees=pairs.rows - 1, scale=ATANH)
     return Estimate(variances, jackknife, lambda level: nested_limits(pairs, level=level))
 
 

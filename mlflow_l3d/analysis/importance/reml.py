@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, logit_jackknife
+from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, leave_out
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import known_std, usable
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
@@ -90,9 +90,7 @@ def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
     if not (components.contributed > 0 and components.mitigated > 0):
         return Estimate(components)
     degrees = min(len(rows), len(columns)) - 1
-    return Estimate(
-        components, logit_jackknife(components.contributed, components.mitigated, *without, degrees=degrees)
-    )
+    return Estimate(components, leave_out(components.contributed, components.mitigated, *without, degrees=degrees))
 
 
 def with_reml(record: Importance) -> Importance:
