@@ -23,7 +23,7 @@ def check_level(level: float) -> None:
         raise ParameterError("level", level, "must be above 0 and below 1, such as 0.95")
 
 
-def t_quantile(degrees: int, level: float = LEVEL) -> float:
+def t_quantile(degrees: float, level: float = LEVEL) -> float:
     """Return the quantile of Student's t that a two-sided interval at `level` takes."""
     from scipy.special import stdtrit
 
@@ -34,6 +34,27 @@ def jackknife_variance(left_out: FloatArray) -> float:
     """Return the jackknife variance of an estimate from its values without one unit at a time."""
     count = len(left_out)
     return (count - 1) / count * float(np.square(left_out - left_out.mean()).sum())
+
+
+def combined_error(left_out: Sequence[FloatArray]) -> tuple[float, float]:
+    """Return the error of an estimate and its degrees of freedom.
+
+    Parameters
+    ----------
+    left_out
+        For each kind of unit that was sampled (rows, columns), the estimate without one unit at a time. Their variances
+        are added: all kinds are random.
+
+    Notes
+    -----
+    Degrees of freedom by Welch and Satterthwaite: each variance has one less than it has units, and counts by its size.
+    """
+    variances = np.array([jackknife_variance(values) for values in left_out])
+    degrees = np.array([len(values) - 1 for values in left_out])
+    total = float(variances.sum())
+    if not total > 0:
+        return math.sqrt(total), float(degrees.min())
+    return math.sqrt(total), total**2 / float((np.square(variances) / degrees).sum())
 
 
 def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]:

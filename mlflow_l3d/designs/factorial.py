@@ -212,7 +212,7 @@ class FactorialDesign(Design):
             return Estimate(found)
         jackknife = None
         if 0 < tau2 < sigma2:
-            jackknife = leave_out(tau2, sigma2 - tau2, _without_each(table), degrees=rows - 1)
+            jackknife = leave_out(tau2, sigma2 - tau2, _without_each(table))
 
         def limits(level: float) -> tuple[float, float]:
             from scipy.special import chdtri

@@ -70,11 +70,13 @@ def interval(table):
         return None
     without_row = [logit([row for k, row in enumerate(table) if k != i]) for i in range(m)]
     without_column = [logit([[y for k, y in enumerate(row) if k != j] for row in table]) for j in range(n)]
-    variance = 0.0
+    variances = []
     for values in (without_row, without_column):
         mean = statistics.fmean(values)
-        variance += (len(values) - 1) / len(values) * sum((value - mean) ** 2 for value in values)
-    half = stats.t.ppf(0.975, min(m, n) - 1) * math.sqrt(variance)
+        variances.append((len(values) - 1) / len(values) * sum((value - mean) ** 2 for value in values))
+    variance = sum(variances)
+    degrees = variance**2 / (variances[0] ** 2 / (m - 1) + variances[1] ** 2 / (n - 1))
+    half = stats.t.ppf(0.975, degrees) * math.sqrt(variance)
     ends = []
     for end in (logit(table) - half, logit(table) + half):
         share = 1 / (1 + math.exp(-end))

@@ -129,8 +129,10 @@ def jackknife(
     groups = [without_each(table, axis, estimate) for axis in ((0, 1) if columns_too else (0,))]
     if centre is None or any(value is None for group in groups for value in group):
         return None
-    error = math.sqrt(sum(jackknife_variance([value for value in group if value is not None]) for group in groups))
-    degrees = (min(m, n) if columns_too else m) - 1
+    variances = [jackknife_variance([value for value in group if value is not None]) for group in groups]
+    error = math.sqrt(sum(variances))
+    parts = [variance**2 / (units - 1) for variance, units in zip(variances, (m, n), strict=False)]
+    degrees = sum(variances) ** 2 / sum(parts)
     half = float(stats.t.ppf((1 + level) / 2, degrees)) * error
     return of_logit(centre - half), of_logit(centre + half)
 

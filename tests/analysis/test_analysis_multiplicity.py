@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from mlflow_l3d.analysis.importance.crossed import crossed_estimate
@@ -108,12 +109,14 @@ def test_difference_is_the_joint_jackknife():
         return crossed_estimate(table).importance
 
     of_rows = [score(np.delete(one, row, 0)) - score(np.delete(other, row, 0)) for row in range(9)]
-    variance = 8 / 9 * np.square(of_rows - np.mean(of_rows)).sum()
+    variances = {8: [8 / 9 * np.square(of_rows - np.mean(of_rows)).sum()], 5: []}
     for table in (one, other):
         of_columns = [score(np.delete(table, column, 1)) for column in range(6)]
-        variance += 5 / 6 * np.square(of_columns - np.mean(of_columns)).sum()
+        variances[5].append(5 / 6 * np.square(of_columns - np.mean(of_columns)).sum())
+    variance = sum(map(sum, variances.values()))
+    degrees = variance**2 / sum(each**2 / units for units, found in variances.items() for each in found)
     assert pair.difference == pytest.approx(score(one) - score(other))
-    assert (pair.high - pair.low) / 2 == pytest.approx(2.570582 * math.sqrt(variance), rel=1e-5)
+    assert (pair.high - pair.low) / 2 == pytest.approx(stats.t.ppf(0.975, degrees) * math.sqrt(variance))
 
 
 def test_groups_are_the_largest_sets_without_a_difference():

@@ -110,8 +110,8 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     Notes
     -----
     Jackknife of ``logit(S_T) = log(contributed / mitigated)``. Rows and columns are both random, so the variance is
-    that of leaving out one row at a time plus that of leaving out one column at a time, with ``min(M, N) - 1`` degrees
-    of freedom; leaving out rows alone would claim a precision that N columns cannot give.
+    that of leaving out one row at a time plus that of leaving out one column at a time (degrees of freedom by Welch and
+    Satterthwaite); leaving out rows alone would claim a precision that N columns cannot give.
 
     The logit has no bounds near its ends, so :func:`boundary_interval` is used where rows differ no more than chance
     allows (F test of ``MS_R / MS_E``, one-sided at 97.5 %), or a component is zero in the table or in one that lacks a
@@ -126,8 +126,7 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
         return Estimate(squares.variances())
     jackknife = None
     if squares.rows_differ(BOUNDARY_TAIL):
-        degrees = min(table.shape) - 1
-        jackknife = leave_out(squares.contributed, squares.mitigated, *crossed_without_each(table), degrees=degrees)
+        jackknife = leave_out(squares.contributed, squares.mitigated, *crossed_without_each(table))
     return Estimate(squares.variances(), jackknife, lambda level: boundary_interval(squares, level=level))
 
 

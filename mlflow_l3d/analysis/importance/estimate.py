@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance, t_quantile
+from mlflow_l3d.analysis.jackknife import LEVEL, combined_error, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray
 
 BOUNDARY_TAIL: Final = 0.025
@@ -55,7 +55,7 @@ class Jackknife:
 
     centre: float
     error: float
-    degrees: int
+    degrees: float
     without: tuple[Variances, ...]
     scale: Scale
 
@@ -76,7 +76,7 @@ class Jackknife:
 
 
 def leave_out(
-    contributed: float, mitigated: float, *without: Variances, degrees: int, scale: Scale | None = None
+    contributed: float, mitigated: float, *without: Variances, scale: Scale | None = None
 ) -> Jackknife | None:
     """Return the jackknife of S_T, variances over rows and columns added; None where a value is not finite.
 
@@ -84,15 +84,15 @@ def leave_out(
     ----------
     contributed, mitigated
         The variances.
-    without, degrees, scale
+    without, scale
         As in :class:`Jackknife`; the logit by default.
     """
     scale = scale or LOGIT
     centre = float(scale.of(np.array(contributed), np.array(mitigated)))
     values = [scale.of(*each) for each in without]
-    if not all(np.isfinite(each).all() for each in (centre, *values)):
+    if not (math.isfinite(centre) and all(np.isfinite(each).all() for each in values)):
         return None
-    return Jackknife(centre, math.sqrt(sum(jackknife_variance(each) for each in values)), degrees, without, scale)
+    return Jackknife(centre, *combined_error(values), without, scale)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from mlflow_l3d.analysis.importance.estimate import (
     smallest_tail,
 )
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance, t_quantile
+from mlflow_l3d.analysis.jackknife import LEVEL, combined_error, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray
 
 
@@ -190,12 +190,11 @@ def paired_difference(
     Notes
     -----
     Jackknife over rows, a row being left out of both tables together. Where columns are draws, too, those of the two
-    tables are draws of different factors, so the jackknife variance over columns of each is added, and there are
-    ``min(M, N) - 1`` degrees of freedom, else M - 1. It is taken on the scale of the importance, which is nearly that
-    of the arcsine of sqrt(S_T): its error hardly depends on its value. Where one of the two has no usable error (rows
-    that do not differ for certain), or lies at the end of the scale, leaving rows out understates the error, and the
-    intervals of the two are set against each other instead (squares of their half-widths added, as for independent
-    estimates).
+    tables are draws of different factors, so the jackknife variance over columns of each is added; degrees of freedom
+    by Welch and Satterthwaite. It is taken on the scale of the importance, which is nearly that of the arcsine of
+    sqrt(S_T): its error hardly depends on its value. Where one of the two has no usable error (rows that do not differ
+    for certain), or lies at the end of the scale, leaving rows out understates the error, and the intervals of the two
+    are set against each other instead (squares of their half-widths added, as for independent estimates).
     """
     one, other = estimates[first], estimates[second]
     score, other_score = (math.nan if each is None else each.importance for each in (one, other))
@@ -213,8 +212,7 @@ def paired_difference(
             [importances_of_variances(*each) for each in found.without] for found in (one.jackknife, other.jackknife)
         ]
         left_out = [without[0][0] - without[1][0], *without[0][1:], *without[1][1:]]
-        error = math.sqrt(sum(map(jackknife_variance, left_out)))
-        degrees = min(map(len, left_out)) - 1
+        error, degrees = combined_error(left_out)
         half = t_quantile(degrees, level) * error
         low, high = difference - half, difference + half
         p = 2 * float(stdtr(degrees, -abs(difference) / error)) if error > 0 else float(difference == 0)

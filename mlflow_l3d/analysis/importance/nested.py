@@ -78,7 +78,7 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
     jackknife = None
     if squares.rows_differ(BOUNDARY_TAIL):
         without = nested_variances_without_each(table)
-        jackknife = leave_out(squares.contributed, squares.mitigated, without, degrees=len(table) - 1)
+        jackknife = leave_out(squares.contributed, squares.mitigated, without)
     return Estimate(squares.variances(), jackknife, lambda level: nested_limits(squares, level=level))
 
 

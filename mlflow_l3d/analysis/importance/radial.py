@@ -60,7 +60,7 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     jackknife = None
     if tau2 > 0:
         without = radial_variances_without_each(sets, place)
-        jackknife = leave_out(tau2, sigma2 - tau2, without, degrees=pairs.rows - 1, scale=ATANH)
+        jackknife = leave_out(tau2, sigma2 - tau2, without, scale=ATANH)
     return Estimate(variances, jackknife, lambda level: nested_limits(pairs, level=level))
 
 

@@ -73,7 +73,7 @@ def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
     -------
     Estimate or None
         None where too few cells are left. Interval as in the crossed design, by the jackknife of logit(S_T): variance
-        over rows plus variance over columns, ``min(M, N) - 1`` degrees of freedom. There is none where a component is
+        over rows plus variance over columns, Welch's degrees of freedom. There is none where a component is
         zero with or without some row or column, and above :data:`MOST_FITS` rows and columns together, for every one
         of them takes a fit of its own.
     """
@@ -89,8 +89,7 @@ def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
     # A part that is zero, or not known, gives no logit.
     if not (components.contributed > 0 and components.mitigated > 0):
         return Estimate(components)
-    degrees = min(len(rows), len(columns)) - 1
-    return Estimate(components, leave_out(components.contributed, components.mitigated, *without, degrees=degrees))
+    return Estimate(components, leave_out(components.contributed, components.mitigated, *without))
 
 
 def with_reml(record: Importance) -> Importance:

@@ -95,9 +95,12 @@ def expected_half_width(
     # Where the pilot says that nothing else matters, the logit has no value; less than this cannot be seen anyway.
     mitigated = max(mitigated, contributed / (columns * rows))
     if model.shared_columns:
-        variance, degrees = _crossed_logit_variance(main, interaction, mitigated, rows, columns), min(rows, columns) - 1
+        variance = _crossed_logit_variance(main, interaction, mitigated, rows, columns)
+        by_columns = 2 * ((main + interaction / rows) / contributed) ** 2 / (columns - 1)
+        by_rows = max(0.0, variance - by_columns)
+        degrees = (by_columns + by_rows) ** 2 / (by_columns**2 / (columns - 1) + by_rows**2 / (rows - 1))
     else:
-        variance, degrees = _nested_logit_variance(contributed, mitigated, rows, columns), rows - 1
+        variance, degrees = _nested_logit_variance(contributed, mitigated, rows, columns), rows - 1.0
     half = t_quantile(degrees, level) * math.sqrt(variance)
     centre = math.log(contributed / mitigated)
     return (importance_of_logit(centre + half) - importance_of_logit(centre - half)) / 2
