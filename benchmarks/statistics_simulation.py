@@ -207,6 +207,47 @@ def missing_lines(tables: int) -> Iterator[list[str]]:
                 yield [model.name, f"{100 * share:g} %", _text(variances), f"{true:+.2f}", *numbers]
 
 
+def product(sets: Array) -> Array:
+    """Return (1 + x1)(1 + x2) of normal x, of which each factor has S_T = 2/3."""
+    return np.asarray((1 + sets[..., 0]) * (1 + sets[..., 1]))
+
+
+def pure_product(sets: Array) -> Array:
+    """Return x1 x2, which acts by interaction alone: S_T = 1."""
+    return np.asarray(sets[..., 0] * sets[..., 1])
+
+
+def g_function(sets: Array) -> Array:
+    """Return the G-function of Saltelli and Sobol' (1995) with a = 0, 1, 4.5, 9, of the uniform quantiles of x."""
+    from scipy.special import ndtr
+
+    a = np.array([0.0, 1.0, 4.5, 9.0])
+    return np.asarray(np.prod((np.abs(4 * ndtr(sets) - 2) + a) / (1 + a), axis=-1))
+
+
+def radial_lines(tables: int) -> Iterator[list[str]]:
+    """Yield the lines of scores that are no sums: coverage of every factor in the radial design."""
+    a = np.array([0.0, 1.0, 4.5, 9.0])
+    partial = 1 / (3 * (1 + a) ** 2)
+    of_g = [partial[k] * np.prod(np.delete(1 + partial, k)) / (np.prod(1 + partial) - 1) for k in range(4)]
+    cases = (("(1 + x1)(1 + x2)", product, [2 / 3] * 2), ("x1 x2", pure_product, [1.0] * 2), ("G", g_function, of_g))
+    for rows in (20, 100):
+        for name, score, shares in cases:
+            generator, held = np.random.default_rng([6, rows, len(shares)]), np.zeros(len(shares))
+            for _ in range(tables):
+                base, fresh = generator.standard_normal((2, rows, len(shares)))
+                changed = [np.where(np.arange(len(shares)) == k, fresh, base) for k in range(len(shares))]
+                sets = np.column_stack([score(base), *map(score, changed)])
+                for k, share in enumerate(shares):
+                    low, high = interval_of(radial_estimate(sets, k + 1))
+                    held[k] += low <= math.sqrt(share) - math.sqrt(1 - share) <= high
+            numbers = [
+                ", ".join(f"{value:.2f}" for value in shares),
+                ", ".join(f"{100 * each / tables:.1f}" for each in held),
+            ]
+            yield [str(rows), name, *numbers]
+
+
 def closure_lines(tables: int) -> Iterator[list[str]]:
     """Yield the lines of the closure check: false alarms, and how often twice the golden standard deviation is seen."""
     for model, draw in ((CROSSED, crossed), (NESTED, nested)):
@@ -314,6 +355,11 @@ def main() -> None:
                 *("corrected, complete rows", "corrected", "no score from complete rows %", "coverage %"),
             ),
             missing_lines,
+        ),
+        (
+            f"Coverage in % of 95 % intervals, radial design, scores that are no sums ({tables} tables each)",
+            ("base runs", "score", "S_T", "coverage of each factor"),
+            radial_lines,
         ),
         (
             f"Closure check: share of tables with an alarm, golden standard deviation true or doubled ({tables} each)",
