@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.check_words import counted, counted_of, named, points
 from mlflow_l3d.analysis.importance.closure import closure
+from mlflow_l3d.analysis.importance.failures import failures
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.tables import constant, with_scores
@@ -19,12 +21,12 @@ FEW_ROWS: Final = 10
 """Below this many rows with a score L3D007 speaks."""
 CLOSURE_LEVEL: Final = 0.0027
 """Two-sided level of the closure check: three standard deviations of a normal variable."""
+FAILURE_LEVEL: Final = 0.01
+"""Failures that crowd into rows or columns so much, or more, by chance are taken for no chance."""
 COLLAPSE_WARNING: Final = 0.05
 """From this share of collapsed runs on, L3D005 is a warning."""
 LEAST_EQUAL: Final = 5
 """Scores that two rows or columns must share before L3D010 takes it for more than chance."""
-SHOWN: Final = 8
-"""How many rows or columns a message names."""
 _AGAIN: Final = "See the errors of the failed runs, then run the same command again: only missing cells are computed."
 
 
@@ -40,7 +42,7 @@ def golden_checks(golden: FloatArray, *, chance: float | None = None) -> Iterato
         yield Check("L3D003", "warning", "No golden runs to compare with", message)
     elif lost:
         message = (
-            f"{_of(lost, 'golden run', len(golden), 'has')} no score; the golden standard deviation is "
+            f"{counted_of(lost, 'golden run', len(golden), 'has')} no score; the golden standard deviation is "
             f"that of the other {len(known)}. See the errors of the failed runs, then run the same command again."
         )
         yield Check("L3D003", "warning", "Golden runs missing", message)
@@ -63,7 +65,7 @@ def factor_checks(
     reml: bool = False,
     chance: float | None = None,
 ) -> Iterator[Check]:
-    """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007, L3D010.
+    """Yield the checks of one factor: L3D001, L3D002, L3D004, L3D005, L3D006, L3D007, L3D010, L3D012.
 
     Parameters
     ----------
@@ -85,6 +87,7 @@ def factor_checks(
     yield from _missing_cells(record, pairs=pairs, reml=reml and model.shared_columns)
     yield from _scores(record)
     if not pairs:
+        yield from _selected(record, model, chance)
         yield from _duplicated(record)
         if closes:
             yield from _closure(record, model, chance)
@@ -95,7 +98,7 @@ def baseline_checks(record: Importance) -> Iterator[Check]:
     """Yield the checks of one factor under a baseline strategy: L3D002, L3D004, L3D005."""
     if record.cells_missing:
         message = (
-            f"{_of(record.cells_missing, 'run', record.table.size, 'has')} no score; the "
+            f"{counted_of(record.cells_missing, 'run', record.table.size, 'has')} no score; the "
             f"standard deviation is that of the others. {_AGAIN}"
         )
         yield Check("L3D002", "warning", "Cells missing", message, record.factor)
@@ -135,11 +138,6 @@ def _scores(record: Importance) -> Iterator[Check]:
     yield from _collapsed(record.collapsed_share, len(known), "cells", record.factor)
 
 
-def points(value: float) -> str:
-    """Return a fraction as percentage points with two decimals, as the papers print it."""
-    return f"{100 * value:.2f}"
-
-
 def _duplicated(record: Importance) -> Iterator[Check]:
     """L3D010: rows or columns with equal scores everywhere, as from a seed that was used twice."""
     table = record.table[np.isfinite(record.table).all(axis=1)]
@@ -152,8 +150,8 @@ def _duplicated(record: Importance) -> Iterator[Check]:
         alike = noun == "column" and same == len(lines) - 1
         everything = " All of them are: the factor has no effect at all." if alike else ""
         message = (
-            f"{_of(same, noun, len(lines), 'is')} equal to another one in every score "
-            f"({_named(noun, repeated)}).{everything} Either what is drawn has few values (4 examples of a "
+            f"{counted_of(same, noun, len(lines), 'is')} equal to another one in every score "
+            f"({named(noun, repeated)}).{everything} Either what is drawn has few values (4 examples of a "
             "prompt have 24 orders), which does no harm; or seeds were used twice, or do not reach the training, and "
             "the interval is too narrow. Compare the seed.* parameters of these cells."
         )
@@ -193,7 +191,7 @@ def _missing_cells(record: Importance, *, pairs: bool, reml: bool) -> Iterator[C
         return
     missing = ~np.isfinite(record.table)
     rows = np.flatnonzero(missing.any(axis=1)).tolist()
-    message = f"{_of(record.cells_missing, 'cell', record.table.size, 'has')} no score ({_named('row', rows)}). "
+    message = f"{counted_of(record.cells_missing, 'cell', record.table.size, 'has')} no score ({named('row', rows)}). "
     by_reml = record.components is not None and record.components.method == "reml"
     method = "restricted maximum likelihood" if by_reml else "an analysis of variance that allows for missing cells"
     if pairs:
@@ -208,8 +206,28 @@ def _missing_cells(record: Importance, *, pairs: bool, reml: bool) -> Iterator[C
     elif reml and not by_reml:
         message += "Restricted maximum likelihood gave no estimate. "
     if empty := np.flatnonzero(missing.all(axis=0)).tolist():
-        message += f"No row has a score in {_named('column', empty)}. "
+        message += f"No row has a score in {named('column', empty)}. "
     yield Check("L3D002", "warning", "Cells missing", message + _AGAIN, record.factor)
+
+
+def _selected(record: Importance, model: TableModel, chance: float | None) -> Iterator[Check]:
+    """L3D012: the runs that have a score are those that did not fail."""
+    found = failures(record, model, chance=chance)
+    if found is None:
+        return
+    message = "All numbers are those of runs that end: where runs fail that would have scored low, luck looks smaller."
+    crowds = ((found.p_columns, "column", record.factor), (found.p_rows, "row", "the other factors"))
+    for p, noun, factor in crowds:
+        if p <= FAILURE_LEVEL:
+            message += f" Failures crowd into {noun}s (p = {p:.3g}): they go with the configurations of {factor}."
+    again = found.at_chance
+    if again is not None and math.isfinite(again.importance):
+        message += (
+            f" With every failure counted as a score of guessing the published score is {again.importance:+.2f}, the "
+            f"corrected one {again.importance_corrected:+.2f}, the golden standard deviation "
+            f"{points(again.golden_std)} points."
+        )
+    yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
 
 
 def _collapsed(share: float, count: int, what: str, factor: str | None) -> Iterator[Check]:
@@ -231,7 +249,7 @@ def _closure(record: Importance, model: TableModel, chance: float | None) -> Ite
     if found is None or found.p >= CLOSURE_LEVEL:
         return
     odds = f"about 1 of {1 / found.p:,.0f}" if found.p > 1e-6 else "fewer than 1 of a million"
-    of = f" ({_count(found.left_out, 'run')} below chance left out)" if found.left_out else ""
+    of = f" ({counted(found.left_out, 'run')} below chance left out)" if found.left_out else ""
     message = (
         f"The table implies a standard deviation of {points(found.table_std)} points when every factor varies, the "
         f"golden runs show {points(found.golden_std)}{of}: chance alone does this in {odds} investigations. Either a "
@@ -247,7 +265,7 @@ def _few_rows(record: Importance, model: TableModel, more: str) -> Iterator[Chec
     needed = model.least_columns
     if rows >= FEW_ROWS and columns >= needed:
         return
-    head = f"{_count(rows, 'row')} and {_count(columns, 'column')} with a score"
+    head = f"{counted(rows, 'row')} and {counted(columns, 'column')} with a score"
     if min(rows, columns) < 2:
         interval = "for its interval" if model.shared_columns else "rows for its interval"
         text = f"{head}: at least 2 of each are needed for an importance score, 3 {interval}."
@@ -264,19 +282,3 @@ def _few_rows(record: Importance, model: TableModel, more: str) -> Iterator[Chec
 def _constant(scores: FloatArray) -> bool:
     """Return whether two scores or more are equal but for rounding."""
     return len(scores) >= 2 and constant(scores)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _of(number: int, noun: str, total: int, verb: Literal["has", "is"]) -> str:
-    """Return "1 cell of 40 has", or "2 cells of 40 have"."""
-    return f"{_count(number, noun)} of {total} {verb if number == 1 else {'has': 'have', 'is': 'are'}[verb]}"
-
-
-def _named(noun: str, numbers: Sequence[int]) -> str:
-    """Return the first few of a list of row or column numbers, as people say it."""
-    shown = ", ".join(str(number) for number in numbers[:SHOWN])
-    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
-    return f"{noun}{'' if len(numbers) == 1 else 's'} {shown}{more}"

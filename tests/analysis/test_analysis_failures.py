@@ -1,0 +1,73 @@
+"""Runs that fail are a selection: said where they hide luck, and named where they go with a factor."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.analysis.importance.failures import failures
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
+from mlflow_l3d.designs.analyse import all_checks
+
+
+def drawn(seed=0, share=0.0, rows=20, columns=10):
+    generator = np.random.default_rng(seed)
+    table = 0.8 + 0.02 * generator.standard_normal((rows, 1)) + 0.02 * generator.standard_normal((rows, columns))
+    golden = 0.8 + 0.03 * generator.standard_normal(200)
+    return [np.where(generator.random(scores.shape) < share, np.nan, scores) for scores in (table, golden)]
+
+
+def found(table, golden, model=CROSSED, chance=0.5):
+    return failures(importance(table, golden, factor="data_order", model=model), model, chance=chance)
+
+
+def text(table, golden, **more):
+    record = importance(table, golden, factor="data_order")
+    checks = all_checks({"data_order": record}, golden, **more)
+    return next((check.message for check in checks if check.code == "L3D012"), None)
+
+
+def test_failures_at_random_crowd_nowhere():
+    """A p-value of at most 0.05 in about one table of twenty (200 tables, three standard errors)."""
+    small = sum(found(*drawn(seed, 0.05)).p_columns <= 0.05 for seed in range(200))
+    assert small <= 0.05 * 200 + 3 * math.sqrt(200 * 0.05 * 0.95)
+
+
+def test_failures_of_one_configuration_are_named():
+    table, golden = drawn()
+    table[::3, 4] = np.nan
+    assert found(table, golden).p_columns < 0.01 < found(table, golden).p_rows
+    message = text(table, golden)
+    assert "crowd into columns (p = 0.0005): they go with the configurations of data_order" in message
+    table, golden = drawn()
+    table[7, ::2] = np.nan
+    assert found(table, golden).p_rows < 0.01 < found(table, golden).p_columns
+    assert "crowd into rows (p = 0.0005): they go with the configurations of the other factors" in text(table, golden)
+    assert math.isnan(found(table, golden, NESTED).p_columns)
+
+
+def test_failures_that_hide_collapses_are_seen_beside_the_score():
+    """Where what would have scored 0.5 raises instead, golden runs look three times too alike."""
+    table, golden = drawn(3, 0.05)
+    again = found(table, golden).at_chance
+    whole = importance(np.nan_to_num(table, nan=0.5), np.nan_to_num(golden, nan=0.5))
+    assert again.metrics() == pytest.approx({**whole.metrics(), "collapsed_share": 0.0})
+    assert again.golden_std > 2 * importance(table, golden).golden_std
+    message = text(table, golden, chance=0.5)
+    assert f"the published score is {whole.importance:+.2f}" in message
+    assert f"the golden standard deviation {100 * whole.golden_std:.2f} points" in message
+    assert "score of guessing" not in text(table, golden)
+
+
+def test_nothing_to_say():
+    table, golden = drawn()
+    assert found(table, golden) is None
+    assert text(table, golden) is None
+    assert found(np.full((4, 3), np.nan), golden) is None
+    table[2, 3] = np.nan
+    alone = found(table, golden)
+    assert math.isnan(alone.p_rows)
+    assert math.isnan(alone.p_columns)
