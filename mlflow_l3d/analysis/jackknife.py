@@ -90,8 +90,8 @@ def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]
     return _share(centre - half), _share(centre + half)
 
 
-def ratio_interval(estimate: float, *left_out: FloatArray) -> tuple[float, float]:
-    """Return the 95 % jackknife interval of a positive ratio, on the scale of its logarithm.
+def ratio_interval(estimate: float, *left_out: FloatArray, level: float = LEVEL) -> tuple[float, float]:
+    """Return the jackknife interval of a positive number such as a ratio, on the scale of its logarithm.
 
     Parameters
     ----------
@@ -100,6 +100,8 @@ def ratio_interval(estimate: float, *left_out: FloatArray) -> tuple[float, float
     left_out
         For each kind of unit that was sampled (rows, columns, golden runs), the ratio without one unit at a time. Their
         variances are added: all kinds are random.
+    level
+        Confidence level.
 
     Returns
     -------
@@ -112,13 +114,13 @@ def ratio_interval(estimate: float, *left_out: FloatArray) -> tuple[float, float
     everything = np.concatenate(left_out)
     if not (np.isfinite(everything).all() and everything.min() > 0 and estimate > 0):
         return math.nan, math.nan
-    half = _half_width([np.log(values) for values in left_out])
+    half = _half_width([np.log(values) for values in left_out], level)
     return estimate * math.exp(-half), estimate * math.exp(half)
 
 
-def _half_width(left_out: Sequence[FloatArray]) -> float:
+def _half_width(left_out: Sequence[FloatArray], level: float = LEVEL) -> float:
     degrees = min(len(values) for values in left_out) - 1
-    return t_quantile(degrees) * math.sqrt(sum(jackknife_variance(values) for values in left_out))
+    return t_quantile(degrees, level) * math.sqrt(sum(jackknife_variance(values) for values in left_out))
 
 
 def _share(logit: float) -> float:

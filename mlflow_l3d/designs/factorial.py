@@ -190,6 +190,8 @@ class FactorialDesign(Design):
                 contributed_std=own,
                 mitigated_std=others,
                 golden_std=total,
+                golden_std_ci_low=math.nan,
+                golden_std_ci_high=math.nan,
                 rows_used=int(np.isfinite(table).all(axis=1).sum()),
             )
         return found

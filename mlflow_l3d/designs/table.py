@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -99,6 +100,8 @@ class TableDesign(Design):
         found = {}
         for name, table in scores.tables.items():
             record = importance(table, golden, factor=name, chance=chance, model=cls.model, level=level)
+            if scores.pooled:  # cells of one table are not independent of each other
+                record = replace(record, golden_std_ci_low=math.nan, golden_std_ci_high=math.nan)
             found[name] = replace(cls.final(record, missing), design=cls.name, golden_pooled=scores.pooled)
         return found
 

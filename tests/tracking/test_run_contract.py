@@ -51,7 +51,14 @@ def test_the_parent(place: Place, one: Investigation) -> None:
         *("importance", "contributed_std", "mitigated_std", "golden_std", "importance_corrected"),
         *("importance_ci_low", "importance_ci_high", "score_mean", "score_std", "consistency", "correct_consistency"),
         *("variance_main", "variance_interaction", "variance_mitigated", "variance_contributed", "variance_total"),
-        *("importance_p_holm", "score_iqr", "fleiss_kappa", "unparsed_share"),
+        *(
+            "importance_p_holm",
+            "score_iqr",
+            "golden_std_ci_low",
+            "golden_std_ci_high",
+            "fleiss_kappa",
+            "unparsed_share",
+        ),
         *("accuracy_std", "accuracy_std_population"),
         *("prediction_importance", "prediction_share", "prediction_share_ci_low", "prediction_share_ci_high"),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,8 +14,9 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.nested import nested_components
-from mlflow_l3d.analysis.importance.radial import radial_estimate
+from mlflow_l3d.analysis.importance.radial import radial_estimate, total_std_interval
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.std_interval import std_interval
 from mlflow_l3d.analysis.importance.tables import known_std, mean_row_std, quartile_distance, usable, with_scores
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray
@@ -81,6 +83,8 @@ def importance(
     known = with_scores(scores)
     published = _published(known, golden_scores[np.isfinite(golden_scores)])
     record = _record(factor, published, scores, golden_scores, len(known), chance, model.name, level)
+    low, high = std_interval(golden_scores[np.isfinite(golden_scores)], level=level)
+    record = replace(record, golden_std_ci_low=low, golden_std_ci_high=high)
     estimate = _estimate(known, published, model)
     return record if estimate is None else record.estimated(estimate)
 
@@ -117,6 +121,7 @@ def radial_importance(
     golden = sets.T.reshape(-1)
     known = [values for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
     golden_std = math.sqrt(sum(known_std(values, ddof=1) ** 2 for values in known) / len(known)) if known else math.nan
+    std_low, std_high = total_std_interval(sets, golden_std, level)
     found = {}
     for place, name in enumerate(swaps, start=1):
         table = sets[:, [0, place]]
@@ -130,6 +135,7 @@ def radial_importance(
                 score = (contributed - mitigated) / golden_std
         published = _Published(score, contributed, mitigated, golden_std)
         record = _record(name, published, table, golden, len(complete), chance, "radial", level)
+        record = replace(record, golden_std_ci_low=std_low, golden_std_ci_high=std_high)
         found[name] = record.estimated(estimate) if estimate is not None and varies else record
     return found
 

@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.importance.estimate import ATANH, Estimate, Variances, 
 from mlflow_l3d.analysis.importance.nested import nested_components, nested_limits
 from mlflow_l3d.analysis.importance.tables import rounding_variance
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.jackknife import ratio_interval
 from mlflow_l3d.analysis.typing import FloatArray
 
 
@@ -78,6 +79,15 @@ def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:
     halves = _half_squares(sets, place)[used]
     left = (halves.sum() - halves) / (paired.sum() - paired)
     return left, _variance_without_each(sets[used]) - left
+
+
+def total_std_interval(sets: FloatArray, std: float, level: float) -> tuple[float, float]:
+    """Return the interval of the root `std` of the mean variance of the sets, from leaving out a row of every set."""
+    used = sets[np.isfinite(sets).any(axis=1)]
+    if len(used) < 3 or not std > 0:
+        return math.nan, math.nan
+    with np.errstate(invalid="ignore"):
+        return ratio_interval(std, np.sqrt(_variance_without_each(used)), level=level)
 
 
 def _half_squares(sets: FloatArray, place: int) -> FloatArray:

@@ -63,6 +63,8 @@ class Importance:
     contributed_std, mitigated_std, golden_std
         Population standard deviations (ddof=0): mean over rows of the std within a row, std of the row means, std of
         the golden runs.
+    golden_std_ci_low, golden_std_ci_high
+        Its interval; nan where the golden runs are not independent of each other (pooled cells).
     importance_corrected, importance_ci_low, importance_ci_high
         Bias-corrected estimate from the analysis of variance, and its jackknife interval.
     score_mean, score_std
@@ -116,6 +118,8 @@ class Importance:
     score_iqr: float = math.nan
     golden_iqr: float = math.nan
     golden_pooled: bool = False
+    golden_std_ci_low: float = math.nan
+    golden_std_ci_high: float = math.nan
 
     def estimated(self, estimate: Estimate) -> Importance:
         """Return the record with the corrected score of an estimate, its interval, p-value and variances."""
@@ -136,10 +140,11 @@ class Importance:
     def details(self) -> dict[str, float]:
         """Return the further metrics that a finished parent has; those that are nan are left out.
 
-        ``score_iqr``, and the variances behind the corrected score as ``variance_main``, ``variance_interaction``,
-        ``variance_mitigated``, ``variance_contributed``, ``variance_total``: squared units of the score, not cut at 0.
+        ``score_iqr``, the interval of ``golden_std``, and the variances behind the corrected score: ``variance_main``,
+        ``variance_interaction``, ``variance_mitigated``, ``variance_contributed``, ``variance_total``, in squared units
+        of the score, not cut at 0.
         """
-        values = {"score_iqr": self.score_iqr}
+        values = {name: getattr(self, name) for name in ("score_iqr", "golden_std_ci_low", "golden_std_ci_high")}
         if self.components is not None:
             names = ("main", "interaction", "mitigated", "contributed", "total")
             values |= {f"variance_{name}": float(getattr(self.components, name)) for name in names}

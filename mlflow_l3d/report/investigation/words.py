@@ -10,7 +10,7 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.report.investigation.verdicts import Shown, Status
-from mlflow_l3d.report.numbers import MISSING, plain, points
+from mlflow_l3d.report.numbers import MISSING, between, plain, points
 from mlflow_l3d.report.text import Answer
 
 SINGLE_RUN_LIMIT = 1.96 * math.sqrt(2)
@@ -59,11 +59,13 @@ def _luck(shown: Shown) -> Answer:
     # A design's own runs are not independent of each other; the record's std allows for it.
     std = record.golden_std if shown.design.own_golden else float(scores.std())
     low, high = float(scores.min()), float(scores.max())
+    bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, unit.text)
+    sure = "" if bounds == MISSING else f" ({shown.say('{level}')} interval of the deviation {bounds})"
     return Answer(
         question,
         f"{unit.text(float(scores.mean()))} ± {unit.text(std)}",
         (
-            f"{shown.analysis.metric} in {unit.name}, mean ± standard deviation over {len(scores)} {runs}: "
+            f"{shown.analysis.metric} in {unit.name}, mean ± standard deviation over {len(scores)} {runs}{sure}: "
             f"{shown.design.words.drawn or _DRAWN[shown.golden_word]}.",
             f"The unluckiest run scored {unit.text(low)}, the luckiest {unit.text(high)}: {unit.text(high - low)} "
             f"{unit.noun} apart.",
