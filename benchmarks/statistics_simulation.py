@@ -64,6 +64,16 @@ def log_normal(generator: np.random.Generator, *shape: int) -> Array:
     return (generator.lognormal(size=shape) - math.exp(0.5)) / math.sqrt(math.e * (math.e - 1))
 
 
+def heavy(generator: np.random.Generator, *shape: int) -> Array:
+    """Return effects of variance 1 of Student's t with five degrees of freedom."""
+    return generator.standard_t(5, shape) / math.sqrt(5 / 3)
+
+
+def skewed(generator: np.random.Generator, *shape: int) -> Array:
+    """Return effects of variance and skewness 1 (gamma)."""
+    return (generator.gamma(4.0, size=shape) - 4) / 2
+
+
 def crossed(
     generator: np.random.Generator, rows: int, columns: int, variances: Variances, shape: Shape = normal
 ) -> Array:
@@ -81,11 +91,11 @@ def nested(
     return np.asarray(math.sqrt(variances[0]) * shape(generator, rows, 1) + tau * shape(generator, rows, columns))
 
 
-def radial(generator: np.random.Generator, rows: int, variances: Variances) -> Array:
+def radial(generator: np.random.Generator, rows: int, variances: Variances, shape: Shape = normal) -> Array:
     """Return base, swap of the factor, and swap of all others together, shape (n, 3)."""
     b, a, ab = np.sqrt(variances)
-    others, other_others, own, own_again = generator.standard_normal((4, rows))
-    pairs = generator.standard_normal((rows, 3))
+    others, other_others, own, own_again = shape(generator, 4, rows)
+    pairs = shape(generator, rows, 3)
     effects = np.column_stack([b * others + a * own, b * others + a * own_again, b * other_others + a * own])
     return np.asarray(effects + ab * pairs)
 
@@ -127,6 +137,14 @@ SHAPES: Final[dict[str, Shape]] = {
     "exponential": exponential,
     "log-normal": log_normal,
     "5 % collapse": normal,
+}
+
+
+STOPPING_SHAPES: Final[dict[str, Shape]] = {
+    "normal": normal,
+    "exponential": exponential,
+    "t, 5 degrees": heavy,
+    "skewness 1": skewed,
 }
 
 
@@ -299,26 +317,29 @@ def claims(scores: Array, estimate: Callable[[Array], Estimate | None]) -> bool:
     return IntervalRule(1e-6).analyse(len(scores), lambda rows: estimate(scores[:rows])).claim != ""
 
 
+def first_factor(sets: Array) -> Estimate | None:
+    """Return the estimate of the first factor of a radial design."""
+    return radial_estimate(sets, 1)
+
+
+ESTIMATES: Final = {"crossed": crossed_estimate, "nested": nested_estimate, "radial": first_factor}
+
+
 def stopping_lines(tables: int) -> Iterator[list[str]]:
-    """Yield the lines of the third table: false decisions at a true importance of 0."""
-    for name, variances in NULLS.items():
-        for design, columns in (("crossed", 5), ("crossed", 10), ("nested", 3), ("nested", 10), ("radial", 2)):
-            generator = _generator(3, columns, variances)
-            wrong = wrong_naive = 0
-            for _ in range(tables):
-                if design == "radial":
-                    sets = radial(generator, INTERIM_ANALYSES[-1], variances)
-                    wrong += claims(sets, lambda part: radial_estimate(part, 1))
-                    wrong_naive += naive(sets, lambda part: radial_estimate(part, 1))
-                elif design == "crossed":
-                    scores = crossed(generator, INTERIM_ANALYSES[-1], columns, variances)
-                    wrong += claims(scores, crossed_estimate)
-                    wrong_naive += naive(scores, crossed_estimate)
-                else:
-                    scores = nested(generator, INTERIM_ANALYSES[-1], columns, variances)
-                    wrong += claims(scores, nested_estimate)
-                    wrong_naive += naive(scores, nested_estimate)
-            yield [design, str(columns), name, f"{100 * wrong / tables:.2f}", f"{100 * wrong_naive / tables:.2f}"]
+    """Yield the lines of the stopping rule: false decisions at a true importance of 0."""
+    last = INTERIM_ANALYSES[-1]
+    for kind, shape in STOPPING_SHAPES.items():
+        for name, variances in NULLS.items():
+            for design, columns in (("crossed", 5), ("crossed", 10), ("nested", 3), ("nested", 10), ("radial", 2)):
+                generator, wrong = _generator(3, columns, variances), np.zeros(2)
+                for _ in range(tables):
+                    scores = (
+                        radial(generator, last, variances, shape)
+                        if design == "radial"
+                        else (crossed if design == "crossed" else nested)(generator, last, columns, variances, shape)
+                    )
+                    wrong += [rule(scores, ESTIMATES[design]) for rule in (claims, naive)]
+                yield [kind, design, str(columns), name, *(f"{100 * share:.2f}" for share in wrong / tables)]
 
 
 def _generator(part: int, size: int, variances: Variances) -> np.random.Generator:
@@ -371,7 +392,7 @@ def main() -> None:
         ),
         (
             f"False decisions in % at a true importance of 0 ({tables} investigations each, {interim_analyses} rows)",
-            ("design", "N", "factor acts by", "stop=interval, alpha 5 %", "95 % interval at every look"),
+            ("effects", "design", "N", "factor acts by", "stop=interval, alpha 5 %", "95 % interval at every look"),
             stopping_lines,
         ),
     )
