@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 
 from mlflow_l3d.analysis.importance.crossed import (
     crossed_components,
+    crossed_without_each,
     effects,
     mean_squares_without_one_row,
-    variances_without_each_column,
 )
 
 TRUTHS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)]
@@ -83,7 +83,7 @@ def test_without_one_row_or_column_is_the_smaller_table(shape):
         assert_allclose(squares[:, row], wanted, rtol=1e-9, atol=1e-18)
     if shape[1] < 3:
         return
-    variances = np.array(variances_without_each_column(parts))
+    variances = np.array(crossed_without_each(table)[1])
     for column in range(shape[1]):
         expected = crossed_components(np.delete(table, column, axis=1))
         wanted = (expected.contributed, expected.mitigated)

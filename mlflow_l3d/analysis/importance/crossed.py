@@ -140,8 +140,11 @@ def crossed_without_each(table: FloatArray) -> tuple[Variances, Variances]:
     """
     if not np.isfinite(table).all():
         return variances_without_each(table)
-    parts = effects(table)
-    return variances_without_each_row(parts), variances_without_each_column(parts)
+    (rows, columns), parts = table.shape, effects(table)
+    turned = Effects(parts.of_columns, parts.of_rows, parts.residuals.T, parts.floor)
+    of_columns, of_rows, residual = mean_squares_without_one_row(turned)
+    without_row = _variances(*mean_squares_without_one_row(parts), rows - 1, columns)
+    return without_row, _variances(of_rows, of_columns, residual, rows, columns - 1)
 
 
 def boundary_interval(squares: MeanSquares, *, level: float = LEVEL) -> tuple[float, float]:
@@ -169,26 +172,6 @@ def boundary_interval(squares: MeanSquares, *, level: float = LEVEL) -> tuple[fl
         for upper_tail in (tail, 1 - tail)
     ]
     return importance_of_variances(contributed[0], mitigated[1]), importance_of_variances(contributed[1], mitigated[0])
-
-
-def variances_without_each_row(parts: Effects) -> Variances:
-    """Return contributed and (untruncated) mitigated variance of the M tables that each lack one row, shape (M,) each.
-
-    Parameters
-    ----------
-    parts
-        Effects of the whole table, M at least 3 and N at least 2.
-    """
-    rows, columns = parts.residuals.shape
-    return _variances(*mean_squares_without_one_row(parts), rows - 1, columns)
-
-
-def variances_without_each_column(parts: Effects) -> Variances:
-    """Return the same of the N tables that each lack one column, shape (N,) each; N at least 3."""
-    rows, columns = parts.residuals.shape
-    turned = Effects(parts.of_columns, parts.of_rows, parts.residuals.T, parts.floor)
-    of_columns, of_rows, residual = mean_squares_without_one_row(turned)
-    return _variances(of_rows, of_columns, residual, rows, columns - 1)
 
 
 def _variances(of_rows: FloatArray, of_columns: FloatArray, residual: FloatArray, rows: int, columns: int) -> Variances:

@@ -14,11 +14,11 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.nested import nested_components
-from mlflow_l3d.analysis.importance.radial import radial_estimate, total_std_interval
+from mlflow_l3d.analysis.importance.radial import radial_estimate, variance_without_each
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.std_interval import std_interval
 from mlflow_l3d.analysis.importance.tables import known_std, mean_row_std, quartile_distance, usable, with_scores
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.jackknife import LEVEL, ratio_interval
 from mlflow_l3d.analysis.typing import FloatArray
 
 
@@ -121,7 +121,9 @@ def radial_importance(
     golden = sets.T.reshape(-1)
     known = [values for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
     golden_std = math.sqrt(sum(known_std(values, ddof=1) ** 2 for values in known) / len(known)) if known else math.nan
-    std_low, std_high = total_std_interval(sets, golden_std, level)
+    rows = sets[np.isfinite(sets).any(axis=1)]
+    spread = np.sqrt(variance_without_each(rows)) if len(rows) >= 3 else np.empty(0)
+    std_low, std_high = ratio_interval(golden_std, spread, level=level)
     found = {}
     for place, name in enumerate(swaps, start=1):
         table = sets[:, [0, place]]

@@ -14,7 +14,6 @@ from mlflow_l3d.analysis.importance.estimate import ATANH, Estimate, Variances, 
 from mlflow_l3d.analysis.importance.nested import nested_components, nested_limits
 from mlflow_l3d.analysis.importance.tables import rounding_variance
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.jackknife import ratio_interval
 from mlflow_l3d.analysis.typing import FloatArray
 
 
@@ -78,16 +77,7 @@ def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:
     paired = (known[:, 0] & known[:, place])[used]
     halves = _half_squares(sets, place)[used]
     left = (halves.sum() - halves) / (paired.sum() - paired)
-    return left, _variance_without_each(sets[used]) - left
-
-
-def total_std_interval(sets: FloatArray, std: float, level: float) -> tuple[float, float]:
-    """Return the interval of the root `std` of the mean variance of the sets, from leaving out a row of every set."""
-    used = sets[np.isfinite(sets).any(axis=1)]
-    if len(used) < 3 or not std > 0:
-        return math.nan, math.nan
-    with np.errstate(invalid="ignore"):
-        return ratio_interval(std, np.sqrt(_variance_without_each(used)), level=level)
+    return left, variance_without_each(sets[used]) - left
 
 
 def _half_squares(sets: FloatArray, place: int) -> FloatArray:
@@ -106,8 +96,8 @@ def _mean_variance(sets: FloatArray) -> float:
     return float(np.mean(variances)) if variances else math.nan
 
 
-def _variance_without_each(sets: FloatArray) -> FloatArray:
-    """Return shape (n,): the mean over sets of the variance within a set, without each row in turn."""
+def variance_without_each(sets: FloatArray) -> FloatArray:
+    """Return shape (n,): the mean over sets of the variance within a set, without each row in turn; n at least 3."""
     known = np.isfinite(sets)
     chosen = sets[:, known.sum(axis=0) >= 3]
     known = np.isfinite(chosen)

@@ -61,23 +61,19 @@ class _Fit(NamedTuple):
     column_weight: FloatArray
     """n - M."""
 
-    def turned(self) -> _Fit:
-        """Return the same with rows and columns exchanged."""
-        return self._replace(
-            of_rows=self.of_columns,
-            of_columns=self.of_rows,
-            row_degrees=self.column_degrees,
-            column_degrees=self.row_degrees,
-            row_weight=self.column_weight,
-            column_weight=self.row_weight,
-        )
+    def variances(self, *, turned: bool = False) -> Variances:
+        """Return contributed and (untruncated) mitigated variance; nan where a degree of freedom is missing.
 
-    def variances(self) -> Variances:
-        """Return contributed and (untruncated) mitigated variance; nan where a degree of freedom is missing."""
+        `turned` exchanges rows and columns.
+        """
+        rows = self.of_rows, self.row_degrees, self.row_weight
+        columns = self.of_columns, self.column_degrees, self.column_weight
         with np.errstate(divide="ignore", invalid="ignore"):
             residual = self.residual / np.where(self.degrees > 0, self.degrees, np.nan)
-            of_factor = (self.of_columns - self.column_degrees * residual) / self.column_weight
-            mitigated = (self.of_rows - self.row_degrees * residual) / self.row_weight
+            of_rows, of_columns = (
+                (squares - degrees * residual) / weight for squares, degrees, weight in (rows, columns)
+            )
+        of_factor, mitigated = (of_rows, of_columns) if turned else (of_columns, of_rows)
         return of_factor + residual, mitigated
 
 
@@ -100,16 +96,9 @@ def unbalanced_components(table: FloatArray) -> MeanSquares | None:
     )
     if min(row_degrees, column_degrees, degrees) < 1:
         return None
-    return MeanSquares(
-        rows=len(table),
-        columns=table.shape[1],
-        of_rows=of_rows / row_degrees,
-        residual=rest / degrees,
-        of_columns=of_columns / column_degrees,
-        row_size=row_weight / row_degrees,
-        column_size=column_weight / column_degrees,
-        residual_degrees=int(degrees),
-    )
+    squares = of_rows / row_degrees, rest / degrees, of_columns / column_degrees
+    sizes = row_weight / row_degrees, column_weight / column_degrees
+    return MeanSquares(len(table), table.shape[1], *squares, *sizes, int(degrees))
 
 
 def variances_without_each(table: FloatArray) -> tuple[Variances, Variances]:
@@ -123,16 +112,13 @@ def variances_without_each(table: FloatArray) -> tuple[Variances, Variances]:
     wide = table.shape[1] > table.shape[0]
     values, floor = _centred(table.T if wide else table), rounding_variance(table[np.isfinite(table)])
     parts = _of_each_row(values)
-    whole = _total(parts)
-    long = _solved(_Sums(*(total - part for total, part in zip(whole, parts, strict=True))), floor)
+    long = _solved(_Sums(*(total - part for total, part in zip(_total(parts), parts, strict=True))), floor)
     # The short side has few members, so that each table is summed up anew; a column of nan takes no part.
-    each = [
-        _total(_of_each_row(np.where(np.arange(len(whole.right[0])) == j, np.nan, values)))
-        for j in range(values.shape[1])
-    ]
+    columns = np.arange(values.shape[1])
+    each = [_total(_of_each_row(np.where(columns == j, np.nan, values))) for j in columns]
     short = _solved(_Sums(*(np.concatenate(found) for found in zip(*each, strict=True))), floor)
-    by_row, by_column = (short.turned(), long.turned()) if wide else (long, short)
-    return by_row.variances(), by_column.variances()
+    found = long.variances(turned=wide), short.variances(turned=wide)
+    return found[::-1] if wide else found
 
 
 def _centred(table: FloatArray) -> FloatArray:

@@ -151,19 +151,15 @@ class Shown:
         distance, found = abs(record.importance_corrected), record.components
         if found is None or self.design.planning is None or not distance >= SMALLEST_DISTANCE:
             return "It is so near 0 that hardly any number of runs would tell"
-        if self.design.has_columns:
-            columns = record.table.shape[1]
-            same = self.design.needed(distance, found, columns)
-            if same.rows is not None and same.rows <= MOST_TIMES * len(record.table):
-                return f"If it is right, about {same.rows} {self.design.rows_word} of {columns} columns would tell"
+        (rows, columns), word = record.table.shape, self.design.rows_word
+        if (same := self.design.needed(distance, found, columns).rows) is not None and same <= MOST_TIMES * rows:
+            of = f" of {columns} columns" * self.design.has_columns
+            return f"If it is right, about {same} {word}{of} would tell"
         needed = self.design.needed(distance, found)
-        if needed.rows is None:
-            return "No table of a size that can be run would tell"
-        size = f"{needed.rows} {self.design.rows_word}"
-        if not self.design.has_columns:
-            return f"If it is right, about {size} would tell"
-        more = f"more {self.design.rows_word} alone would not"
-        return f"If it is right, about {size} of {needed.columns} columns would tell; {more}"
+        if needed.rows is None or not self.design.has_columns:
+            return "No number of runs that can be afforded would tell"
+        size = f"{needed.rows} {word} of {needed.columns} columns"
+        return f"If it is right, about {size} would tell; more {word} alone would not"
 
     def share(self, record: Importance) -> str:
         """Return the spread of a factor's runs, alone and as a share of the golden std, for a baseline strategy."""

@@ -112,15 +112,11 @@ def _together(analysis: Analysis) -> list[str]:
     known = [name for name, p in analysis.p_holm.items() if math.isfinite(p) and name in analysis.importances]
     if len(known) < 2:
         return []
-    records = [analysis.importances[name] for name in known]
-    sure = [record for record in records if analysis.p_holm[record.factor] <= 1 - record.level]
-    said = {
-        word: [record.factor for record in sure if (record.importance_corrected > 0) == above]
-        for word, above in (("important", True), ("not important", False))
-    }
-    error = f"{100 * (1 - records[0].level):.4g} %"
-    claims = "; ".join(f"{word}: {', '.join(names) or 'none'}" for word, names in said.items())
-    return [f"With an error of {error} for all {len(known)} factors together (Holm), {claims}."]
+    level = analysis.importances[known[0]].level
+    sure = [analysis.importances[name] for name in known if analysis.p_holm[name] <= 1 - level]
+    above, below = ([each.factor for each in sure if (each.importance_corrected > 0) == side] for side in (True, False))
+    claims = f"important: {', '.join(above) or 'none'}; not important: {', '.join(below) or 'none'}"
+    return [f"With an error of {100 * (1 - level):.4g} % for all {len(known)} factors together (Holm), {claims}."]
 
 
 def _baseline_which(shown: Shown) -> Answer:
