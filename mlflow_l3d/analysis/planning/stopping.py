@@ -162,8 +162,8 @@ class IntervalRule(_Rule):
     columns made false claims in 6 % of investigations at alpha = 5 % and a true importance of 0.
 
     In simulations at a true importance of 0 the share of false claims is below alpha for normal and slightly skewed
-    effects in all designs. It is not for long-tailed ones: exponential effects make 8 to 12 % with nested and radial
-    tables, 1 to 7 % with crossed ones (`benchmarks/statistics_simulation.py`).
+    effects in all designs. It is not for long-tailed ones in nested tables, where exponential effects make 8 to 11 %
+    (`benchmarks/statistics_simulation.py`).
     """
 
     half_width: float
