@@ -220,8 +220,7 @@ def _selected(record: Importance, model: TableModel, chance: float | None) -> It
     for p, noun, factor in crowds:
         if p <= FAILURE_LEVEL:
             message += f" Failures crowd into {noun}s (p = {p:.3g}): they go with the configurations of {factor}."
-    again = found.at_chance
-    if again is not None and math.isfinite(again.importance):
+    if (again := found.at_chance) is not None and math.isfinite(again.importance):
         message += (
             f" With every failure counted as a score of guessing the published score is {again.importance:+.2f}, the "
             f"corrected one {again.importance_corrected:+.2f}, the golden standard deviation "

@@ -61,6 +61,5 @@ def _at_random(missing: npt.NDArray[np.bool_]) -> float:
     if total < 2 or len(counts) < 2:
         return math.nan
     # From a generator of its own, so that the same table always has the same number.
-    sizes = np.full(len(counts), missing.shape[1])
-    drawn = np.random.default_rng(0).multivariate_hypergeometric(sizes, total, size=DRAWS)
+    drawn = np.random.default_rng(0).multivariate_hypergeometric([missing.shape[1]] * len(counts), total, size=DRAWS)
     return float(1 + (np.square(drawn).sum(axis=1) >= np.square(counts).sum()).sum()) / (DRAWS + 1)

@@ -152,10 +152,13 @@ class Shown:
         if found is None or self.design.planning is None or not distance >= SMALLEST_DISTANCE:
             return "It is so near 0 that hardly any number of runs would tell"
         (rows, columns), word = record.table.shape, self.design.rows_word
-        if (same := self.design.needed(distance, found, columns).rows) is not None and same <= MOST_TIMES * rows:
+        own = distance + (record.importance_ci_high if record.importance_corrected < 0 else -record.importance_ci_low)
+        # This interval may be wider than one expects of as many runs; so would be those of more.
+        wanted = min(distance, distance / own * self.design.half_width(found, rows=rows, columns=columns))
+        if (same := self.design.needed(wanted, found, columns).rows) is not None and same <= MOST_TIMES * rows:
             of = f" of {columns} columns" * self.design.has_columns
             return f"If it is right, about {same} {word}{of} would tell"
-        needed = self.design.needed(distance, found)
+        needed = self.design.needed(wanted, found)
         if needed.rows is None or not self.design.has_columns:
             return "No number of runs that can be afforded would tell"
         size = f"{needed.rows} {word} of {needed.columns} columns"
