@@ -75,7 +75,7 @@ def factor_checks(
         How the columns of its table belong together.
     pairs
         Whether the table is pairs of runs, of which more columns cannot be asked for, and which are golden runs
-        themselves: neither L3D006 nor L3D010.
+        themselves: none of L3D006, L3D010 and L3D012.
     closes
         Whether golden runs vary as the table does, so that L3D006 has something to say.
     reml

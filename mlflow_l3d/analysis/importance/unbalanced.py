@@ -90,7 +90,7 @@ def unbalanced_components(table: FloatArray) -> MeanSquares | None:
     MeanSquares or None
         None where no degree of freedom is left for rows, columns or the residual.
     """
-    fit = _solved(_total(_of_each_row(_centred(table))), rounding_variance(table[np.isfinite(table)]))
+    fit = _solved(_total(_of_each_row(table - np.nanmean(table))), rounding_variance(table[np.isfinite(table)]))
     of_rows, of_columns, rest, row_degrees, column_degrees, degrees, row_weight, column_weight = (
         float(each[0]) for each in fit
     )
@@ -110,7 +110,7 @@ def variances_without_each(table: FloatArray) -> tuple[Variances, Variances]:
         As for :func:`unbalanced_components`.
     """
     wide = table.shape[1] > table.shape[0]
-    values, floor = _centred(table.T if wide else table), rounding_variance(table[np.isfinite(table)])
+    values, floor = (table.T if wide else table) - np.nanmean(table), rounding_variance(table[np.isfinite(table)])
     parts = _of_each_row(values)
     long = _solved(_Sums(*(total - part for total, part in zip(_total(parts), parts, strict=True))), floor)
     # The short side has few members, so that each table is summed up anew; a column of nan takes no part.
@@ -119,11 +119,6 @@ def variances_without_each(table: FloatArray) -> tuple[Variances, Variances]:
     short = _solved(_Sums(*(np.concatenate(found) for found in zip(*each, strict=True))), floor)
     found = long.variances(turned=wide), short.variances(turned=wide)
     return found[::-1] if wide else found
-
-
-def _centred(table: FloatArray) -> FloatArray:
-    centred: FloatArray = table - np.nanmean(table)
-    return centred
 
 
 def _of_each_row(values: FloatArray) -> _Sums:

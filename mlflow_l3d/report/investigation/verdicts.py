@@ -149,7 +149,9 @@ class Shown:
     def _would_tell(self, record: Importance) -> str:
         """Return which runs would tell a score from 0, if it is as far from 0 as it seems."""
         distance, found = abs(record.importance_corrected), record.components
-        if found is None or self.design.planning is None or not distance >= SMALLEST_DISTANCE:
+        if found is None or self.design.planning is None:
+            return "How many more runs would tell is not known for this design"
+        if not distance >= SMALLEST_DISTANCE:
             return "It is so near 0 that hardly any number of runs would tell"
         (rows, columns), word = record.table.shape, self.design.rows_word
         own = distance + (record.importance_ci_high if record.importance_corrected < 0 else -record.importance_ci_low)
