@@ -306,9 +306,16 @@ AUTHORS = {
     ("finetuning", "sst2"): {"trainable": "full", "learning_rate": 1e-5, "epochs": 5, "batch_size": 8},
     ("finetuning", "boolq"): {"trainable": "full", "learning_rate": 1e-5, "epochs": 10, "batch_size": 8},
     ("finetuning", "snips"): {"trainable": "full", "learning_rate": 1e-5, "epochs": 10, "batch_size": 8},
-    ("protonet", "cola"): {"tasks": 4, "steps": 32, "epochs": 5, "meta_learning_rate": 1e-4, "meta_optimizer": "sgd"},
+    # Their 4 tasks of 32 batches, and 32 of 66, with a step after every task.
+    ("protonet", "cola"): {"tasks": 1, "steps": 128, "epochs": 5, "meta_learning_rate": 1e-4, "meta_optimizer": "sgd"},
     ("maml", "mrpc"): {"tasks": 14, "steps": 66, "epochs": 16, "meta_learning_rate": 5e-4, "meta_optimizer": "adam"},
-    ("reptile", "mrpc"): {"tasks": 32, "inner_learning_rate": 5e-4, "inner_optimizer": "adam", "inner_steps": 1},
+    ("reptile", "mrpc"): {
+        "tasks": 1,
+        "steps": 2112,
+        "inner_learning_rate": 5e-4,
+        "inner_optimizer": "adam",
+        "inner_steps": 1,
+    },
     ("icl", "dbpedia"): {"shots": 2, "prompt_format": "A", "decision": "generate", "max_new_tokens": 10},
 }
 
@@ -323,12 +330,15 @@ def test_what_the_authors_published(which: str, task: str) -> None:
 
 
 @pytest.mark.parametrize("learner", ["protonet", "maml", "reptile"])
-def test_the_defaults_of_meta_learning_are_the_authors_but_for_learning_rates(learner: str) -> None:
+def test_the_defaults_of_meta_learning_have_as_many_tasks_as_the_authors(learner: str) -> None:
     approach = MetaLearning()
     values, _ = choose(f"paper,learner={learner}", approach, lambda: replace(SUBJECT, task="sst2"))
     default, _ = choose(f"learner={learner}", approach, unasked)
-    ours = {"protonet": {"meta_learning_rate"}, "reptile": {"meta_learning_rate", "inner_learning_rate"}}
-    assert {name for name in values if values[name] != default[name]} == ours.get(learner, set())
+    ours = {"max_length"}
+    if learner != "maml":
+        ours |= {"tasks", "steps", "meta_learning_rate"} | ({"inner_learning_rate"} if learner == "reptile" else set())
+    assert {name for name in values if values[name] != default[name]} == ours
+    assert len({way["tasks"] * way["steps"] for way in (values, default)}) == 1
 
 
 def test_what_the_authors_did_not_publish() -> None:

@@ -31,16 +31,18 @@ _INNER: Final[Mapping[str, SearchRange]] = {
     "adam": SearchRange(1e-4, 1e-1, log=True),
 }
 """Optimiser inside a task -> its learning rate."""
-_COLUMNS: Final = ("tasks", "steps", "epochs", "meta_learning_rate", "inner_learning_rate")
+_COLUMNS: Final = ("epochs", "meta_learning_rate", "inner_learning_rate")
 _PUBLISHED: Final[Mapping[str, Mapping[str, tuple[float, ...]]]] = {
     "protonet": {"cola": (4, 32, 5, 1e-4), "mrpc": (8, 66, 4, 5e-3), "sst2": (32, 32, 5, 1e-3)},
     "maml": {"cola": (14, 30, 5, 1e-3, 0.4), "mrpc": (14, 66, 16, 5e-4, 0.4), "sst2": (16, 64, 17, 2e-3, 0.2)},
     "reptile": {"cola": (2, 66, 10, 1e-2, 0.2), "mrpc": (32, 66, 9, 1e-2, 5e-4), "sst2": (10, 62, 5, 5e-3, 0.4)},
 }
-"""Learner -> task -> settings, of which tasks without steps of their own have no inner learning rate.
+"""Learner -> task -> tasks a batch, batches an epoch, epochs, and learning rates of the meta-steps and inside a task.
 
 The authors had no first-order MAML, and left multi-class data out.
 """
+_STEP_AFTER_EVERY_TASK: Final = ("protonet", "reptile")
+"""Learners whose meta-optimiser steps after every task in the authors' code; MAML's does after a batch, on the mean."""
 _OPTIMIZERS: Final = {"protonet": ("sgd", ""), "maml": ("adam", "sgd"), "reptile": ("sgd", "adam")}
 """Learner -> optimiser of the meta-steps, and of the steps inside a task."""
 
@@ -82,15 +84,20 @@ class MetaLearning(Approach):
     def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
         """Return what stands in the code of Pecher et al. (2024) for a task and the learner that `given` names.
 
-        None for another task, and for ``learner=fomaml``.
+        Their Prototypical Networks and Reptile step after every task: one task a step, and so many more steps. None for
+        another task, and for ``learner=fomaml``.
         """
         learner = str(given.get("learner", "protonet"))
         found = _PUBLISHED.get(learner, {}).get(task)
         if found is None:
             return None
         meta_optimizer, inner_optimizer = _OPTIMIZERS[learner]
-        values: dict[str, Value] = {"learner": learner, "shots": 5, "adaptation_shots": 15}
-        values |= {"meta_optimizer": meta_optimizer, **dict(zip(_COLUMNS, found, strict=False))}
+        tasks, batches, *others = found
+        steps = {"tasks": tasks, "steps": batches}
+        if learner in _STEP_AFTER_EVERY_TASK:
+            steps = {"tasks": 1, "steps": tasks * batches}
+        values: dict[str, Value] = {"learner": learner, "shots": 5, "adaptation_shots": 15, "max_length": 50, **steps}
+        values |= {"meta_optimizer": meta_optimizer, **dict(zip(_COLUMNS, others, strict=False))}
         return values | ({"inner_optimizer": inner_optimizer, "inner_steps": 1} if inner_optimizer else {})
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:

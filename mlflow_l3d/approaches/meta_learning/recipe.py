@@ -9,8 +9,6 @@ from typing import Any, Final, Literal
 from mlflow_l3d.approaches.hyperparameters import AUTO, Value, declared, hyperparameter
 
 LEARNERS: Final = ("protonet", "maml", "fomaml", "reptile")
-
-
 _META: Final = ("tasks", "steps", "epochs", "meta_learning_rate", "meta_optimizer")
 _INNER: Final = ("inner_learning_rate", "inner_optimizer", "inner_steps")
 _ROWS: Final[Mapping[str, tuple[Value, ...]]] = {
@@ -24,9 +22,10 @@ RECIPES: Final[Mapping[str, Mapping[str, Value]]] = {
 }
 """Learner -> the settings for SST-2 of the authors of Pecher et al. 2024; those of MAML for FOMAML, which they lack.
 
-Learning rates of Prototypical Networks and Reptile are our own. With theirs (1e-3; 5e-3, and 0.4 inside a task) and the
-default encoder, on rotten_tomatoes, the first hardly move (loss ln 2 before training, 0.688 after it) and the second
-scores below chance. Ours are the best of those tried on the validation parts of six cells.
+For Prototypical Networks and Reptile they step after every task, these on the mean of a batch, and so with rates of our
+own. With theirs (1e-3; 5e-3, and 0.4 inside a task) steps on means hardly move Prototypical Networks, and leave Reptile
+near chance. Ours are the best of those tried on the validation parts of six cells; on those of twenty, steps after
+every task are no better at any rate tried (docs/meta-learning.md).
 """
 NO_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
     "protonet": (*_INNER, "adaptation_steps"),
@@ -50,7 +49,11 @@ class Recipe:
         15, "examples of each class that the trained learner is adapted on", low=1, high=10_000
     )
     tasks: int = hyperparameter(
-        AUTO, "tasks a meta-step; auto is the papers': 32 protonet, 16 maml, 10 reptile", low=1, high=10_000, auto=int
+        AUTO,
+        "tasks a meta-step takes the mean of; auto is 32 protonet, 16 maml, 10 reptile",
+        low=1,
+        high=10_000,
+        auto=int,
     )
     steps: int = hyperparameter(
         AUTO, "meta-steps an epoch; auto is 32 protonet, 64 maml, 62 reptile", low=1, high=100_000, auto=int
