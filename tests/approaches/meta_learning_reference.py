@@ -1,6 +1,6 @@
 """The learners once more, task by task and plainly, from their definitions: what the stacked ones are compared with.
 
-Used by tests and benchmarks only. Weights are a dictionary of two matrices with the bias as the last row, a task is a
+Used by tests only. Weights are a dictionary of two matrices with the bias as the last row, a task is a
 support set and a query set. Gradients come from :mod:`torch.func`; Adam inside a task is that of :mod:`torch.optim`.
 """
 
@@ -192,41 +192,3 @@ def adapted_logits(settings: Recipe, weights: Weights, support: Set, x: torch.Te
     if settings.learner == "protonet":
         return distance_logits(weights, support, rows)
     return logits(adapted(settings, weights, support, settings.adaptation_steps), rows)
-
-
-def graph_maml_step(
-    weights: Weights, optimizer: torch.optim.Optimizer, tasks: Sequence[TaskSets], learning_rate: float, steps: int
-) -> float:
-    """Take a meta-step of MAML the usual way, one task after another with ``create_graph=True``; for benchmarks.
-
-    Parameters
-    ----------
-    weights
-        Leaves that require gradients; `optimizer` updates them.
-    tasks
-        Of one cell.
-    learning_rate, steps
-        Of the inner loop.
-
-    Returns
-    -------
-    float
-        Mean query loss.
-    """
-    import torch
-
-    values = []
-    for task in tasks:
-        fast = weights
-        for _ in range(steps):
-            gradients = torch.autograd.grad(loss(fast, task.support), list(fast.values()), create_graph=True)
-            fast = {
-                name: tensor - learning_rate * gradient
-                for (name, tensor), gradient in zip(fast.items(), gradients, strict=True)
-            }
-        values.append(loss(fast, task.query))
-    value = mean_of(values)
-    optimizer.zero_grad()
-    torch.autograd.backward(value)
-    optimizer.step()
-    return float(value.detach())

@@ -244,18 +244,6 @@ def test_optimisers_are_those_of_torch(shape: tuple[int, ...]) -> None:
         torch.testing.assert_close(tensor, theirs[name].detach(), rtol=1e-10, atol=1e-12)
 
 
-def test_the_usual_step_of_maml_is_ours() -> None:
-    given = replace(SETTINGS["maml twice"], meta_learning_rate=0.02)
-    drawn, learner = drawn_for(given, cells=1), learner_of(given)
-    weights = {name: tensor.requires_grad_() for name, tensor in drawn.weights(0).items()}
-    optimizer = torch.optim.Adam(weights.values(), lr=0.02)
-    for _ in range(3):
-        usual = reference.graph_maml_step(weights, optimizer, drawn.tasks(0, 4), given.inner_learning_rate, 2)
-        ours = learner.step(drawn.stack, drawn.x, drawn.labels)
-        assert float(ours[0]) == pytest.approx(usual, rel=1e-9)
-    torch.testing.assert_close(drawn.stack.w1[0], weights["w1"].detach(), rtol=1e-7, atol=1e-9)
-
-
 @pytest.mark.parametrize("classes", [2, 5])
 @by_name
 def test_the_memory_of_a_cell_is_what_it_holds(name: str, classes: int) -> None:
