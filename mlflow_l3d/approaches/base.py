@@ -174,6 +174,13 @@ class Approach(ABC):
         """Return the factors that have no effect under these hyperparameters, each with the reason and the fix."""
         return {}
 
+    def classes(self, task: Task, hyperparameters: Mapping[str, Value]) -> int:  # noqa: ARG002
+        """Return how many classes are told apart under complete hyperparameters; macro averages are over so many.
+
+        Those of the task, unless overridden by an approach that can be told to leave some out.
+        """
+        return len(task.class_names)
+
     def task_kinds_under(self, hyperparameters: Mapping[str, Value]) -> tuple[str, ...]:  # noqa: ARG002
         """Return which of `task_kinds` complete hyperparameters allow: all, unless overridden."""
         return self.task_kinds

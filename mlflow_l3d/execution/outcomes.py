@@ -130,12 +130,12 @@ def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
         If the outcome is not what :class:`mlflow_l3d.plan.cells.Outcome` says; it names the approach.
     """
     try:
-        return _finished(outcome, cell, job.task)
+        return _finished(outcome, cell, job)
     except (TypeError, ValueError, OverflowError) as error:
         raise L3DError(f"approach {job.approach.name} returned an outcome that is not valid: {error}.") from error
 
 
-def _finished(outcome: Outcome, cell: Cell, task: Task) -> Outcome:
+def _finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     if not isinstance(outcome, Outcome):
         raise ValueError(f"it is a {type(outcome).__name__}")
     if outcome.key != cell.key:
@@ -154,13 +154,13 @@ def _finished(outcome: Outcome, cell: Cell, task: Task) -> Outcome:
         if any(part is not None for part in (outcome.example_ids, outcome.labels, outcome.scores)):
             raise ValueError("it has example_ids, labels or scores, and no predictions")
         return whole
-    return _with_predictions(whole, task)
+    return _with_predictions(whole, job)
 
 
-def _with_predictions(outcome: Outcome, task: Task) -> Outcome:
+def _with_predictions(outcome: Outcome, job: Job) -> Outcome:
     if outcome.labels is None or outcome.example_ids is None:
         raise ValueError("it has predictions, and no labels or no example_ids")
-    regression, classes = task.kind == "regression", len(task.class_names)
+    task, classes = job.task, len(job.task.class_names)
     predictions = _answers("predictions", outcome.predictions, -1, task)
     labels = _answers("labels", outcome.labels, 0, task)
     ids = _ids(outcome.example_ids)
@@ -168,7 +168,7 @@ def _with_predictions(outcome: Outcome, task: Task) -> Outcome:
         raise ValueError(f"it has {len(ids)} example_ids, {len(labels)} labels and {len(predictions)} predictions")
     if not len(ids):
         raise ValueError("it has no example")
-    if regression and outcome.scores is not None:
+    if task.kind == "regression" and outcome.scores is not None:
         raise ValueError("it has class scores, and the task is a regression")
     scores = None
     if outcome.scores is not None:
@@ -177,7 +177,8 @@ def _with_predictions(outcome: Outcome, task: Task) -> Outcome:
             wanted = f"not numbers of shape ({len(ids)}, {classes})"
             raise ValueError(f"scores have shape {scores.shape} and type {scores.dtype}, {wanted}")
         scores = scores.astype(np.float32, copy=False)
-    metrics = {**outcome.metrics, **scores_of(labels, predictions, task.kind)}
+    told_apart = job.approach.classes(task, job.hyperparameters)
+    metrics = {**outcome.metrics, **scores_of(labels, predictions, task.kind, classes=told_apart)}
     return replace(outcome, example_ids=ids, labels=labels, predictions=predictions, scores=scores, metrics=metrics)
 
 

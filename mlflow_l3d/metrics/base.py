@@ -12,7 +12,7 @@ import numpy.typing as npt
 Score: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], float]
 """Labels and predictions, shape (n,) both, to one number."""
 ScoreOfClasses: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any], int], float]
-"""Labels, predictions and the number of classes to one number."""
+"""Labels, predictions and how many classes are told apart to one number."""
 
 OF_CLASSES: Final = ("classification", "multiple_choice")
 OF_NUMBERS: Final = ("regression",)
@@ -47,8 +47,9 @@ class Metric:
         What it is, in a few words.
     secondary
         Whether it is recorded and reported beside others only, and not what an investigation or a search is about.
-    while_training
-        What an approach stops early and prunes by, on its validation part, where this is not `function`.
+    of_classes
+        The same where it is known how many classes are told apart, for a score that depends on it: also on those that
+        neither a label nor a prediction has. Results, early stopping and pruning take it before `function`.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Metric:
     percent: bool = True
     words: str = ""
     secondary: bool = False
-    while_training: ScoreOfClasses | None = None
+    of_classes: ScoreOfClasses | None = None
 
     @property
     def sign(self) -> float:

@@ -45,35 +45,42 @@ def _count(labels: Numbers, predictions: Numbers, classes: int = 0) -> _Counts:
     return _Counts(np.diagonal(table, offset=1), table.sum(axis=1), answered[1:], int(answered[0]))
 
 
+def occurring(*arrays: Numbers) -> int:
+    """Return how many classes occur in labels and predictions of any shape; -1 is none."""
+    return len(np.setdiff1d(np.concatenate([array.ravel() for array in arrays]), [UNPARSED]))
+
+
 def f1_macro(labels: Numbers, predictions: Numbers, classes: int | None = None) -> float:
-    """Return the mean over classes of 2 TP / (2 TP + FP + FN), in [0, 1].
+    """Return the mean over classes of 2 TP / (2 TP + FP + FN), in [0, 1]; nan where n is 0.
 
     Parameters
     ----------
     labels, predictions
         Shape (n,): class numbers, -1 among the predictions for an answer that names no class.
     classes
-        None takes the mean over the classes that occur among labels or predictions, as scikit-learn does. A number
-        takes it over all so many classes, with 0 for one that does not occur: what approaches stop early by, whose
-        validation part may lack a class. nan where n is 0.
+        How many classes are told apart: one that does not occur counts 0, as with ``labels=`` and ``zero_division=0``
+        of scikit-learn. None takes the mean over the classes that occur among labels or predictions.
     """
     if not len(labels):
         return math.nan
     counts = _count(labels, predictions, classes or 0)
-    each = 2 * counts.right / np.maximum(counts.support + counts.predicted, 1)
-    if classes is None:
-        return float(each[counts.seen].mean())
-    return float(np.concatenate((each, np.zeros(max(0, classes - len(each))))).mean())
+    return _mean(2 * counts.right / np.maximum(counts.support + counts.predicted, 1), counts, classes)
 
 
-def _precision_macro(labels: Numbers, predictions: Numbers) -> float:
-    counts = _count(labels, predictions)
-    return float((counts.right / np.maximum(counts.predicted, 1))[counts.seen].mean())
+def _precision_macro(labels: Numbers, predictions: Numbers, classes: int | None = None) -> float:
+    counts = _count(labels, predictions, classes or 0)
+    return _mean(counts.right / np.maximum(counts.predicted, 1), counts, classes)
 
 
-def _recall_macro(labels: Numbers, predictions: Numbers) -> float:
-    counts = _count(labels, predictions)
-    return float((counts.right / np.maximum(counts.support, 1))[counts.seen].mean())
+def _recall_macro(labels: Numbers, predictions: Numbers, classes: int | None = None) -> float:
+    counts = _count(labels, predictions, classes or 0)
+    return _mean(counts.right / np.maximum(counts.support, 1), counts, classes)
+
+
+def _mean(each: npt.NDArray[np.float64], counts: _Counts, classes: int | None) -> float:
+    """Return the mean of one number a class, shape (C,), over `classes` of them: 0 for those that do not occur."""
+    seen = int(counts.seen.sum())
+    return float(each[counts.seen].mean()) if classes is None else float(each.sum()) / max(classes, seen)
 
 
 def _accuracy(labels: Numbers, predictions: Numbers) -> float:
@@ -103,7 +110,7 @@ F1_MACRO: Final = Metric(
     range=_FRACTION,
     chance=_even,
     words="mean over the classes of the harmonic mean of precision and recall",
-    while_training=f1_macro,
+    of_classes=f1_macro,
 )
 METRICS: Final = (
     Metric("accuracy", _accuracy, range=_FRACTION, chance=_even, words="share of right predictions"),
@@ -113,6 +120,7 @@ METRICS: Final = (
         range=_FRACTION,
         words="mean over the classes of the share of right ones among what is predicted so",
         secondary=True,
+        of_classes=_precision_macro,
     ),
     Metric(
         "recall_macro",
@@ -120,6 +128,7 @@ METRICS: Final = (
         range=_FRACTION,
         words="mean over the classes of the share of right ones among what is so",
         secondary=True,
+        of_classes=_recall_macro,
     ),
     F1_MACRO,
     Metric(
@@ -131,9 +140,9 @@ METRICS: Final = (
 )
 """Ours of classes; they equal scikit-learn's.
 
-A prediction of -1 is wrong. It is no class of its own in the macro averages, which are over the classes that occur
-among labels or predictions; in the correlation it is an answer that is never true. The precision of a class that is
-never predicted is 0, and so is the recall of one that never occurs.
+A prediction of -1 is wrong. It is no class of its own in the macro averages, which are over the classes that are told
+apart (scikit-learn's ``labels=``); in the correlation it is an answer that is never true. The precision of a class that
+is never predicted is 0, and so is the recall of one that never occurs.
 """
 
 

@@ -51,7 +51,12 @@ def of_kind(kind: str, *, secondary: bool = True) -> tuple[Metric, ...]:
 
 
 def scores_of(
-    labels: npt.ArrayLike, predictions: npt.ArrayLike, kind: str = "classification", *, only: Collection[str] = ()
+    labels: npt.ArrayLike,
+    predictions: npt.ArrayLike,
+    kind: str = "classification",
+    *,
+    classes: int | None = None,
+    only: Collection[str] = (),
 ) -> dict[str, float]:
     """Return the scores of predictions by name.
 
@@ -63,6 +68,8 @@ def scores_of(
         Shape (n,): likewise; the class -1 is an answer that names no class.
     kind
         That of the task.
+    classes
+        How many classes are told apart; None for those that occur here. Not looked at for a regression.
     only
         Names of metrics of the kind; empty means all.
 
@@ -85,10 +92,11 @@ def scores_of(
     if len(truth) != len(guess) or not len(truth):
         msg = f"labels and predictions must be equally many, at least one, got {len(truth)} and {len(guess)}"
         raise ValueError(msg)
+    of_classes = None if kind == "regression" else classes
     return {
         metric.name: value
         for metric in of_kind(kind)
-        if (not only or metric.name in only) and math.isfinite(value := score(metric, truth, guess))
+        if (not only or metric.name in only) and math.isfinite(value := score(metric, truth, guess, of_classes))
     }
 
 
@@ -102,11 +110,11 @@ def score(metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any
     labels, predictions
         As :class:`mlflow_l3d.metrics.base.Metric` says.
     classes
-        None for a result; the number of classes for what an approach stops early or prunes by.
+        How many classes are told apart; None where that is not known, or there are none.
     """
     try:
-        if classes is not None and metric.while_training is not None:
-            return float(metric.while_training(labels, predictions, classes))
+        if classes is not None and metric.of_classes is not None:
+            return float(metric.of_classes(labels, predictions, classes))
         return math.nan if metric.function is None else float(metric.function(labels, predictions))
     except Exception as error:  # noqa: BLE001 - another package's function may raise anything
         _warn(f"metric={metric.name}: has no value for some predictions ({type(error).__name__}: {error}).")

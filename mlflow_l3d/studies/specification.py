@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.plan.cells import Cell, content_key
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
@@ -171,8 +171,12 @@ def context_of(setup: Setup) -> str:
 
 
 def identity(task: Task, approach: Approach, *, model_revision: str, numerics: Mapping[str, str]) -> dict[str, Any]:
-    """Return what decides the result of a cell beside hyperparameters and seeds, as JSON types."""
-    return {
+    """Return what decides the result of a cell beside hyperparameters and seeds, as JSON types.
+
+    Macro averages were once over the classes that occur among the evaluated examples. Where that can be fewer than all,
+    what was finished then is not found.
+    """
+    found = {
         "task": task.fingerprint,
         "splits": [SPLITS_VERSION, ".".join(np.__version__.split(".")[:2])],
         "settings": task.settings.identity(),
@@ -180,3 +184,4 @@ def identity(task: Task, approach: Approach, *, model_revision: str, numerics: M
         "model": model_revision,
         "numerics": dict(numerics),
     }
+    return {**found, "macro_averages": "all classes"} if may_lack_a_class(task) else found

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.predefined_split import predefined_split
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import draw_split
@@ -97,6 +98,14 @@ class Task:
         if self.settings.source == "own":
             return predefined_split(self)
         return draw_split(self.strata, len(self.strata_names), seeds, self.settings)
+
+
+def may_lack_a_class(task: Task) -> bool:
+    """Return whether a class may have no evaluated example; seeds decide which examples there are, not how many."""
+    if type(task).split is not Task.split:  # it divides in its own way
+        return True
+    evaluated = task.split(dict.fromkeys(TASK_FACTORS, 0)).test
+    return len(np.unique(task.strata[evaluated])) < len(task.strata_names)
 
 
 TaskLoader: TypeAlias = Callable[[Mapping[str, str]], Task]

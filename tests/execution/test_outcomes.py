@@ -38,6 +38,23 @@ def test_metrics_of_the_predictions_are_added(tmp_path):
     assert outcome.curves == {"loss": (2.0, 1.5)}
 
 
+def test_a_class_without_an_example_counts(tmp_path):
+    two = replace(GOOD, labels=np.array([0, 1, 1, 0]), predictions=np.array([0, 1, 1, 0]))
+    outcome = checked(two, tmp_path)  # of three classes
+    assert outcome.metrics["accuracy"] == 1.0
+    for name in ("f1_macro", "precision_macro", "recall_macro"):
+        assert outcome.metrics[name] == pytest.approx(2 / 3)
+
+
+def test_macro_averages_are_over_the_classes_that_the_approach_tells_apart(tmp_path):
+    class TwoOfThree(Trouble):
+        def classes(self, task, hyperparameters):
+            return 2
+
+    two = replace(GOOD, labels=np.array([0, 2, 2, 0]), predictions=np.array([0, 2, 2, 0]))
+    assert finished(two, CELL, bench_job(TwoOfThree(), tmp_path)).metrics["f1_macro"] == 1.0
+
+
 def test_narrow_types_are_widened(tmp_path):
     narrow = replace(
         GOOD,

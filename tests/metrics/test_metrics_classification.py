@@ -13,9 +13,10 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, precisi
 from mlflow_l3d.metrics.known import scores_of
 
 
-def reference(labels, predictions):
+def reference(labels, predictions, classes=None):
     labels, predictions = np.asarray(labels), np.asarray(predictions)
-    classes = sorted((set(labels.tolist()) | set(predictions.tolist())) - {-1})
+    if classes is None:
+        classes = sorted((set(labels.tolist()) | set(predictions.tolist())) - {-1})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         macro = {"labels": classes, "average": "macro", "zero_division": 0}
@@ -35,6 +36,17 @@ def test_equal_to_scikit_learn(classes, data):
     drawn = np.array(data.draw(st.lists(pairs, min_size=1, max_size=40)))
     expected = reference(drawn[:, 0], drawn[:, 1])
     assert scores_of(drawn[:, 0], drawn[:, 1], only=expected) == pytest.approx(expected)
+
+
+@given(st.sets(st.integers(0, 300), min_size=1, max_size=12), st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_classes_that_are_told_apart_are_those_of_scikit_learn(told_apart, data):
+    classes = sorted(told_apart)
+    pairs = st.tuples(st.sampled_from(classes), st.sampled_from([-1, *classes]))
+    drawn = np.array(data.draw(st.lists(pairs, min_size=1, max_size=20)))
+    expected = reference(drawn[:, 0], drawn[:, 1], classes)
+    found = scores_of(drawn[:, 0], drawn[:, 1], classes=len(classes), only=expected)
+    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +72,14 @@ def test_by_hand():
     found = scores_of([0, 0, 0, 1], [0, 0, -1, 1])
     assert found["f1_macro"] == pytest.approx((4 / 5 + 1) / 2)
     assert found["accuracy"] == 0.75
+
+
+def test_a_class_that_does_not_occur_counts_where_it_is_told_apart():
+    # class 0: F1 4/5, class 1: F1 2/3; two more of four classes have no example and are never predicted.
+    labels, predictions = [0, 0, 1, 1], [0, 0, 1, 0]
+    assert scores_of(labels, predictions)["f1_macro"] == pytest.approx((4 / 5 + 2 / 3) / 2)
+    assert scores_of(labels, predictions, classes=4)["f1_macro"] == pytest.approx((4 / 5 + 2 / 3) / 4)
+    assert scores_of(labels, predictions, classes=1) == scores_of(labels, predictions)  # fewer than occur are not
 
 
 def test_undefined_correlation_is_zero():

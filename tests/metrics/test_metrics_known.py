@@ -70,7 +70,7 @@ def test_each_kind_has_its_metrics_in_one_order() -> None:
     assert known.of_kind("no kind") == ()
 
 
-def test_f1_of_a_result_leaves_out_absent_classes_and_that_of_a_training_counts_them() -> None:
+def test_absent_classes_count_where_it_is_known_how_many_are_told_apart() -> None:
     labels = np.array([0, 0, 1])
     assert known.score(classification.F1_MACRO, labels, labels) == 1.0
     assert known.score(classification.F1_MACRO, labels, labels, 4) == 0.5

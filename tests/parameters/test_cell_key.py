@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +10,10 @@ import pytest
 from specification_helpers import FakeApproach, fake, keys, small
 
 from mlflow_l3d.studies.investigation.specification import Specification
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.studies.specification import identity
+from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.identity import make_task
-from mlflow_l3d.tasks.settings import SPLITS_VERSION
+from mlflow_l3d.tasks.settings import SPLITS_VERSION, Split
 from mlflow_l3d.tasks.synthetic import generate
 
 
@@ -33,6 +34,14 @@ def swapped() -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     labels = np.arange(400, dtype=np.int64) % 2
     labels[[0, 1]] = labels[[1, 0]]
     return labels
+
+
+def parted(evaluated: list[int]) -> Task:
+    labels = np.array([0, 1, 0, 1, *evaluated])
+    parts = np.array([0] * 4 + [1] * len(evaluated))
+    texts = [[f"text {number}" for number in range(len(labels))]]
+    own = task(len(labels), texts=texts, labels=labels, parts=parts)
+    return replace(own, settings=replace(own.settings, source="own"))
 
 
 CHANGED: dict[str, Callable[[], Specification]] = {
@@ -143,3 +152,31 @@ def test_keys_are_what_they_always_were(monkeypatch: pytest.MonkeyPatch) -> None
         "219e3772bd3d4bd174cb128886523643",
         "29808da9f486550c6a5ebf3a26245458",
     )
+
+
+def test_only_where_a_class_may_lack_evaluated_examples_is_the_macro_average_part_of_the_key() -> None:
+    class OwnWay(Task):
+        def split(self, seeds: Mapping[str, int]) -> Split:
+            return super().split(seeds)
+
+    drawn = task()
+    one_each = replace(drawn, settings=replace(drawn.settings, num_labelled=2))
+    on_validation = replace(drawn, settings=replace(drawn.settings, num_labelled=6, evaluated="validation"))
+    cases = [
+        (drawn, False),
+        (one_each, False),
+        (parted([0, 1]), False),
+        (parted([1, 1]), True),
+        (on_validation, False),
+        (OwnWay(**vars(drawn)), True),
+    ]
+    assert [may_lack_a_class(each) for each, _ in cases] == [lacks for _, lacks in cases]
+    keys_of = [identity(each, FakeApproach(), model_revision="", numerics={}) for each, _ in cases]
+    assert ["macro_averages" in key for key in keys_of] == [lacks for _, lacks in cases]
+
+
+def test_a_validation_part_may_lack_a_class() -> None:
+    labels = np.array([0] * 40 + [1, 1])  # one to train on, one to test, none for validation
+    few = task(len(labels), texts=[[f"text {number}" for number in range(len(labels))]], labels=labels)
+    assert not may_lack_a_class(few)
+    assert may_lack_a_class(replace(few, settings=replace(few.settings, evaluated="validation")))

@@ -16,7 +16,16 @@ from run_helpers import sqlite_place
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.tables import Tables
-from mlflow_l3d.analysis.planning.subsets import ABLATION_COLUMNS, NUMBERS, Answers, Place, Setting, ablate_tables, part
+from mlflow_l3d.analysis.planning.subsets import (
+    ABLATION_COLUMNS,
+    NUMBERS,
+    Answers,
+    Place,
+    Setting,
+    ablate_tables,
+    part,
+    rescored,
+)
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.radial import RadialDesign
@@ -83,6 +92,14 @@ def test_fewer_of_everything_by_hand(design: Any) -> None:
         assert lines.loc["golden_model", "score_std"] == pytest.approx(record.golden_std, rel=1e-12)
         assert (lines["golden_runs"] == 6).all()
         assert lines["share_of_baseline"].tolist() == pytest.approx([12 / 40 * 9 / 30] * 2)
+
+
+def test_fewer_examples_are_scored_over_the_classes_of_all() -> None:
+    ids, labels = np.arange(4), np.array([0, 1, 2, 2])
+    known = Answers({Place(None, 0): (ids, labels, labels), Place(None, 1): (ids, labels, np.full(4, -1))}, 4)
+    again = rescored(Tables({}, np.zeros(2)), known, "f1_macro", size=2, rank=ids)
+    assert known.classes == 3
+    assert again.golden.tolist() == pytest.approx([2 / 3, 0.0])
 
 
 def test_a_part_is_the_importance_of_its_rows_and_columns() -> None:

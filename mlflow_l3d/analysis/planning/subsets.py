@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import of_kind, scores_of
 
 IntArray = npt.NDArray[np.int64]
@@ -72,6 +74,11 @@ class Answers:
     cells: Mapping[Place, tuple[IntArray, IntArray, IntArray]]
     examples: int
 
+    @cached_property
+    def classes(self) -> int:
+        """How many classes occur in any cell; fewer examples may lack one, which then counts as one that is missed."""
+        return occurring(*(np.unique(part) for _, *both in self.cells.values() for part in both))
+
     @property
     def least(self) -> int:
         """Examples of the smallest cell; 0 without cells."""
@@ -110,7 +117,8 @@ def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None 
     plain = base if base.size else golden
     for place, (numbers, labels, predictions) in answers.cells.items():
         chosen = np.argsort(rank[numbers])[:size]
-        value = scores_of(labels[chosen], predictions[chosen], only=[metric]).get(metric, math.nan)
+        found = scores_of(labels[chosen], predictions[chosen], classes=answers.classes, only=[metric])
+        value = found.get(metric, math.nan)
         if place.factor is None:
             plain[place.row] = value
         else:

@@ -16,6 +16,7 @@ from mlflow_l3d.analysis.seeds.spread import MetricSpread, metric_spread
 from mlflow_l3d.analysis.stability.examples import ExampleVotes, example_votes
 from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import named, of_kind, scores_of
 
 
@@ -132,7 +133,8 @@ def seeds_study(
         are computed from predictions where they are missing.
     predictions
         One row a prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
-        for regression). All seeds predict the same examples; a seed without predictions is not compared.
+        for regression). All seeds predict the same examples; a seed without predictions is not compared. Macro averages
+        that are computed from them are over the classes that any seed's labels or predictions have.
     metric
         The task's own metric; that of the kind by default.
     kind
@@ -162,7 +164,8 @@ def seeds_study(
     constant: tuple[int, ...] = ()
     if predictions is not None and len(predictions):
         compared, matrix, labels, ids = prediction_matrix(predictions, seeds, kind)
-        rows = {seed: scores_of(labels, row, kind) for seed, row in zip(compared, matrix, strict=True)}
+        classes = None if kind == "regression" else occurring(labels, matrix)
+        rows = {seed: scores_of(labels, row, kind, classes=classes) for seed, row in zip(compared, matrix, strict=True)}
         computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
         wanted = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]
         table = table.reindex(columns=wanted).astype(np.float64).combine_first(computed)[wanted]

@@ -14,6 +14,7 @@ from mlflow_l3d.approaches.icl.presets import default_quantisation
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
+from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
@@ -87,6 +88,10 @@ class InContextLearning(Approach):
         if hyperparameters["decision"] == "score":
             space["calibration"] = SearchChoices(("none", "contextual"))
         return space
+
+    def classes(self, task: Task, hyperparameters: Mapping[str, Value]) -> int:
+        """Return how many classes the hyperparameter `classes` names."""
+        return len(chosen_classes(str(hyperparameters["classes"]), task.class_names))
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return the factors without an effect: no examples to choose or order, greedy answers."""

@@ -122,6 +122,10 @@ class MetaLearning(Approach):
             "inner_steps": SearchRange(1, 5, log=True, whole=True, coarse=(1, 3)),
         }
 
+    def classes(self, task: Task, hyperparameters: Mapping[str, Value]) -> int:
+        """Return how many classes the hyperparameter `classes` names."""
+        return len(chosen_classes(str(hyperparameters["classes"]), task.class_names))
+
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return `model_randomness` where dropout is 0: nothing else is random inside the model."""
         if hyperparameters["dropout"] == 0:
