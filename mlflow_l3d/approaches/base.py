@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OnEpochEnd: TypeAlias = Callable[[str, int, Mapping[str, float]], bool]
 """``on_epoch_end(key, epoch, scores)``, called after every epoch of a cell: its key, the epoch counted from 0, and
@@ -223,16 +226,20 @@ class Approach(ABC):
         declared = {name: declaration.searched() for name, declaration in self.hyperparameters.items()}
         return {name: searched for name, searched in declared.items() if searched is not None}
 
-    def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:  # noqa: ARG002
+    def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:  # noqa: ARG002
+        """Return what the metrics of finished cells, a column each, say that a report should; a line each."""
+        return ()
+
+    def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return what the authors of a paper published for a task of that name, under the values that the user gives.
 
-        None where there is nothing.
+        `model` is the reference of the model, empty where it is not known. None where there is nothing.
         """
         return None
 
-    def published_seeds(self, model: str, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:  # noqa: ARG002
-        """Return the same for a study of seeds, which also knows the model; by default as :meth:`published`."""
-        return self.published(task, given)
+    def published_seeds(self, model: str, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
+        """Return the same for a study of seeds; by default as :meth:`published`."""
+        return self.published(task, given, model)
 
     def seeds_defaults(self, model: str, given: Mapping[str, str]) -> Mapping[str, Value]:  # noqa: ARG002
         """Return what differs from the defaults in a study of seeds, given what the user sets beside the model."""

@@ -67,6 +67,8 @@ class Hyperparameter:
     auto
         ``int`` or ``float`` for a number that may also be ``auto``, as its default is: the approach's ``complete`` puts
         the value that goes with the others.
+    spelled_before
+        What a choice was called in earlier versions -> what it is called now.
     """
 
     default: Value
@@ -76,6 +78,7 @@ class Hyperparameter:
     choices: tuple[str, ...] = ()
     log: bool = False
     auto: type[int | float] | None = None
+    spelled_before: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def type(self) -> type:
@@ -101,6 +104,7 @@ class Hyperparameter:
             parsed = _convert(self.type, value)
         except (OverflowError, TypeError, ValueError):
             raise ParameterError(f"hyperparameters.{name}", value, f"must be a {self.type.__name__}") from None
+        parsed = self.spelled_before.get(parsed, parsed) if isinstance(parsed, str) else parsed
         if self.choices and parsed not in self.choices:
             raise unknown_name(f"hyperparameters.{name}", str(parsed), self.choices)
         if isinstance(parsed, int | float) and self.is_number:

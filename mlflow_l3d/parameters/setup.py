@@ -168,12 +168,13 @@ def set_up(
         asked: dict[str, Any] = {name: given[name] for name in _OF_FILES if name in given}
         return load_task(name, Reading(**asked, numbered_choices=predefined_split), settings=settings)
 
+    published = partial(approach.published, model=model)
     hyperparameters, origin = choose(
         given["hyperparameters"],
         approach,
         lambda: Subject.of(approach, model, *loaded()),
         searches,
-        published=partial(approach.published_seeds, model) if predefined_split else None,
+        published=partial(approach.published_seeds, model) if predefined_split else published,
     )
     numerics = {**approach.numerics(device), **approach.dependencies(hyperparameters, model)}
     model_revision, bound = loaded()

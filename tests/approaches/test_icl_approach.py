@@ -39,7 +39,7 @@ def cell(**configurations: int) -> Cell:
 
 def outcome(model: str, cache: Path, one: Cell | None = None, data: Task | None = None, **given: Any) -> Outcome:
     approach = InContextLearning()
-    hyperparameters = approach.complete(resolve_hyperparameters(approach, {"shots": 1, "chat": "false", **given}))
+    hyperparameters = approach.complete(resolve_hyperparameters(approach, {"shots": 1, "chat": "none", **given}))
     session = approach.prepare(data or task(), hyperparameters, model=model, device="cpu", cache=cache)
     (found,) = session.run([one or cell()])
     session.close()
@@ -55,7 +55,7 @@ def outcome(model: str, cache: Path, one: Cell | None = None, data: Task | None 
     ids=["score", "zero-shot"],
 )
 def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path, given: dict[str, Any]) -> None:
-    settings = {"shots": 1, "chat": "false", "verbaliser": "a;b", **given}
+    settings = {"shots": 1, "chat": "none", "verbaliser": "a;b", **given}
     check_approach(InContextLearning(), task(), hyperparameters=settings, model=model, cache=tmp_path, configurations=2)
 
 
@@ -75,7 +75,7 @@ def test_scores_are_those_of_the_model(model: str, tmp_path: Path) -> None:
     drawn = random_shots(one.seeds["sample_choice"], split.train, data.labels, (0, 1), 1)
     drawn = drawn[shot_order(one.seeds["data_order"], 2)]
     approach = InContextLearning()
-    settings = approach.complete(resolve_hyperparameters(approach, {"shots": 1, "chat": "false"}))
+    settings = approach.complete(resolve_hyperparameters(approach, {"shots": 1, "chat": "none"}))
     session = approach.prepare(data, settings, model=model, device="cpu", cache=tmp_path)
     shots = [((data.texts[0][at],), int(data.labels[at])) for at in drawn.tolist()]
     loaded = load_model(model, "cpu", cache=tmp_path)
@@ -98,7 +98,7 @@ def test_generated_answers_are_those_of_the_model(model: str, tmp_path: Path) ->
     from mlflow_l3d.approaches.icl.encoding import decode, prompts_ids
 
     data, one = task(), cell()
-    given = {"shots": 1, "chat": "false", "decision": "generate", "max_new_tokens": 6, "verbaliser": "good;bad"}
+    given = {"shots": 1, "chat": "none", "decision": "generate", "max_new_tokens": 6, "verbaliser": "good;bad"}
     approach = InContextLearning()
     session: Any = approach.prepare(
         data, resolve_hyperparameters(approach, given), model=model, device="cpu", cache=tmp_path
@@ -224,6 +224,8 @@ def test_too_long_prompts_are_named(model: str, tmp_path: Path) -> None:
 
 def test_a_chat_needs_a_template(tmp_path: Path) -> None:
     plain = str(save(tmp_path / "plain", llama(max_position_embeddings=4096), byte_tokenizer()))
-    with pytest.raises(ParameterError, match=r"^hyperparameters\.chat=true: the tokenizer of .* has no chat template"):
+    with pytest.raises(
+        ParameterError, match=r"^hyperparameters\.chat=single: the tokenizer of .* has no chat template"
+    ):
         outcome(plain, tmp_path, chat="true")
     assert outcome(plain, tmp_path, chat="auto").error is None

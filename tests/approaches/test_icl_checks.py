@@ -36,12 +36,12 @@ def uneven_task(**sizes: Any) -> Task:
 
 
 def recipe(**given: Any) -> Recipe:
-    return Recipe.of(resolve_hyperparameters(InContextLearning(), {"chat": "false", **given}))
+    return Recipe.of(resolve_hyperparameters(InContextLearning(), {"chat": "none", **given}))
 
 
 def prepared(model: str, cache: Path, data: Task | None = None, **given: Any) -> Any:
     one = InContextLearning()
-    found = one.complete(resolve_hyperparameters(one, {"shots": 1, "chat": "false", **given}))
+    found = one.complete(resolve_hyperparameters(one, {"shots": 1, "chat": "none", **given}))
     data = data or handmade_task(80, num_labelled=20, test_size=12)
     return one.prepare(data, found, model=model, device="cpu", cache=cache)
 
@@ -181,9 +181,9 @@ def test_weights_are_not_read_for_what_cannot_work(model: str, tmp_path: Path, m
     with pytest.raises(ParameterError, match=r"more than the 64 of the context of short \(max_position_embeddings of"):
         prepared(short, tmp_path)
     with pytest.raises(
-        ParameterError, match=r"^hyperparameters\.chat=true: the tokenizer of short has no chat template"
+        ParameterError, match=r"^hyperparameters\.chat=turns: the tokenizer of short has no chat template"
     ):
-        prepared(short, tmp_path, chat="true")
+        prepared(short, tmp_path, chat="turns")
     with pytest.raises(ParameterError, match=r"can never score higher"):
         prepared(model, tmp_path, verbaliser="a;ab")
 
@@ -261,7 +261,7 @@ def test_a_mistake_leaves_a_failed_parent_and_no_cells(
             model=model,
             metric="f1_macro",
             factor="data_order",
-            hyperparameters=f"chat=false,{mistake}",
+            hyperparameters=f"chat=none,{mistake}",
             device="cpu",
             **sizes,
         )

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from icl_tiny_models import ALPHABET, CHAT, byte_tokenizer, encoder_decoder, llama, refusal, save
 from tokenizers import Tokenizer, pre_tokenizers
@@ -114,5 +116,10 @@ def test_too_long_says_by_how_much(causal, length, answers, new_tokens, words):
 
 
 def test_an_encoder_decoder_reads_the_prompt_alone(seq2seq):
-    check_length([[5] * 40], [[3] * 9], seq2seq, new_tokens=40)
-    assert "has 41 tokens, 1 more than the 40" in refusal(check_length, [[5] * 41], [], seq2seq)
+    absolute = replace(seq2seq, bounded=True)
+    check_length([[5] * 40], [[3] * 9], absolute, new_tokens=40)
+    assert "has 41 tokens, 1 more than the 40" in refusal(check_length, [[5] * 41], [], absolute)
+
+
+def test_what_has_no_places_for_tokens_reads_any_length(seq2seq):
+    check_length([[5] * 4000], [[3] * 90], seq2seq, new_tokens=400)

@@ -211,6 +211,19 @@ def test_quantised_weights(tmp_path):
     assert 0.9 < agreement < 1 - 1e-7
 
 
+def test_the_quantisation_of_the_authors_is_the_librarys_default(tmp_path):
+    pytest.importorskip("bitsandbytes")
+    from transformers import BitsAndBytesConfig
+
+    save(tmp_path, llama(hidden_size=64, intermediate_size=128), byte_tokenizer())
+    found = load_model(str(tmp_path), "cpu", quantise="fp4", cache=tmp_path)
+    default, layer = BitsAndBytesConfig(load_in_4bit=True), found.model.model.layers[0].mlp.gate_proj
+    state = layer.weight.quant_state
+    assert (state.quant_type, state.nested) == (default.bnb_4bit_quant_type, default.bnb_4bit_use_double_quant)
+    assert layer.compute_dtype is default.bnb_4bit_compute_dtype
+    assert found.model(torch.tensor([[0, 5, 9]])).logits.isfinite().all()
+
+
 def test_a_quantised_encoder_decoder(tmp_path):
     pytest.importorskip("bitsandbytes")
     save(tmp_path, t5(64), byte_tokenizer())

@@ -53,7 +53,7 @@ def session_of() -> Iterator[Callable[..., PromptSession]]:
         return opened[0].loaded if opened else load_model(*given, **named)
 
     def session(**given: Any) -> PromptSession:
-        settings = approach.complete(resolve_hyperparameters(approach, {"chat": "false", "shots": 1, **given}))
+        settings = approach.complete(resolve_hyperparameters(approach, {"chat": "none", "shots": 1, **given}))
         prepared = approach.prepare(task, settings, model=approach.default_model, device="cpu", cache=cache_folder())
         assert isinstance(prepared, PromptSession)
         opened.append(prepared)
@@ -142,7 +142,7 @@ def test_an_investigation(tmp_path: Path, migrated_store: Path) -> None:
         mitigation_runs=2,
         golden_runs=2,
         test_size=2,
-        hyperparameters={"chat": "false", "shots": 1},
+        hyperparameters={"chat": "none", "shots": 1},
     )
     frame = found.to_frame()
     assert list(frame["factor"]) == ["sample_choice"]

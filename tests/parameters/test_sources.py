@@ -277,7 +277,7 @@ def test_without_a_tracking_server_there_is_no_search() -> None:
 class Published(FakeApproach):
     """An approach whose authors published values for two tasks, unless one asks for steps."""
 
-    def published(self, task: str, given: Mapping[str, Value]) -> dict[str, Value] | None:
+    def published(self, task: str, given: Mapping[str, Value], model: str = "") -> dict[str, Value] | None:
         return {"rate": 0.125} if task in ("sst2", "trec") and "steps" not in given else None
 
 
@@ -339,6 +339,23 @@ def test_the_defaults_of_meta_learning_have_as_many_tasks_as_the_authors(learner
         ours |= {"tasks", "steps", "meta_learning_rate"} | ({"inner_learning_rate"} if learner == "reptile" else set())
     assert {name for name in values if values[name] != default[name]} == ours
     assert len({way["tasks"] * way["steps"] for way in (values, default)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "asked"),
+    [
+        ("flan-t5-base", ("none", "right", "auto")),
+        ("google/flan-t5-base", ("none", "right", "auto")),
+        ("zephyr-7b-alpha", ("turns", "none", "fp4")),
+        ("mistralai/Mistral-7B-Instruct-v0.1", ("turns", "none", "fp4")),
+        ("smollm2-135m-instruct", ("turns", "none", "auto")),
+    ],
+)
+def test_how_the_authors_asked_a_model(model: str, asked: tuple[str, str, str]) -> None:
+    values = InContextLearning().published("sst2", {}, model)
+    assert values is not None
+    complete = resolve_hyperparameters(InContextLearning(), values)
+    assert (complete["chat"], complete["truncation"], complete["quantise"]) == asked
 
 
 def test_what_the_authors_did_not_publish() -> None:

@@ -76,13 +76,13 @@ def load_weights(loader: Any, found: ModelReference, **settings: Any) -> tuple[A
     return model, info
 
 
-def four_bits(device: str | torch.device, dtype: torch.dtype) -> dict[str, Any]:
-    """Return what ``from_pretrained`` needs for NF4 weights with double quantisation that compute in `dtype`."""
+def four_bits(device: str | torch.device, dtype: torch.dtype, kind: str = "nf4") -> dict[str, Any]:
+    """Return what ``from_pretrained`` needs for 4-bit weights that compute in `dtype`; NF4 is quantised twice."""
     from transformers import BitsAndBytesConfig
 
-    nf4: Any = BitsAndBytesConfig
-    double: dict[str, Any] = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
-    settings = nf4(load_in_4bit=True, bnb_4bit_compute_dtype=dtype, **double)
+    config: Any = BitsAndBytesConfig
+    weights: dict[str, Any] = {"bnb_4bit_quant_type": kind, "bnb_4bit_use_double_quant": kind == "nf4"}
+    settings = config(load_in_4bit=True, bnb_4bit_compute_dtype=dtype, **weights)
     return {"quantization_config": settings, "device_map": {"": device}}
 
 

@@ -74,7 +74,7 @@ class Finetuning(Approach):
         """
         return completed(hyperparameters, self.hyperparameters, "trainable", recipes.RECIPES, recipes.WITHOUT_EFFECT)
 
-    def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
+    def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return what Pecher et al. (2024: their code, and appendix D) used for BERT and RoBERTa on a task.
 
         None for another task, and for ``trainable=head``, which the authors did not have.

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
-from mlflow_l3d.approaches.icl.presets import default_quantisation
+from mlflow_l3d.approaches.icl.presets import PRESETS, default_quantisation, target
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _TASKS: Final = frozenset({"ag_news", "cola", "dbpedia", "mrpc", "snips", "sst2", "trec"})
 
@@ -42,6 +45,13 @@ class InContextLearning(Approach):
             check_words(recipe.verbaliser)
         return dict(hyperparameters)
 
+    def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the hyperparameters that belong into a cell's key: :data:`recipe.LATER`, and `chat` as it once was."""
+        known, late = self.hyperparameters, recipes.LATER
+        found = {name: own for name, own in hyperparameters.items() if name not in late or own != known[name].default}
+        before = {now: old for old, now in known["chat"].spelled_before.items()}
+        return found | {"chat": before.get(str(found["chat"]), found["chat"])}
+
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
         """Return what else decides the numbers: the version of bitsandbytes, the weights of the selection's encoder.
 
@@ -52,7 +62,7 @@ class InContextLearning(Approach):
         """
         found: dict[str, str] = {}
         quantise = hyperparameters["quantise"]
-        if (default_quantisation(model) if quantise == recipes.AUTO else quantise) == "4bit":
+        if (default_quantisation(model) if quantise == recipes.AUTO else quantise) != "none":
             need_bitsandbytes()
             found["bitsandbytes"] = minor_version("bitsandbytes", "icl")
         if hyperparameters["selection"] == "similarity":
@@ -64,15 +74,26 @@ class InContextLearning(Approach):
                 raise ParameterError(name, error.value, error.allowed, error.fix) from None
         return found
 
-    def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:  # noqa: ARG002
+    def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return the setting of the paper: 2 shots a class, prompt format A, 10 greedy tokens (section 4, appendix D).
 
-        The authors' code says ``num_shots=4`` for data of two classes: 2 a class. None for a task that Pecher et al.
-        (2024) do not have.
+        The authors' code asks Flan-T5 in plain text, cut off on the right, and its other models turn by turn, with the
+        4-bit weights that bitsandbytes has by default. None for a task that Pecher et al. (2024) do not have. Where
+        paper and code differ, see docs/icl.md.
         """
         if task not in _TASKS:
             return None
-        return {"shots": 2, "prompt_format": "A", "decision": "generate", "max_new_tokens": 10, "temperature": 0.0}
+        found: dict[str, Value] = {
+            "shots": 2,
+            "prompt_format": "A",
+            "decision": "generate",
+            "max_new_tokens": 10,
+            "temperature": 0.0,
+        }
+        if "t5" in target(model).casefold():
+            return found | {"chat": "none", "truncation": "right"}
+        authors = {preset.reference for preset in PRESETS.values() if preset.quantise == "4bit"}
+        return found | {"chat": "turns"} | ({"quantise": "fp4"} if target(model) in authors else {})
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return what is searched under complete hyperparameters: the shots, the format, the calibration of scores.
@@ -92,6 +113,14 @@ class InContextLearning(Approach):
     def classes(self, task: Task, hyperparameters: Mapping[str, Value]) -> int:
         """Return how many classes the hyperparameter `classes` names."""
         return len(chosen_classes(str(hyperparameters["classes"]), task.class_names))
+
+    def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:
+        """Say how many prompts were cut off, and of how many the very text that is asked about."""
+        names = ("truncated_share", "truncated_input_share")
+        cut, lost = (float(cells[name].mean()) if name in cells else 0.0 for name in names)
+        if not cut > 0:
+            return ()
+        return (f"Truncation cut {cut:.1%} of the prompts, and of {lost:.1%} the very text that is asked about.",)
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return the factors without an effect: no examples to choose or order, greedy answers."""

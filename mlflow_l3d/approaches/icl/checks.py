@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.approaches.icl.encoding import answers_ids, prompts_ids
+from mlflow_l3d.approaches.icl.encoding import answers_ids, conversation_of, prompts_ids
 from mlflow_l3d.approaches.icl.models import LoadedModel
-from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
+from mlflow_l3d.approaches.icl.prompts.composition import Conversation, PromptFormat
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -42,11 +42,14 @@ def check_model(
         If a chat template is asked for and there is none, if scores cannot tell two answers apart, or if even the
         shortest prompt is longer than the context.
     """
-    chat = uses_chat(recipe.chat, loaded)
+    chat, conversation = uses_chat(recipe.chat, loaded), conversation_in(recipe.chat, loaded)
     if recipe.decision == "score":
-        answers = answers_ids(loaded, prompt_format, chat)
+        answers = answers_ids(loaded, prompt_format, chat, conversation)
         check_answers(answers, prompt_format.verbaliser, calibrated=recipe.calibration != "none")
-    check_context(loaded, task, recipe.shots, classes, prompt_format, chat)
+    if loaded.bounded and recipe.truncation == "none":
+        check_context(loaded, task, recipe.shots, classes, prompt_format, chat, conversation)
+    elif chat:  # the template is tried at least
+        prompts_ids(loaded, [prompt_format.prompt([], ("",) * len(task.texts), conversation)], chat)
 
 
 def uses_chat(wanted: str, loaded: LoadedModel) -> bool:
@@ -57,10 +60,16 @@ def uses_chat(wanted: str, loaded: LoadedModel) -> bool:
     ParameterError
         If that is asked for and there is none.
     """
-    if wanted == "true" and not loaded.chat:
+    asked = wanted in {"single", "turns"}
+    if asked and not loaded.chat:
         allowed = f"the tokenizer of {loaded.name} has no chat template"
-        raise ParameterError("hyperparameters.chat", wanted, allowed, "Use chat=false.")
-    return loaded.chat if wanted == AUTO else wanted == "true"
+        raise ParameterError("hyperparameters.chat", wanted, allowed, "Use chat=none.")
+    return loaded.chat if wanted == AUTO else asked
+
+
+def conversation_in(wanted: str, loaded: LoadedModel) -> Conversation | None:
+    """Return which conversation prompts are; None where they are one text."""
+    return conversation_of(loaded) if wanted == "turns" else None
 
 
 def check_answers(answers: Sequence[Sequence[int]], words: Sequence[str], *, calibrated: bool) -> None:
@@ -99,7 +108,13 @@ def check_answers(answers: Sequence[Sequence[int]], words: Sequence[str], *, cal
 
 
 def check_context(
-    loaded: LoadedModel, task: Task, shots: int, classes: Sequence[int], prompt_format: PromptFormat, chat: bool
+    loaded: LoadedModel,
+    task: Task,
+    shots: int,
+    classes: Sequence[int],
+    prompt_format: PromptFormat,
+    chat: bool,
+    conversation: Conversation | None = None,
 ) -> None:
     """Raise if the prompt of the shortest texts is longer than the context: then every cell must fail.
 
@@ -113,7 +128,7 @@ def check_context(
     """
     nothing = ("",) * len(task.texts)
     around = [(nothing, place) for place in range(len(classes)) for _ in range(shots)]
-    frame = len(prompts_ids(loaded, [prompt_format.render(around, nothing)], chat)[0])
+    frame = len(prompts_ids(loaded, [prompt_format.prompt(around, nothing, conversation)], chat)[0])
     members = [np.flatnonzero(task.labels == number) for number in classes]
     characters = np.sum([[len(text) for text in column] for column in task.texts], axis=0)
     if frame + _shortest(characters, members, shots) <= loaded.context:
@@ -127,7 +142,7 @@ def check_context(
     if least > loaded.context:
         over = f"{least - loaded.context} more than the {loaded.reads}"
         allowed = f"even the shortest texts make a prompt of about {least} tokens, {over}"
-        fix = "Use fewer shots or classes, or a model that reads more."
+        fix = "Use fewer shots or classes, a model that reads more, or truncation=left."
         raise ParameterError("hyperparameters.shots", shots, allowed, fix)
 
 

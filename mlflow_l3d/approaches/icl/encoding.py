@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mlflow_l3d.approaches.icl.models import LoadedModel
-from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
+from mlflow_l3d.approaches.icl.prompts.composition import Conversation, Message, Prompt, PromptFormat
 from mlflow_l3d.errors import ParameterError
 
-# Stands for an answer where a chat template is asked what it puts around one; no template holds it.
-_ANSWER: Final = "Qz7Xj4Qz7"
+PLACEHOLDER: Final = "Qz7Xj4Qz7"
+"""Stands for a text where it is asked what a prompt or a chat template puts around one; none of them holds it."""
 
 
-def prompts_ids(loaded: LoadedModel, texts: Sequence[str], chat: bool) -> list[list[int]]:
+def prompts_ids(
+    loaded: LoadedModel, texts: Sequence[Prompt], chat: bool, *, side: str = "none", most: int = 0
+) -> list[list[int]]:
     """Return the tokens of prompts, with the special tokens that the model expects around them.
 
     Parameters
@@ -23,8 +25,14 @@ def prompts_ids(loaded: LoadedModel, texts: Sequence[str], chat: bool) -> list[l
     texts
         n prompts, each ending right before the answer.
     chat
-        True: the prompt is the user's turn in the tokenizer's chat template, and the model's turn begins after it.
-        False: the text as it is, between what the tokenizer itself puts around a text (BOS, or T5's end token).
+        True: a text is the user's turn in the tokenizer's chat template, turns are put into it as they are, and the
+        model's turn begins after it. False: the text as it is, between what the tokenizer itself puts around a text
+        (BOS, or T5's end token).
+    side
+        ``right`` or ``left``: longer prompts are cut off there as the tokenizer does it, but for what it puts around a
+        text; ``none``: no prompt is cut.
+    most
+        Tokens that are kept.
 
     Returns
     -------
@@ -36,13 +44,22 @@ def prompts_ids(loaded: LoadedModel, texts: Sequence[str], chat: bool) -> list[l
     ParameterError
         If the chat template cannot be used, or a prompt has no tokens.
     """
-    rendered = [_chat_text(loaded, text) for text in texts] if chat else list(texts)
+    rendered = [prompt_text(loaded, text, chat) for text in texts]
     if not rendered:
         return []
-    ids = loaded.tokenizer(rendered, add_special_tokens=not chat, verbose=False)["input_ids"]
+    settings: dict[str, Any] = {"add_special_tokens": not chat, "verbose": False}
+    if side != "none":
+        loaded.tokenizer.truncation_side = side
+        settings |= {"truncation": True, "max_length": most}
+    ids = loaded.tokenizer(rendered, **settings)["input_ids"]
     if not all(ids):
         raise ParameterError("prompt", "(empty)", "has no tokens", "Put an instruction or an example into it.")
     return [[int(token) for token in row] for row in ids]
+
+
+def prompt_text(loaded: LoadedModel, prompt: Prompt, chat: bool) -> str:
+    """Return the text of a prompt, in the chat template where `chat` is set; see :func:`prompts_ids`."""
+    return _chat_text(loaded, prompt) if chat or not isinstance(prompt, str) else prompt
 
 
 def answer_ids(loaded: LoadedModel, answer: str, chat: bool, *, before: str = ":") -> list[int]:
@@ -70,7 +87,7 @@ def answer_ids(loaded: LoadedModel, answer: str, chat: bool, *, before: str = ":
     """
     word = answer.strip()
     if loaded.kind == "seq2seq" and not chat:
-        ids = _bare_ids(loaded, word)
+        ids = bare_ids(loaded, word)
     elif chat:
         ids = _ids_behind(loaded, _chat_text(loaded, "?"), _chat_lead(loaded) + word)
     else:
@@ -80,9 +97,12 @@ def answer_ids(loaded: LoadedModel, answer: str, chat: bool, *, before: str = ":
     return ids
 
 
-def answers_ids(loaded: LoadedModel, prompt_format: PromptFormat, chat: bool) -> list[list[int]]:
+def answers_ids(
+    loaded: LoadedModel, prompt_format: PromptFormat, chat: bool, conversation: Conversation | None = None
+) -> list[list[int]]:
     """Return the tokens of every class's answer in a format; see :func:`answer_ids`."""
-    before = prompt_format.shot.rpartition("}")[2] or ":"
+    lead = prompt_format.lead(conversation)
+    chat, before = chat and not lead, lead or prompt_format.shot.rpartition("}")[2] or ":"
     return [answer_ids(loaded, answer, chat, before=before) for answer in prompt_format.answers]
 
 
@@ -106,7 +126,8 @@ def check_length(
     """Raise, before anything runs, if a prompt and its answer do not fit into the model's context.
 
     A causal model needs a place for every token but the last of an answer, which is predicted and not read. An
-    encoder-decoder reads the prompt alone; its answer has a context of its own.
+    encoder-decoder reads the prompt alone; its answer has a context of its own. In a model that is not bounded
+    everything fits.
 
     Parameters
     ----------
@@ -124,10 +145,11 @@ def check_length(
     ParameterError
         It says by how many tokens the longest prompt exceeds the context.
     """
-    longest, answer = max(map(len, prompts), default=0), max([new_tokens, *map(len, answers)])
-    behind = max(answer - 1, 0) if loaded.kind == "causal" else 0
+    if not loaded.bounded:
+        return
+    longest, behind = max(map(len, prompts), default=0), places_behind(answers, loaded, new_tokens)
     if loaded.kind == "seq2seq" and longest <= loaded.context:
-        longest = answer
+        longest = max([new_tokens, *map(len, answers)])
     over = longest + behind - loaded.context
     if over > 0:
         needed = f" and {behind} of the answer" if behind else ""
@@ -135,37 +157,67 @@ def check_length(
         raise ParameterError("prompt", "(too long)", allowed, "Use fewer shots or classes, or a model that reads more.")
 
 
-def _bare_ids(loaded: LoadedModel, text: str) -> list[int]:
+def places_behind(answers: Sequence[Sequence[int]], loaded: LoadedModel, new_tokens: int = 0) -> int:
+    """Return how many tokens of the longest answer need a place behind the prompt; see :func:`check_length`."""
+    return max(0, new_tokens - 1, *(len(ids) - 1 for ids in answers)) if loaded.kind == "causal" else 0
+
+
+def conversation_of(loaded: LoadedModel) -> Conversation:
+    """Return whose conversation fits a chat template: that of the authors' model whose template takes the same turns.
+
+    ``zephyr`` where two turns of the user may follow each other; else ``llama`` where there may be a system turn in
+    front, and ``mistral`` where there may not.
+    """
+    if _takes(loaded, "user", "user"):
+        return "zephyr"
+    return "llama" if _takes(loaded, "system", "user") else "mistral"
+
+
+def bare_ids(loaded: LoadedModel, text: str) -> list[int]:
+    """Return the tokens of a text without special ones."""
     return [int(token) for token in loaded.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]]
 
 
 def _ids_behind(loaded: LoadedModel, before: str, text: str) -> list[int]:
     """Return the tokens of `text` behind `before`; on their own where the cut falls into a token."""
-    head, whole = _bare_ids(loaded, before), _bare_ids(loaded, before + text)
-    return whole[len(head) :] if whole[: len(head)] == head else _bare_ids(loaded, text)
+    head, whole = bare_ids(loaded, before), bare_ids(loaded, before + text)
+    return whole[len(head) :] if whole[: len(head)] == head else bare_ids(loaded, text)
 
 
-def _chat_text(loaded: LoadedModel, text: str, answer: str | None = None) -> str:
-    """Return the user's turn and the beginning of the model's, or the whole of it where there is an answer."""
+def _takes(loaded: LoadedModel, *roles: str) -> bool:
+    """Return whether the template has a place for turns of these roles, one behind the other."""
+    turns: list[Message] = [{"role": role, "content": f"{PLACEHOLDER}{at}"} for at, role in enumerate(roles)]
+    try:
+        text = _chat_text(loaded, turns)
+    except ParameterError:
+        return False
+    return all(turn["content"] in text for turn in turns)
+
+
+def _chat_text(loaded: LoadedModel, prompt: Prompt, answer: str | None = None) -> str:
+    """Return the turns and the beginning of the model's, or the whole of it where there is an answer."""
     from jinja2 import TemplateError
 
-    turns = [{"role": "user", "content": text}]
+    turns: list[Message] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+    begun = turns[-1]["role"] == "assistant"
     if answer is not None:
         turns.append({"role": "assistant", "content": answer})
+    end = {"continue_final_message": begun, "add_generation_prompt": answer is None and not begun}
     try:
-        return str(loaded.tokenizer.apply_chat_template(turns, add_generation_prompt=answer is None, tokenize=False))
+        return str(loaded.tokenizer.apply_chat_template(turns, tokenize=False, **end))
     except (TemplateError, ValueError) as error:
         reason = str(error).strip().split("\n", 1)[0]
         allowed = f"the chat template of {loaded.name} cannot be used ({reason})"
-        raise ParameterError("hyperparameters.chat", "true", allowed, "Use plain prompts.") from error
+        asked = "single" if isinstance(prompt, str) else "turns"
+        raise ParameterError("hyperparameters.chat", asked, allowed, "Use chat=none.") from error
 
 
 def _chat_lead(loaded: LoadedModel) -> str:
     """Return what the template puts between the beginning of the model's turn and its answer: often nothing."""
     begun = _chat_text(loaded, "?")
     try:
-        whole = _chat_text(loaded, "?", _ANSWER)
+        whole = _chat_text(loaded, "?", PLACEHOLDER)
     except ParameterError:  # a template that ends with the user's turn says nothing of answers
         return ""
     rest = whole.removeprefix(begun)
-    return rest.partition(_ANSWER)[0] if whole.startswith(begun) and _ANSWER in rest else ""
+    return rest.partition(PLACEHOLDER)[0] if whole.startswith(begun) and PLACEHOLDER in rest else ""

@@ -48,13 +48,16 @@ class LoadedModel:
     kind
         ``causal``, or ``seq2seq`` (encoder-decoder).
     context
-        Tokens that fit: of prompt and answer together for a causal model, of the prompt for an encoder-decoder.
+        Tokens that fit: of prompt and answer together for a causal model, of the prompt for an encoder-decoder. Of a
+        model that is not `bounded`, what it was trained on.
     chat
         Whether the tokenizer has a chat template.
     name
         The reference without private folders, for messages.
     context_source
         Where `context` comes from, for messages.
+    bounded
+        Whether longer texts cannot be read; see :func:`is_bounded`.
     """
 
     model: Any
@@ -64,6 +67,7 @@ class LoadedModel:
     chat: bool
     name: str
     context_source: str
+    bounded: bool = True
 
     @property
     def reads(self) -> str:
@@ -91,7 +95,7 @@ def load_model(
     reference: str,
     device: str | torch.device,
     *,
-    quantise: Literal["auto", "none", "4bit"] = "auto",
+    quantise: Literal["auto", "none", "4bit", "fp4"] = "auto",
     cache: Path,
     trust: bool = False,
     check: Callable[[LoadedModel], None] | None = None,
@@ -105,8 +109,9 @@ def load_model(
     device
         ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     quantise
-        ``4bit``: NF4 with double quantisation, computed in bfloat16 (Pecher et al. 2024, section 4); ``auto``: what
-        the preset says, ``none`` for any other reference.
+        ``4bit``: NF4 with double quantisation, computed in bfloat16; ``fp4``: FP4 computed in float32, which
+        ``load_in_4bit=True`` alone means (Pecher et al. 2024: their code); ``auto``: what the preset says, ``none`` for
+        any other reference.
     cache
         GGUF files are converted into ``cache/models``, once; several processes may do so at once.
     trust
@@ -123,7 +128,7 @@ def load_model(
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     bits = default_quantisation(reference) if quantise == "auto" else quantise
-    if bits == "4bit":
+    if bits != "none":
         need_bitsandbytes()
     found, name = gguf.located(target(reference), cache, lambda _: _resolve(reference))
     name = reference if reference in PRESETS or reference.startswith("package:") else name
@@ -137,12 +142,15 @@ def load_model(
         settings: dict[str, Any] = {TRUST: trust, "dtype": dtype_on(config, where)}
         if bits == "4bit":
             settings |= {"dtype": torch.bfloat16, **four_bits(where, torch.bfloat16)}
+        elif bits == "fp4":
+            settings |= {"dtype": torch.float16, **four_bits(where, torch.float32, "fp4")}
         if tokenizer.eos_token_id is None:
             raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         context, source = context_length(config, tokenizer, kind)
-        bare = LoadedModel(None, tokenizer, kind, context, bool(tokenizer.chat_template), name, source)
+        chat, bounded = bool(tokenizer.chat_template), is_bounded(config)
+        bare = LoadedModel(None, tokenizer, kind, context, chat, name, source, bounded)
         if check is not None:
             check(bare)
         model, info = load_weights(
@@ -152,7 +160,7 @@ def load_model(
             # They would be drawn at random.
             what = f"the weights lack {len(missing)} of a language model's tensors ({missing[0]} ...)"
             raise ParameterError("model", name, what, "Use a model that generates text.")
-        if bits != "4bit":
+        if bits == "none":
             model = model.to(where)
         return replace(bare, model=model.eval().requires_grad_(False))
 
@@ -206,6 +214,17 @@ def context_length(config: Any, tokenizer: Any, kind: str) -> tuple[int, str]:
     if 0 < tokenizer.model_max_length < _FAR:
         return int(tokenizer.model_max_length), "model_max_length of its tokenizer"
     return _NO_LIMIT[kind], "neither its configuration nor its tokenizer states one; this is what such models saw"
+
+
+def is_bounded(config: Any) -> bool:
+    """Return whether a model has a place for each token and no more, as absolute and rotary positions do.
+
+    Relative positions (T5 and its kin) and ALiBi (BLOOM, some Falcons) reach any distance. MPT has ALiBi, too, but
+    `transformers` makes its table for ``max_seq_len`` tokens.
+    """
+    text = config.get_text_config()
+    relative = hasattr(text, "relative_attention_num_buckets")
+    return not (relative or text.model_type == "bloom" or getattr(text, "alibi", False))
 
 
 def _code_lock(trust: bool, cache: Path) -> AbstractContextManager[object]:

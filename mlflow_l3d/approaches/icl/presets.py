@@ -1,4 +1,4 @@
-"""Models under short names, loaded as Pecher et al. (2024) loaded them (section 4, appendix D)."""
+"""Models of Pecher et al. (2024) under short names, 4-bit where theirs are (section 4, appendix D)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,13 @@ class Recipe:
         AUTO, "prompt_format=custom: what stands once at the top; {options} lists the words"
     )
     verbaliser: str = hyperparameter(AUTO, "class words in label order, separated by ;")
-    chat: str = hyperparameter(AUTO, "whether the prompt is a user's turn of a chat", choices=(AUTO, "true", "false"))
+    chat: Literal["auto", "turns", "single", "none"] = hyperparameter(
+        AUTO,
+        "turns: a chat in which each example is a user's and an assistant's turn; single: one user's turn; none: plain "
+        "text; auto: single where the tokenizer has a chat template, else none",
+        choices=(AUTO, "turns", "single", "none"),
+        spelled_before={"true": "single", "false": "none"},
+    )
     decision: Literal["score", "generate"] = hyperparameter(
         "score",
         "score: the class word of the highest likelihood; generate: the class named by what the model writes",
@@ -47,11 +53,19 @@ class Recipe:
     temperature: float = hyperparameter(
         0.0, "classes, or the tokens of an answer, are drawn with it; 0 takes the best", low=0.0, high=100.0
     )
-    quantise: Literal["auto", "none", "4bit"] = hyperparameter(
-        AUTO, "4bit: NF4 through bitsandbytes", choices=(AUTO, "none", "4bit")
+    quantise: Literal["auto", "none", "4bit", "fp4"] = hyperparameter(
+        AUTO,
+        "through bitsandbytes: 4bit, NF4 quantised twice and computed in bfloat16; fp4, its own default, in float32",
+        choices=(AUTO, "none", "4bit", "fp4"),
     )
     trust_remote_code: Literal["false", "true"] = hyperparameter(
         "false", "true: code that comes with the model is run on this machine", choices=("false", "true")
+    )
+    truncation: Literal["none", "right", "left"] = hyperparameter(
+        "none",
+        "side on which prompts are cut off that are too long for the model, or longer than it was trained on; "
+        "none: the first are refused, the second run",
+        choices=("none", "right", "left"),
     )
     batch_size: int = hyperparameter(0, "most prompts run at once; 0 is any number that fits", low=0)
 
@@ -83,3 +97,6 @@ class Recipe:
 
 HYPERPARAMETERS: Final = declared(Recipe)
 """Name -> declaration."""
+
+LATER: Final = ("truncation",)
+"""Left out of a cell's key at their defaults: keys from before these existed stay as they are."""

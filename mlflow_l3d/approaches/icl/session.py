@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -13,21 +14,24 @@ import torch
 from mlflow_l3d.approaches.base import CellwiseSession, answered
 from mlflow_l3d.approaches.encoder.features import load_or_encode
 from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities, token_draws
-from mlflow_l3d.approaches.icl.checks import check_model, uses_chat
-from mlflow_l3d.approaches.icl.encoding import answers_ids, check_length, decode, prompts_ids, stop_ids
+from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, uses_chat
+from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, stop_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine
 from mlflow_l3d.approaches.icl.engine.base import Engine
 from mlflow_l3d.approaches.icl.models import load_model
-from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
+from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, Shot
 from mlflow_l3d.approaches.icl.prompts.custom import custom_format
 from mlflow_l3d.approaches.icl.prompts.formats import format_for
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
+from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, truncated
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
+
+_log = logging.getLogger(__name__)
 
 
 def prompt_format(task: Task, recipe: Recipe, classes: Sequence[int]) -> PromptFormat:
@@ -81,10 +85,11 @@ class PromptSession(CellwiseSession):
             check=lambda loaded: check_model(loaded, task, recipe, self.classes, self.format),
         )
         self.chat = uses_chat(recipe.chat, self.loaded)
+        self.conversation = conversation_in(recipe.chat, self.loaded)
         engine = CausalEngine if self.loaded.kind == "causal" else Seq2SeqEngine
         padding, most = self.loaded.tokenizer.pad_token_id, recipe.batch_size or None
         self.engine: Engine = engine(self.loaded.model, padding, batch_size=most)
-        self.features = None
+        self.features, self.mentioned = None, False
         if recipe.selection == "similarity":
             encoder = resolve(recipe.selection_encoder)
             self.features = load_or_encode(task.texts, encoder, device=device, cache=cache)
@@ -95,40 +100,70 @@ class PromptSession(CellwiseSession):
         train, test = (part[np.isin(self.task.labels[part], self.classes)] for part in (split.train, split.test))
         prompts, empty = self._prompts(cell, train, test)
         with one_thread(), torch.inference_mode():
-            places, scores, metrics = self._answers(cell, prompts, empty)
+            places, scores, metrics = self._answers(cell, test, prompts, empty)
         numbers = np.array([*self.classes, -1], dtype=np.int64)
         return answered(cell.key, self.task, test, numbers[places], scores, metrics=metrics)
 
-    def _prompts(self, cell: Cell, train: IntArray, test: IntArray) -> tuple[list[str], list[str]]:
+    def _prompts(self, cell: Cell, train: IntArray, test: IntArray) -> tuple[list[Prompt], list[Prompt]]:
         """Return the prompt of each test example, and those of the empty inputs where they are needed."""
         recipe, labels = self.recipe, self.task.labels
         order = shot_order(cell.seeds["data_order"], recipe.shots * len(self.classes))
         if self.features is None:
             drawn = random_shots(cell.seeds["sample_choice"], train, labels, self.classes, recipe.shots)
             shots = self._shots(drawn[order])
-            prompts = [self.format.render(shots, self._texts(at)) for at in test.tolist()]
-            blank = [self.format.render(shots, (text,) * len(self.task.texts)) for text in EMPTY_INPUTS]
+            prompts = [self._prompt(shots, self._texts(at)) for at in test.tolist()]
+            blank = [self._prompt(shots, self._same(text)) for text in EMPTY_INPUTS]
             return prompts, blank if recipe.calibration == "contextual" else []
         nearest = nearest_shots(self.features, train, labels, self.classes, recipe.shots, test)
         rows = zip(test.tolist(), nearest, strict=True)
-        return [self.format.render(self._shots(own[order]), self._texts(at)) for at, own in rows], []
+        return [self._prompt(self._shots(own[order]), self._texts(at)) for at, own in rows], []
 
-    def _shots(self, positions: IntArray) -> list[tuple[tuple[str, ...], int]]:
+    def _prompt(self, shots: Sequence[Shot], texts: tuple[str, ...]) -> Prompt:
+        return self.format.prompt(shots, texts, self.conversation)
+
+    def _shots(self, positions: IntArray) -> list[Shot]:
         place = {number: at for at, number in enumerate(self.classes)}
         return [(self._texts(at), place[int(self.task.labels[at])]) for at in positions.tolist()]
 
     def _texts(self, position: int) -> tuple[str, ...]:
         return tuple(column[position] for column in self.task.texts)
 
+    def _same(self, text: str) -> tuple[str, ...]:
+        return (text,) * len(self.task.texts)
+
+    def _tokens(
+        self,
+        test: IntArray,
+        prompts: Sequence[Prompt],
+        empty: Sequence[Prompt],
+        answers: Sequence[Sequence[int]],
+        new: int,
+    ) -> tuple[list[list[int]], dict[str, float]]:
+        """Return the tokens of all prompts, cut where that is asked for, and what there is to say about them."""
+        loaded, side, count = self.loaded, self.recipe.truncation, len(prompts)
+        most = most_tokens(loaded, answers, new)
+        whole, tokens = truncated(loaded, [*prompts, *empty], self.chat, side=side, most=most)
+        check_length(tokens, answers, loaded, new_tokens=new)
+        longest = max(map(len, tokens), default=0)
+        if longest > loaded.context and not self.mentioned:
+            self.mentioned = True
+            trained = loaded.name, loaded.context, loaded.context_source
+            _log.warning("A prompt has %d tokens; %s was trained on %d (%s).", longest, *trained)
+        metrics = {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[:count]]))}
+        if side != "none":
+            inputs = [self._prompt([], self._texts(at)) for at in test.tolist()]
+            frame = self._prompt([], self._same(PLACEHOLDER))
+            ids = whole[:count], tokens[:count]
+            metrics |= cut_shares(loaded, *ids, inputs, frame, chat=self.chat, side=side)
+        return tokens, metrics
+
     def _answers(
-        self, cell: Cell, prompts: Sequence[str], empty: Sequence[str]
+        self, cell: Cell, test: IntArray, prompts: Sequence[Prompt], empty: Sequence[Prompt]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None, dict[str, float]]:
         """Return the place of the answer among the classes (-1 for none), scores where there are any, and metrics."""
         loaded, recipe = self.loaded, self.recipe
-        tokens = prompts_ids(loaded, [*prompts, *empty], self.chat)
-        metrics = {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[: len(prompts)]]))}
         if recipe.decision == "generate":
-            check_length(tokens, [], loaded, new_tokens=recipe.max_new_tokens)
+            tokens, metrics = self._tokens(test, prompts, empty, [], recipe.max_new_tokens)
             drawn = None
             if recipe.temperature:
                 draws = token_draws(cell.seeds["model_randomness"], len(tokens), recipe.max_new_tokens)
@@ -136,8 +171,8 @@ class PromptSession(CellwiseSession):
             written = self.engine.generate(tokens, recipe.max_new_tokens, stop_ids(loaded), sampling=drawn)
             places = np.array([self.format.parse(decode(loaded, ids)) for ids in written], dtype=np.int64)
             return places, None, metrics | {"unparsed_share": float((places < 0).mean())}
-        answers = answers_ids(loaded, self.format, self.chat)
-        check_length(tokens, answers, loaded)
+        answers = answers_ids(loaded, self.format, self.chat, self.conversation)
+        tokens, metrics = self._tokens(test, prompts, empty, answers, 0)
         scores = self.engine.score(tokens, answers)
         own, blank = scores[: len(prompts)], scores[len(prompts) :]
         if len(blank):

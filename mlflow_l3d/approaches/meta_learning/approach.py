@@ -81,7 +81,7 @@ class MetaLearning(Approach):
             raise ParameterError("hyperparameters.inner_optimizer", "adam", allowed, fix)
         return found
 
-    def published(self, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
+    def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return what stands in the code of Pecher et al. (2024) for a task and the learner that `given` names.
 
         Their Prototypical Networks and Reptile step after every task: one task a step, and so many more steps. None for

@@ -170,6 +170,7 @@ def finalize(
         notes = [
             *specification.setup.task.notes,
             *specification.setup.origin.notes,
+            *specification.setup.approach.remarks(frame),
             *(f"{k} has no effect: {v}" for k, v in specification.setup.fixed_factors.items()),
         ]
         write_artifacts(

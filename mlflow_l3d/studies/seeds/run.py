@@ -135,7 +135,7 @@ def _finalize(specification: SeedsSpecification, ledger: Ledger[CellRecord]) -> 
             frame,
             predictions,
             title=specification.title,
-            notes=[*task.notes, *specification.setup.origin.notes],
+            notes=[*task.notes, *specification.setup.origin.notes, *specification.setup.approach.remarks(frame)],
             settings=specification.settings({"task": f"{task.name} ({kind})", "seeds": seeds}),
         )
         ledger.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(specification.seeds))

@@ -5,13 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from mlflow_l3d.approaches.icl.prompts.parsing import parse_answer
 
 Shot = tuple[tuple[str, ...], int]
 """The texts of one labelled example (one for each text column) and its class."""
 
+Message: TypeAlias = dict[str, str]
+"""A turn of a chat: its ``role`` and its ``content``."""
+
+Prompt: TypeAlias = str | list[Message]
+"""A text, or the turns of a chat; the last one, if it is the assistant's, is the beginning of its answer."""
+
+Conversation: TypeAlias = Literal["llama", "mistral", "zephyr"]
+"""The authors' code has a conversation for each of these models; see :meth:`PromptFormat.messages`."""
+
+_SYSTEM: Final = "You are a helpful assistant that will follow every instruction from the user"
+_ACKNOWLEDGED: Final = "Ok, I will determine the {} of the Sentences you will give me using only the options provided!"
 _BREAK: Final = re.compile(r"\s*[\r\n]\s*")
 _SLOT: Final = re.compile(r"\{text(?:_([1-9]\d*))?\}")
 
@@ -47,6 +58,12 @@ class PromptFormat:
         Stands between instruction, examples and input.
     options
         Classes in the order in which the instruction numbers them from 1; empty where it numbers none.
+    turn, labelled_turn
+        One example as a user's turn, with the slots of `shot`, bare and as LLaMA-2 gets it; empty for `shot` itself.
+    answer_label
+        What stands before the class word in the assistant's turns where the user's are labelled.
+    topic
+        What the assistant says that it will determine.
     """
 
     name: str
@@ -55,6 +72,10 @@ class PromptFormat:
     shot: str
     separator: str = "\n\n"
     options: tuple[int, ...] = ()
+    turn: str = ""
+    labelled_turn: str = ""
+    answer_label: str = ""
+    topic: str = "class"
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -72,8 +93,7 @@ class PromptFormat:
         Blanks around a text are removed and line breaks inside it become blanks, because a line break ends a part of
         the prompt; everything else is left as it is.
         """
-        # One pass, so that a text that holds a slot is not filled in turn.
-        return _SLOT.sub(lambda slot: _BREAK.sub(" ", texts[int(slot[1] or 1) - 1].strip()), self.shot)
+        return _filled(self.shot, texts)
 
     def prefix(self, shots: Sequence[Shot]) -> str:
         """Return what all inputs share: instruction and answered examples, with the separator that follows them."""
@@ -93,6 +113,48 @@ class PromptFormat:
         """
         return self.prefix(shots) + self.block(texts)
 
+    def messages(self, shots: Sequence[Shot], texts: tuple[str, ...], conversation: Conversation) -> list[Message]:
+        """Return the prompt turn by turn, as the authors' public code has it for each of three models.
+
+        The instruction is a user's turn of its own, each example a user's and an assistant's turn, and the input the
+        last one of the user. ``zephyr``: nothing else, so that two turns of the user follow each other. ``mistral``:
+        the assistant acknowledges the instruction. ``llama``: there is a system turn in front, too, examples and
+        answers have the labels of a plain prompt, and the answer is begun with its label. Formats without an
+        instruction have the turns of examples and input only.
+
+        Parameters
+        ----------
+        shots, texts
+            As for :meth:`render`.
+        conversation
+            Whose.
+        """
+        labelled = conversation == "llama"
+        turn, label = (self.labelled_turn if labelled else self.turn) or self.shot, self.lead(conversation)
+        said: list[tuple[str, str]] = []
+        if self.instruction:
+            said += [("system", _SYSTEM)] if labelled else []
+            said += [("user", self.instruction)]
+            said += [("assistant", _ACKNOWLEDGED.format(self.topic))] if conversation != "zephyr" else []
+        for example, number in shots:
+            said += [("user", _filled(turn, example)), ("assistant", f"{label} {self.verbaliser[number]}".strip())]
+        said += [("user", _filled(turn, texts))]
+        said += [("assistant", label)] if label else []
+        return [{"role": role, "content": content} for role, content in said]
+
+    def lead(self, conversation: Conversation | None) -> str:
+        """Return what an answer is begun with in a conversation."""
+        return self.answer_label if conversation == "llama" else ""
+
+    def prompt(self, shots: Sequence[Shot], texts: tuple[str, ...], conversation: Conversation | None) -> Prompt:
+        """Return :meth:`messages` of a conversation, or :meth:`render` where there is none."""
+        return self.messages(shots, texts, conversation) if conversation else self.render(shots, texts)
+
     def parse(self, text: str) -> int:
         """Return the class that a generated `text` names, or -1, as :func:`.parse_answer` does."""
         return parse_answer(text, self.verbaliser, self.options)
+
+
+def _filled(shot: str, texts: tuple[str, ...]) -> str:
+    # One pass, so that a text that holds a slot is not filled in turn.
+    return _SLOT.sub(lambda slot: _BREAK.sub(" ", texts[int(slot[1] or 1) - 1].strip()), shot)

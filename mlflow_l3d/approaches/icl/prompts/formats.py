@@ -144,14 +144,18 @@ def paper_task(name: str) -> str | None:
 
 
 def _build(name: str, letter: str, wording: Wording, words: tuple[str, ...], order: Sequence[int]) -> PromptFormat:
+    sentence, topic = wording.sentence, wording.topic
     if letter == "A":
         listed = numbered_options([words[label] for label in order])
         instruction = f"{wording.instruction} using following options: {listed}."
-        shot = f"{wording.label}: {wording.sentence}\nAnswer:"
-        return PromptFormat(name, words, instruction, shot, separator="\n", options=tuple(order))
+        labelled, label = f"{wording.label}: {sentence}", "Answer:"
+        shot, turns = f"{labelled}\n{label}", (sentence, labelled, label, topic)
+        return PromptFormat(name, words, instruction, shot, "\n", tuple(order), *turns)
     asked = wording.asked[LETTERS.index(letter) - 1]
     user = "User: " if letter == "D" and wording.user else ""
-    return PromptFormat(name, words, "", f"{user}{wording.sentence}\n{asked}", separator="\n")
+    # The blank behind the question is the authors'.
+    turns = (f"{sentence} {asked} ", f"{sentence}; {asked}", "", topic)
+    return PromptFormat(name, words, "", f"{user}{sentence}\n{asked}", "\n", (), *turns)
 
 
 def _generic_wording(columns: int) -> Wording:

@@ -26,6 +26,8 @@ class Wording:
         Whether ``User:`` stands before the input in format D.
     sentence
         How the text columns of one example are put together.
+    topic
+        What is determined, in the assistant's words.
     """
 
     instruction: str
@@ -33,6 +35,7 @@ class Wording:
     asked: tuple[str, str, str]
     user: bool = False
     sentence: str = SENTENCE
+    topic: str = "class"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,11 @@ class Table:
     numbered: bool = True
 
 
-SENTIMENT: Final = Wording("Determine sentiment of the sentence", "Sentence", ("Sentiment?", "Sentiment is", "It was"))
+SENTIMENT: Final = Wording(
+    "Determine sentiment of the sentence", "Sentence", ("Sentiment?", "Sentiment is", "It was"), topic="sentiment"
+)
 TOPIC: Final = Wording(
-    "Determine topic of the sentence", "Sentence", ("Topic?", "Topic is", "This is about"), user=True
+    "Determine topic of the sentence", "Sentence", ("Topic?", "Topic is", "This is about"), user=True, topic="topic"
 )
 
 TABLES: Final[Mapping[str, Table]] = {
@@ -70,6 +75,7 @@ TABLES: Final[Mapping[str, Table]] = {
             "Determine grammatical acceptability of the sentence",
             "Sentence",
             ("Grammatically acceptable?", "Grammar problems?", "It is"),
+            topic="grammatical acceptability",
         ),
         {"No": ("unacceptable", "notacceptable"), "Yes": ("acceptable",)},
         {"C": ("Yes", "No"), "D": ("not acceptable", "acceptable")},
@@ -80,6 +86,7 @@ TABLES: Final[Mapping[str, Table]] = {
             "Sentence Pair",
             ("Semantically equivalent sentences?", "Semantically different sentences?", "Sentences are"),
             sentence=PAIR,
+            topic="semantical equivalence",
         ),
         {"No": ("notequivalent", "notparaphrase"), "Yes": ("equivalent", "paraphrase")},
         {"C": ("Yes", "No"), "D": ("not equivalent", "equivalent")},
@@ -102,7 +109,13 @@ TABLES: Final[Mapping[str, Table]] = {
         {},
     ),
     "snips": Table(
-        Wording("Determine intent of the sentence", "Sentence", ("Intent?", "Intent is", "User requested"), user=True),
+        Wording(
+            "Determine intent of the sentence",
+            "Sentence",
+            ("Intent?", "Intent is", "User requested"),
+            user=True,
+            topic="intent",
+        ),
         {
             "Playlist": ("addtoplaylist",),
             "Weather": ("getweather",),
