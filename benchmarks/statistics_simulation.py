@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 from _common import machine, table
+from _unparsed import unparsed_lines
 
 from mlflow_l3d.analysis.importance.checks import CLOSURE_LEVEL
 from mlflow_l3d.analysis.importance.closure import closure
@@ -394,6 +395,11 @@ def main() -> None:
             f"False decisions in % at a true importance of 0 ({tables} investigations each, {interim_analyses} rows)",
             ("effects", "design", "N", "factor acts by", "stop=interval, alpha 5 %", "95 % interval at every look"),
             stopping_lines,
+        ),
+        (
+            f"Answers that name no class, F1 macro of two classes in points (medians of {tables} investigations)",
+            ("answers without a class", "metric", "mean", "golden", "contributed", "mitigated", "importance"),
+            unparsed_lines,
         ),
     )
     for title, head, lines in parts:

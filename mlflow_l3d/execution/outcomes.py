@@ -177,8 +177,9 @@ def _with_predictions(outcome: Outcome, job: Job) -> Outcome:
             wanted = f"not numbers of shape ({len(ids)}, {classes})"
             raise ValueError(f"scores have shape {scores.shape} and type {scores.dtype}, {wanted}")
         scores = scores.astype(np.float32, copy=False)
-    told_apart = job.approach.classes(task, job.hyperparameters)
-    metrics = {**outcome.metrics, **scores_of(labels, predictions, task.kind, classes=told_apart)}
+    told_apart, own = job.approach.classes(task, job.hyperparameters), job.approach.metrics
+    computed = scores_of(labels, predictions, task.kind, classes=told_apart, own=own)
+    metrics = {**outcome.metrics, **computed}
     return replace(outcome, example_ids=ids, labels=labels, predictions=predictions, scores=scores, metrics=metrics)
 
 

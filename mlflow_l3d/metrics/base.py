@@ -47,6 +47,8 @@ class Metric:
         What it is, in a few words.
     secondary
         Whether it is recorded and reported beside others only, and not what an investigation or a search is about.
+    opt_in
+        Whether only approaches that name it in their attribute `metrics` record it, and can be investigated by it.
     of_classes
         The same where it is known how many classes are told apart, for a score that depends on it: also on those that
         neither a label nor a prediction has. Results, early stopping and pruning take it before `function`.
@@ -61,6 +63,7 @@ class Metric:
     percent: bool = True
     words: str = ""
     secondary: bool = False
+    opt_in: bool = False
     of_classes: ScoreOfClasses | None = None
 
     @property

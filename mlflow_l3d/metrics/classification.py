@@ -67,6 +67,12 @@ def f1_macro(labels: Numbers, predictions: Numbers, classes: int | None = None) 
     return _mean(2 * counts.right / np.maximum(counts.support + counts.predicted, 1), counts, classes)
 
 
+def _f1_macro_published(labels: Numbers, predictions: Numbers) -> float:
+    counts = _count(labels, predictions)
+    seen = int(counts.seen.sum())
+    return f1_macro(labels, predictions) * seen / (seen + (counts.unparsed > 0))
+
+
 def _precision_macro(labels: Numbers, predictions: Numbers, classes: int | None = None) -> float:
     counts = _count(labels, predictions, classes or 0)
     return _mean(counts.right / np.maximum(counts.predicted, 1), counts, classes)
@@ -137,12 +143,24 @@ METRICS: Final = (
         range=(-1.0, 1.0),
         words="Matthews' correlation of labels and predictions, 0 where one side has one class only",
     ),
+    Metric(
+        "f1_macro_published",
+        _f1_macro_published,
+        range=_FRACTION,
+        chance=lambda classes: 1 / (classes + 1),
+        words="F1 macro with one more class, of F1 0, where an answer names no class",
+        opt_in=True,
+    ),
 )
 """Ours of classes; they equal scikit-learn's.
 
 A prediction of -1 is wrong. It is no class of its own in the macro averages, which are over the classes that are told
 apart (scikit-learn's ``labels=``); in the correlation it is an answer that is never true. The precision of a class that
 is never predicted is 0, and so is the recall of one that never occurs.
+
+`f1_macro_published` is what the code of Pecher et al. (2024) computes: ``f1_score(labels, predictions,
+average="macro")`` of scikit-learn, to which -1 is a class like any other. One such answer multiplies the score of C
+classes by C / (C + 1), and more of them by no more.
 """
 
 

@@ -46,8 +46,12 @@ def named(name: str) -> Metric:
 
 
 def of_kind(kind: str, *, secondary: bool = True) -> tuple[Metric, ...]:
-    """Return the metrics of a kind of task, with or without the secondary ones; the first is its default."""
-    return tuple(each for each in registered().values() if kind in each.kinds and (secondary or not each.secondary))
+    """Return the metrics that every approach has on a kind of task, with or without the secondary ones.
+
+    The first is the default of the kind.
+    """
+    every = (each for each in registered().values() if kind in each.kinds and not each.opt_in)
+    return tuple(each for each in every if secondary or not each.secondary)
 
 
 def scores_of(
@@ -57,6 +61,7 @@ def scores_of(
     *,
     classes: int | None = None,
     only: Collection[str] = (),
+    own: Collection[str] = (),
 ) -> dict[str, float]:
     """Return the scores of predictions by name.
 
@@ -71,7 +76,9 @@ def scores_of(
     classes
         How many classes are told apart; None for those that occur here. Not looked at for a regression.
     only
-        Names of metrics of the kind; empty means all.
+        Names of metrics of the kind; empty means all that every approach has.
+    own
+        Names of metrics that the approach has beside those; of what only the approach can compute nothing is said.
 
     Returns
     -------
@@ -93,11 +100,10 @@ def scores_of(
         msg = f"labels and predictions must be equally many, at least one, got {len(truth)} and {len(guess)}"
         raise ValueError(msg)
     of_classes = None if kind == "regression" else classes
-    return {
-        metric.name: value
-        for metric in of_kind(kind)
-        if (not only or metric.name in only) and math.isfinite(value := score(metric, truth, guess, of_classes))
-    }
+    wanted = {*only} or {*own, *(metric.name for metric in of_kind(kind))}
+    metrics = [each for each in registered().values() if each.name in wanted and kind in each.kinds]
+    found = {metric.name: score(metric, truth, guess, of_classes) for metric in metrics}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def score(metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any], classes: int | None = None) -> float:

@@ -103,7 +103,8 @@ def given_texts(
         if parameter.name != "approach":  # it may be an object, which no entry point names
             parameter.parse(given)
     own_choice = known["metric"].default == "auto"
-    of_all = ["auto", *registered()] if own_choice else [m.name for m in of_kind("classification", secondary=False)]
+    every = (metric.name for metric in registered().values() if not metric.opt_in)
+    of_all = ["auto", *every] if own_choice else [m.name for m in of_kind("classification", secondary=False)]
     Choice((*of_all, *approach.metrics)).parse("metric", given["metric"])
     return given, approach
 

@@ -82,6 +82,25 @@ def test_a_class_that_does_not_occur_counts_where_it_is_told_apart():
     assert scores_of(labels, predictions, classes=1) == scores_of(labels, predictions)  # fewer than occur are not
 
 
+@given(st.integers(1, 5), st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_published_f1_is_that_of_scikit_learn_without_labels(classes, data):
+    pairs = st.tuples(st.integers(0, classes - 1), st.integers(-1, classes - 1))
+    labels, predictions = np.array(data.draw(st.lists(pairs, min_size=1, max_size=30))).T
+    expected = f1_score(labels, predictions, average="macro", zero_division=0)
+    found = scores_of(labels, predictions, classes=7, only=["f1_macro_published"])
+    assert found["f1_macro_published"] == pytest.approx(expected)
+
+
+def test_one_answer_in_a_thousand_that_names_no_class_costs_a_third_of_the_published_f1():
+    labels = np.arange(1000) % 2
+    predictions = np.where(np.arange(1000) < 90, 1 - labels, labels)
+    predictions[999] = -1
+    found = scores_of(labels, predictions, classes=2, own=["f1_macro_published"])
+    assert found["f1_macro"] == pytest.approx(0.9095, abs=1e-4)
+    assert found["f1_macro_published"] == pytest.approx(0.6063, abs=1e-4)
+
+
 def test_undefined_correlation_is_zero():
     assert scores_of([1, 1, 1], [1, 1, 1])["matthews_corrcoef"] == 0.0
 

@@ -55,7 +55,8 @@ def test_ours_lie_in_their_range_and_perfect_predictions_at_its_better_end(metri
     kind = metric.kinds[0]
     labels = generator.integers(0, 3, 40) if kind == "classification" else generator.normal(size=40)
     for predictions in (labels, generator.permutation(labels), np.full(40, labels[0])):
-        assert metric.range[0] <= known.scores_of(labels, predictions, kind)[metric.name] <= metric.range[1]
+        found = known.scores_of(labels, predictions, kind, only=[metric.name])
+        assert metric.range[0] <= found[metric.name] <= metric.range[1]
     assert known.score(metric, labels, labels) == pytest.approx(metric.range[metric.greater_is_better], abs=1e-12)
     assert known.named(metric.name) is metric
 
@@ -102,6 +103,19 @@ def test_a_strangers_metric_is_one_of_them(strangers: dict[str, object]) -> None
     assert specify({"approach": "synthetic", "metric": "strangers_error"}).metric == "strangers_error"
     with pytest.raises(ParameterError, match=r"^metric='errors': must be one of accuracy, f1_macro, "):
         specify({"approach": "synthetic", "metric": "errors"})
+
+
+def test_one_that_approaches_opt_in_to_is_theirs_alone() -> None:
+    from mlflow_l3d.approaches.callbacks import validation_scores
+    from mlflow_l3d.studies.investigation.specification import specify
+
+    name = "f1_macro_published"
+    assert name not in known.scores_of(LABELS, PREDICTIONS)
+    assert name in known.scores_of(LABELS, PREDICTIONS, own=["perplexity", name])
+    assert f"validation_{name}" not in validation_scores(LABELS, LABELS, 3)
+    assert known.named(name).chance_level(2) == pytest.approx(1 / 3)
+    with pytest.raises(ParameterError, match=rf"^metric='{name}': must be one of accuracy, f1_macro, matthews"):
+        specify({"approach": "synthetic", "metric": name})
 
 
 def test_a_secondary_metric_is_recorded_and_not_what_an_investigation_is_about(strangers: dict[str, object]) -> None:

@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.classification import occurring
-from mlflow_l3d.metrics.known import of_kind, scores_of
+from mlflow_l3d.metrics.known import registered, scores_of
 
 IntArray = npt.NDArray[np.int64]
 NUMBERS: Final = (
@@ -92,7 +92,8 @@ class Answers:
 
 def from_predictions() -> list[str]:
     """Return the metrics that can be computed anew from fewer predictions."""
-    return [metric.name for metric in of_kind("classification", secondary=False)]
+    every = registered().values()
+    return [metric.name for metric in every if "classification" in metric.kinds and not metric.secondary]
 
 
 def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None = None, rank: IntArray) -> Tables:

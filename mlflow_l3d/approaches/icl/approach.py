@@ -34,7 +34,7 @@ class InContextLearning(Approach):
     version: str = "1"
     factors: tuple[str, ...] = ("label_selection", "data_split", "data_order", "sample_choice", "model_randomness")
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
-    metrics: tuple[str, ...] = ("unparsed_share", "prompt_tokens")
+    metrics: tuple[str, ...] = ("unparsed_share", "prompt_tokens", "f1_macro_published")
     default_model: str = "smollm2-135m-instruct"
     default_task: str = "rotten_tomatoes"
 
