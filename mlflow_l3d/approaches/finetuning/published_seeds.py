@@ -1,4 +1,4 @@
-"""What Zhou et al. (2025) published for fine-tuning on GLUE and SuperGLUE, and the models under short names.
+"""What Zhou et al. (2025) published for fine-tuning on GLUE and SuperGLUE.
 
 Table 5 (RoBERTa-large) and Table 6 (Llama-3.2-3B with LoRA) of the version of ten seeds. What Table 5 leaves out for
 SuperGLUE, and STS-B, is taken from Table 4 of the version of five seeds; the others agree in both. "Unless stated
@@ -13,14 +13,10 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.approaches.presets import target
 
-PRESETS: Final[Mapping[str, str]] = {
-    "roberta-large": "FacebookAI/roberta-large",
-    "roberta-base": "FacebookAI/roberta-base",
-    "bert-base": "google-bert/bert-base-uncased",
-    "llama-3.2-3b": "meta-llama/Llama-3.2-3B",
-}
-"""Short name -> hub id. RoBERTa-large and Llama-3.2-3B are the paper's models."""
+MODELS: Final = ("roberta-large", "llama-3.2-3b")
+"""Models of the paper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +63,6 @@ _LORA: Final[Mapping[str, Value]] = {
 }
 
 
-def target(reference: str) -> str:
-    """Return the hub id behind a short name; any other reference as it is. A folder of that name is ``./NAME``."""
-    return PRESETS.get(reference, reference)
-
-
 def published_seeds(model: str, task: str) -> dict[str, Value] | None:
     """Return the hyperparameters of the study for a model and a task, for :class:`Finetuning`.
 
@@ -87,7 +78,7 @@ def published_seeds(model: str, task: str) -> dict[str, Value] | None:
     dict or None
         None for a task without settings.
     """
-    lora = model.partition("@")[0] in ("llama-3.2-3b", PRESETS["llama-3.2-3b"])
+    lora = target(model.partition("@")[0]) == target("llama-3.2-3b")
     found = SETTINGS.get(task, (None, None))[lora]
     if found is None:
         return None

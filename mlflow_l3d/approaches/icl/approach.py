@@ -10,10 +10,10 @@ from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
-from mlflow_l3d.approaches.icl.presets import PRESETS, default_quantisation, target
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
+from mlflow_l3d.approaches.presets import PRESETS, default_quantisation, target
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task

@@ -5,7 +5,6 @@ Safetensors only, evaluation mode, no gradients; code that comes with a model is
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -24,8 +23,8 @@ from mlflow_l3d.approaches.encoder.pretrained import (
     readable,
 )
 from mlflow_l3d.approaches.icl import gguf
-from mlflow_l3d.approaches.icl.presets import PRESETS, default_quantisation, target
 from mlflow_l3d.approaches.models import ModelReference, resolve
+from mlflow_l3d.approaches.presets import PRESETS, default_quantisation
 from mlflow_l3d.errors import ParameterError
 
 _POSITIONS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
@@ -86,7 +85,7 @@ def revision(reference: str) -> str:
     ParameterError
         If the reference leads to no model.
     """
-    found = gguf.revision(target(reference), lambda _: _resolve(reference))
+    found = gguf.revision(reference, _resolve)
     quantised = default_quantisation(reference)
     return found if quantised == "none" else f"{found}+{quantised}"
 
@@ -130,7 +129,7 @@ def load_model(
     bits = default_quantisation(reference) if quantise == "auto" else quantise
     if bits != "none":
         need_bitsandbytes()
-    found, name = gguf.located(target(reference), cache, lambda _: _resolve(reference))
+    found, name = gguf.located(reference, cache, _resolve)
     name = reference if reference in PRESETS or reference.startswith("package:") else name
     where = torch.device(device)
     with readable(found, name), _code_lock(trust, cache):
@@ -236,13 +235,10 @@ def _code_lock(trust: bool, cache: Path) -> AbstractContextManager[object]:
 
 
 def _resolve(reference: str) -> ModelReference:
-    """Find the model; a name that leads nowhere but is close to a preset gets a hint."""
+    """Find the model; where it is our own that is missing, the hint installs nothing that compiles."""
     try:
-        return resolve(target(reference))
+        return resolve(reference)
     except ParameterError as error:
         if error.fix == _COMPILES:
             raise ParameterError(error.name, reference, error.allowed, _SMALL) from None
-        close = difflib.get_close_matches(reference.casefold(), PRESETS, n=1, cutoff=0.75)
-        if not close or close[0] == reference:
-            raise
-        raise ParameterError(error.name, error.value, error.allowed, f"Did you mean {close[0]!r}?") from None
+        raise

