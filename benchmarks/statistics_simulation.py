@@ -14,8 +14,25 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from _common import machine, table
+from _stopping import INTERIM_ANALYSES, stopped_lines, stopping_lines
+from _tables import (
+    SETTINGS,
+    SIZES,
+    Array,
+    Shape,
+    Variances,
+    crossed,
+    exponential,
+    generator_of,
+    log_normal,
+    nested,
+    normal,
+    radial,
+    text_of,
+    truth,
+)
+from _two_parts import collapse_lines, tail_lines
 from _unparsed import unparsed_lines
 
 from mlflow_l3d.analysis.importance.checks import CLOSURE_LEVEL
@@ -31,74 +48,10 @@ from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED, TableModel
 from mlflow_l3d.analysis.importance.nested import nested_estimate
 from mlflow_l3d.analysis.importance.radial import radial_estimate
-from mlflow_l3d.analysis.planning.stopping import IntervalRule
 
-Array = npt.NDArray[np.float64]
-Variances = tuple[float, float, float]
-Shape = Callable[..., Array]
-
-SETTINGS: Final[tuple[Variances, ...]] = ((0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0))
-SIZES: Final = ((20, 10), (100, 10))
-NULLS: Final[dict[str, Variances]] = {
-    "main effect": (0.5, 0.5, 0.0),
-    "interaction": (0.5, 0.0, 0.5),
-    "both": (0.5, 0.25, 0.25),
-}
 CLOSURE_SETTINGS: Final[tuple[Variances, ...]] = ((0.5, 0.3, 0.2), (0.2, 0.1, 0.7), (0.8, 0.1, 0.1))
 MISSING_SHARES: Final = (0.05, 0.2)
-INTERIM_ANALYSES: Final = (20, 40, 80, 160, 320)
 RESAMPLES: Final = 200
-
-
-def normal(generator: np.random.Generator, *shape: int) -> Array:
-    """Return effects of variance 1."""
-    return generator.standard_normal(shape)
-
-
-def exponential(generator: np.random.Generator, *shape: int) -> Array:
-    """Return effects of variance 1 with a long tail."""
-    return generator.standard_exponential(shape) - 1
-
-
-def log_normal(generator: np.random.Generator, *shape: int) -> Array:
-    """Return effects of variance 1 with a very long tail."""
-    return (generator.lognormal(size=shape) - math.exp(0.5)) / math.sqrt(math.e * (math.e - 1))
-
-
-def heavy(generator: np.random.Generator, *shape: int) -> Array:
-    """Return effects of variance 1 of Student's t with five degrees of freedom."""
-    return generator.standard_t(5, shape) / math.sqrt(5 / 3)
-
-
-def skewed(generator: np.random.Generator, *shape: int) -> Array:
-    """Return effects of variance and skewness 1 (gamma)."""
-    return (generator.gamma(4.0, size=shape) - 4) / 2
-
-
-def crossed(
-    generator: np.random.Generator, rows: int, columns: int, variances: Variances, shape: Shape = normal
-) -> Array:
-    """Return a table with the same columns under every row, shape (M, N)."""
-    b, a, ab = np.sqrt(variances)
-    table = b * shape(generator, rows, 1) + a * shape(generator, 1, columns) + ab * shape(generator, rows, columns)
-    return np.asarray(table)
-
-
-def nested(
-    generator: np.random.Generator, rows: int, columns: int, variances: Variances, shape: Shape = normal
-) -> Array:
-    """Return a table whose rows have columns of their own, shape (M, N)."""
-    tau = math.sqrt(variances[1] + variances[2])
-    return np.asarray(math.sqrt(variances[0]) * shape(generator, rows, 1) + tau * shape(generator, rows, columns))
-
-
-def radial(generator: np.random.Generator, rows: int, variances: Variances, shape: Shape = normal) -> Array:
-    """Return base, swap of the factor, and swap of all others together, shape (n, 3)."""
-    b, a, ab = np.sqrt(variances)
-    others, other_others, own, own_again = shape(generator, 4, rows)
-    pairs = shape(generator, rows, 3)
-    effects = np.column_stack([b * others + a * own, b * others + a * own_again, b * other_others + a * own])
-    return np.asarray(effects + ab * pairs)
 
 
 def rows_jackknife(table: Array) -> tuple[float, float]:
@@ -141,19 +94,6 @@ SHAPES: Final[dict[str, Shape]] = {
 }
 
 
-STOPPING_SHAPES: Final[dict[str, Shape]] = {
-    "normal": normal,
-    "exponential": exponential,
-    "t, 5 degrees": heavy,
-    "skewness 1": skewed,
-}
-
-
-def truth(variances: Variances) -> float:
-    """Return the true importance."""
-    return math.sqrt(variances[1] + variances[2]) - math.sqrt(variances[0])
-
-
 def interval_of(found: Estimate | None) -> tuple[float, float]:
     """Return the interval of an estimate that is there."""
     assert found is not None
@@ -164,7 +104,7 @@ def coverage_lines(tables: int) -> Iterator[list[str]]:
     """Yield the lines of the first table; the rows-only intervals see the same crossed tables as ours."""
     for rows, columns in SIZES:
         for variances in SETTINGS:
-            generator, true = _generator(1, rows, variances), truth(variances)
+            generator, true = generator_of(1, rows, variances), truth(variances)
             inside = np.zeros(5)
             for _ in range(tables):
                 scores = crossed(generator, rows, columns, variances)
@@ -179,14 +119,14 @@ def coverage_lines(tables: int) -> Iterator[list[str]]:
                 )
                 inside += (intervals[:, 0] <= true) & (true <= intervals[:, 1])
             found = [f"{100 * share:.1f}" for share in inside / tables]
-            yield [f"{rows} x {columns}", _text(variances), f"{true:+.2f}", *found]
+            yield [f"{rows} x {columns}", text_of(variances), f"{true:+.2f}", *found]
 
 
 def score_lines(tables: int) -> Iterator[list[str]]:
     """Yield the lines of the second table: published and corrected score of crossed tables."""
     for rows, columns in SIZES:
         for variances in SETTINGS:
-            generator = _generator(2, rows, variances)
+            generator = generator_of(2, rows, variances)
             published, corrected = np.empty(tables), np.empty(tables)
             for each in range(tables):
                 scores = crossed(generator, rows, columns, variances)
@@ -196,7 +136,7 @@ def score_lines(tables: int) -> Iterator[list[str]]:
             numbers = []
             for found in (published, corrected):
                 numbers += [f"{found.mean() - true:+.3f}", f"{found.std(ddof=1):.3f}"]
-            yield [f"{rows} x {columns}", _text(variances), f"{true:+.2f}", *numbers]
+            yield [f"{rows} x {columns}", text_of(variances), f"{true:+.2f}", *numbers]
 
 
 def missing_lines(tables: int) -> Iterator[list[str]]:
@@ -207,7 +147,7 @@ def missing_lines(tables: int) -> Iterator[list[str]]:
     for model, draw in ((CROSSED, crossed), (NESTED, nested)):
         for share in MISSING_SHARES:
             for variances in SETTINGS:
-                generator, true = _generator(4, round(1000 * share), variances), truth(variances)
+                generator, true = generator_of(4, round(1000 * share), variances), truth(variances)
                 far, held = np.full((tables, 4), np.nan), 0
                 for each in range(tables):
                     scores = draw(generator, 20, 10, variances)
@@ -223,7 +163,7 @@ def missing_lines(tables: int) -> Iterator[list[str]]:
                 rms = [f"{math.sqrt(np.nanmean(np.square(column))):.3f}" for column in far.T]
                 none = f"{100 * np.isnan(far[:, 0]).mean():.1f}"
                 numbers = [*rms, none, f"{100 * held / tables:.1f}"]
-                yield [model.name, f"{100 * share:g} %", _text(variances), f"{true:+.2f}", *numbers]
+                yield [model.name, f"{100 * share:g} %", text_of(variances), f"{true:+.2f}", *numbers]
 
 
 def product(sets: Array) -> Array:
@@ -274,7 +214,7 @@ def closure_lines(tables: int) -> Iterator[list[str]]:
             for variances in CLOSURE_SETTINGS:
                 for kind, shape in SHAPES.items():
                     alarms = np.zeros((2, 2))
-                    generator = _generator(5, rows, variances)
+                    generator = generator_of(5, rows, variances)
                     for doubled in range(2):
                         for _ in range(tables):
                             scores = draw(generator, rows, columns, variances, shape)
@@ -290,7 +230,7 @@ def closure_lines(tables: int) -> Iterator[list[str]]:
                             assert found is not None
                             alarms[doubled] += found.p < CLOSURE_LEVEL, _f_test(scores, golden, model) < CLOSURE_LEVEL
                     shares = [f"{share:.3f}" for share in (alarms / tables)[:, ::-1].reshape(-1)]
-                    yield [model.name, f"{rows} x {columns}", _text(variances), kind, *shares]
+                    yield [model.name, f"{rows} x {columns}", text_of(variances), kind, *shares]
 
 
 def _f_test(scores: Array, golden: Array, model: TableModel) -> float:
@@ -302,53 +242,6 @@ def _f_test(scores: Array, golden: Array, model: TableModel) -> float:
     ratio = f(squares.total_degrees, len(golden) - 1)
     seen = squares.total / golden.var(ddof=1)
     return 2 * min(float(ratio.cdf(seen)), float(ratio.sf(seen)))
-
-
-def naive(scores: Array, estimate: Callable[[Array], Estimate | None]) -> bool:
-    """Return whether the 95 % interval excludes 0 at any look: a rule that spends alpha anew at each."""
-    for rows in INTERIM_ANALYSES:
-        low, high = interval_of(estimate(scores[:rows]))
-        if low > 0 or high < 0:
-            return True
-    return False
-
-
-def claims(scores: Array, estimate: Callable[[Array], Estimate | None]) -> bool:
-    """Return whether the interval rule makes a claim at any look."""
-    return IntervalRule(1e-6).analyse(len(scores), lambda rows: estimate(scores[:rows])).claim != ""
-
-
-def first_factor(sets: Array) -> Estimate | None:
-    """Return the estimate of the first factor of a radial design."""
-    return radial_estimate(sets, 1)
-
-
-ESTIMATES: Final = {"crossed": crossed_estimate, "nested": nested_estimate, "radial": first_factor}
-
-
-def stopping_lines(tables: int) -> Iterator[list[str]]:
-    """Yield the lines of the stopping rule: false decisions at a true importance of 0."""
-    last = INTERIM_ANALYSES[-1]
-    for kind, shape in STOPPING_SHAPES.items():
-        for name, variances in NULLS.items():
-            for design, columns in (("crossed", 5), ("crossed", 10), ("nested", 3), ("nested", 10), ("radial", 2)):
-                generator, wrong = _generator(3, columns, variances), np.zeros(2)
-                for _ in range(tables):
-                    scores = (
-                        radial(generator, last, variances, shape)
-                        if design == "radial"
-                        else (crossed if design == "crossed" else nested)(generator, last, columns, variances, shape)
-                    )
-                    wrong += [rule(scores, ESTIMATES[design]) for rule in (claims, naive)]
-                yield [kind, design, str(columns), name, *(f"{100 * share:.2f}" for share in wrong / tables)]
-
-
-def _generator(part: int, size: int, variances: Variances) -> np.random.Generator:
-    return np.random.default_rng([part, size, *(round(100 * variance) for variance in variances)])
-
-
-def _text(variances: Variances) -> str:
-    return ", ".join(f"{part:g}" for part in variances)
 
 
 def main() -> None:
@@ -392,6 +285,16 @@ def main() -> None:
             closure_lines,
         ),
         (
+            f"A score in two parts, 10 % of the runs collapse ({tables} tables each, three settings of variances)",
+            ("design", "M", "what decides", "coverage %: whole score", "the other runs", "share of collapses"),
+            collapse_lines,
+        ),
+        (
+            f"Long tails: how often L3D013 speaks, coverage of 95 % intervals ({tables} tables each, three settings)",
+            ("design", "M", "effects", "speaks %", "coverage %"),
+            tail_lines,
+        ),
+        (
             f"False decisions in % at a true importance of 0 ({tables} investigations each, {interim_analyses} rows)",
             ("effects", "design", "N", "factor acts by", "stop=interval, alpha 5 %", "95 % interval at every look"),
             stopping_lines,
@@ -400,6 +303,11 @@ def main() -> None:
             f"Answers that name no class, F1 macro of two classes in points (medians of {tables} investigations)",
             ("answers without a class", "metric", "mean", "golden", "contributed", "mitigated", "importance"),
             unparsed_lines,
+        ),
+        (
+            f"What stop=interval shows at its end, {INTERIM_ANALYSES[-1]} rows at most ({tables} investigations each)",
+            ("design", "N", "truth", "coverage %: fixed", "shown", "claims %", "bias of claims", "bias of all"),
+            stopped_lines,
         ),
     )
     for title, head, lines in parts:

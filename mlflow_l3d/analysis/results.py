@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.tails import Tails, tails
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import known
 
 if TYPE_CHECKING:
+    from mlflow_l3d.analysis.importance.collapse import Collapse
     from mlflow_l3d.analysis.importance.multiplicity import Ranking
     from mlflow_l3d.analysis.importance.strategies import StrategyResult
     from mlflow_l3d.analysis.stability.examples import ExampleVotes
@@ -61,6 +63,8 @@ class Analysis:
     interim_analyses
         One row for each look of each factor at the investigation while it ran
         (:mod:`mlflow_l3d.analysis.planning.stopping`), with a column ``factor``; None without a stopping rule.
+    collapse
+        The two parts of the score; None where no run scored below chance.
     """
 
     metric: str
@@ -77,6 +81,7 @@ class Analysis:
     regression: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     agreement: str | None = None
     interim_analyses: pd.DataFrame | None = None
+    collapse: Collapse | None = None
 
     def metrics(self, *, details: bool = True) -> dict[str, float]:
         """Return the parent metrics: ``<name>/<factor>``, and the plain name too where there is one factor only.
@@ -97,6 +102,12 @@ class Analysis:
             values |= known({name: getattr(self.examples, name) for name in shares})
         return values | {"cells_failed": float(self.cells_failed)}
 
+    @property
+    def golden_tails(self) -> Tails | None:
+        """Moments of the runs that stand for independent draws of every factor; None where they are too few."""
+        record = next(iter(self.importances.values()), None)
+        return None if record is None or record.golden_pooled else tails(record.golden)
+
     def _of(self, group: str, *, details: bool = True) -> dict[str, float]:
         """Return the metrics of a factor, or of ``golden``."""
         records = [each for each in (self.importances.get(group), self.consistencies.get(group)) if each is not None]
@@ -108,6 +119,10 @@ class Analysis:
         if group in self.prediction_importances:
             own |= self.prediction_importances[group].metrics()
         own |= self.regression.get(group, {})
+        if self.collapse is not None:
+            own |= self.collapse.metrics(group)
+        if group == "golden" and (shape := self.golden_tails) is not None:
+            own |= shape.metrics()
         if group in self.strategies:
             result = self.strategies[group]
             own |= known({"golden_share": result.std / result.golden_std if result.golden_std > 0 else math.nan})

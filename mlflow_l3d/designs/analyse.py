@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks import golden_checks, pooled_check, product_check
+from mlflow_l3d.analysis.importance.collapse import Collapse, collapsed, in_two_parts, uncollapsed
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, holm, rank_factors
 from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.searched import searched_split_checks
 from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.analysis.importance.tails import tail_checks
 from mlflow_l3d.analysis.jackknife import LEVEL, check_level
+from mlflow_l3d.analysis.planning.stopping import IntervalRule
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import FloatArray
@@ -41,6 +46,8 @@ class Planned(Sizes):
         Whether a mitigation strategy holds in the tables, so that golden runs vary more than they do.
     product
         Whether the columns of joint factors are the product of their configurations.
+    sequential
+        Whether a rule looked at the intervals while the investigation ran (``stop=interval``).
     classes
         Number of classes, for the share of collapsed runs; None where it is not known.
     searched_splits
@@ -52,6 +59,7 @@ class Planned(Sizes):
     missing: Missing = "anova"
     mitigated: bool = False
     product: bool = False
+    sequential: bool = False
     classes: int | None = None
     searched_splits: Sequence[Mapping[str, int]] = ()
 
@@ -121,7 +129,11 @@ def analyse(
     chance = named(metric).chance_level(plan.classes)
     scores = plan.tables(cells, metric)
     importances = design.importances(scores, chance=chance, missing=plan.missing, level=level)
-    p_holm = holm([record.importance_p for record in importances.values()])
+    if plan.sequential:
+        importances = _sequential(design, scores, importances, level)
+    collapse = None if chance is None else _collapse(design, scores, chance, plan, level)
+    p_values = [record.importance_p for record in importances.values()]
+    p_holm = np.array(p_values) if plan.sequential else holm(p_values)
     return Analysis(
         metric=metric,
         importances=importances,
@@ -131,6 +143,7 @@ def analyse(
             design.golden_scores(scores),
             plan,
             chance=chance,
+            collapse=collapse,
             others=searched_split_checks(cells, plan.searched_splits),
         ),
         cells_failed=scores.missing,
@@ -138,7 +151,36 @@ def analyse(
         p_holm=dict(zip(importances, p_holm.tolist(), strict=True)),
         ranking=_ranking(design, importances, level),
         strategies=design.strategies(importances),
+        collapse=collapse,
     )
+
+
+def _sequential(
+    design: type[Design], scores: Tables, importances: Mapping[str, Importance], level: float
+) -> dict[str, Importance]:
+    """Return the records with intervals and p-values that allow for all looks of the rule and for all factors."""
+    rule = IntervalRule(half_width=1, alpha=1 - level, factors=len(importances))
+    found = {}
+    for factor, record in importances.items():
+        estimate, wider = design.estimate(scores, factor), rule.level(len(record.table))
+        if estimate is not None and math.isfinite(record.importance_ci_low):
+            low, high = estimate.careful_interval(wider)
+            p = min(1.0, estimate.careful_p_value() * (1 - level) / (1 - wider))
+            record = replace(record, importance_ci_low=low, importance_ci_high=high, importance_p=p)
+        found[factor] = replace(record, level=wider)
+    return found
+
+
+def _collapse(design: type[Design], scores: Tables, chance: float, plan: Planned, level: float) -> Collapse | None:
+    """Return the two parts of the score; None where no run collapsed."""
+    rest = design.changed(scores, partial(uncollapsed, chance=chance))
+    if design.baseline or rest.missing == scores.missing:
+        return None
+    runs = design.independent(scores)
+    down = collapsed(runs[np.isfinite(runs)], chance)
+    causes = design.changed(scores, partial(collapsed, chance=chance))
+    parts = (design.importances(part, missing=plan.missing, level=level) for part in (causes, rest))
+    return Collapse(len(down), int(down.sum()), *parts)
 
 
 def all_checks(
@@ -147,6 +189,7 @@ def all_checks(
     planned: Planned | None = None,
     *,
     chance: float | None = None,
+    collapse: Collapse | None = None,
     others: Iterable[Check] = (),
 ) -> tuple[Check, ...]:
     """Return every check that fires, warnings first, else by number and factor.
@@ -161,6 +204,8 @@ def all_checks(
         What is known of the plan; by default what the records tell.
     chance
         Score of guessing, for collapsed golden runs; None where the metric has none.
+    collapse
+        The two parts of the score, where some runs collapsed.
     others
         Checks that need more than scores, to be put among these.
     """
@@ -172,11 +217,15 @@ def all_checks(
         found.append(pooled_check(golden))
     elif not records or not design.own_golden:
         found += golden_checks(golden, chance=chance)
+    if not pooled:
+        found += tail_checks(golden, design.own_golden or "golden runs")
     for record in records:
         closes = not (plan.mitigated or pooled)
         found += design.checks(record, closes=closes, reml=plan.missing == "reml", chance=chance)
     if plan.product:
         found.append(product_check())
+    if collapse is not None:
+        found = [in_two_parts(check, collapse) if check.code == "L3D005" else check for check in found]
     return tuple(sorted(found, key=lambda check: (check.severity != "warning", check.code)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -168,6 +168,16 @@ class Design(PlannedRuns):
             cells: FloatArray = np.concatenate(list(scores.tables.values()), axis=1).reshape(-1)
             return cells
         return scores.golden
+
+    @classmethod
+    def independent(cls, scores: Tables) -> FloatArray:
+        """Return the scores of runs that draw every factor anew and share nothing; empty where there are none."""
+        return scores.base.reshape(len(scores.base), -1)[:, 0] if cls.own_golden else scores.golden
+
+    @classmethod
+    def changed(cls, scores: Tables, change: Callable[[FloatArray], FloatArray]) -> Tables:
+        """Return the tables with `change`, which takes an array of scores, of every score."""
+        return scores.changed(change)
 
     @classmethod
     @abstractmethod

@@ -13,7 +13,7 @@ aliased with it. Confirm what it finds by a crossed, nested or radial design.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -162,6 +162,11 @@ class FactorialDesign(Design):
             numbers = pd.to_numeric(first[f"factor.{name.split(JOINT)[0]}"]).reindex(range(runs), fill_value=BASE)
             tables[name] = np.tile((numbers.to_numpy(dtype=np.float64) - BASE) % 2, (len(base), 1))
         return Tables(tables, base=base)
+
+    @classmethod
+    def changed(cls, scores: Tables, change: Callable[[FloatArray], FloatArray]) -> Tables:
+        """Return the tables with every score changed: levels are none."""
+        return replace(scores, base=change(scores.base))
 
     @classmethod
     def golden_scores(cls, scores: Tables) -> FloatArray:

@@ -56,15 +56,44 @@ def test_looks_come_at_20_40_80_rows_whenever_one_asks():
     assert frame["rows"].tolist() == [20, 40, 80, 160]
 
 
-def test_stops_with_a_claim_and_stays_stopped():
+def test_stops_with_a_claim_and_looks_again_while_others_go_on():
     table = nested(np.random.default_rng(1), 100, 8, 0.03)
     rule = IntervalRule(0.001)
     interim = look(rule, table)
     assert (interim.decision, interim.claim, interim.rows) == ("stop", "not important", 20)
     assert interim.high < 0
     assert "excludes 0" in interim.reason
-    assert look(rule, table[:90]) is interim
+    again = look(rule, table[:90])
+    assert (again.decision, again.rows) == ("stop", 40)
+    assert look(rule, table[:70]) is again
     assert look(IntervalRule(0.001), -table).claim == "not important"
+
+
+def test_no_claim_of_long_tails():
+    table, asked = nested(np.random.default_rng(1), 40, 8, 0.03), []
+    rule = IntervalRule(0.001)
+    interim = rule.analyse(
+        40, lambda rows: nested_estimate(table[:rows]), lambda rows: bool(asked.append(rows)) or True
+    )
+    assert (interim.decision, interim.claim, asked) == ("continue", "", [20, 40])
+    assert "L3D013" in interim.reason
+    assert look(IntervalRule(0.6), table).claim
+
+
+def test_the_level_after_some_rows_is_that_of_the_next_look():
+    rule = IntervalRule(0.1, factors=3)
+    for rows, number in ((5, 1), (20, 1), (21, 2), (40, 2), (300, 5), (320, 5)):
+        assert rule.level(rows) == 1 - rule.spent(number)
+
+
+def test_the_careful_p_value_and_interval_agree():
+    for seed in range(6):
+        found = nested_estimate(nested(np.random.default_rng(seed), 12, 2, 0.3))
+        p = found.careful_p_value()
+        assert p >= found.p_value() - 1e-9
+        for level, outside in ((1 - 0.98 * p, False), (1 - 1.02 * p, True)):
+            low, high = found.careful_interval(level) if 0 < level < 1 else (0, 0)
+            assert not 0 < level < 1 or (low <= 0 <= high) is not outside, (seed, level)
 
 
 def test_stops_where_the_interval_is_narrow():

@@ -185,13 +185,15 @@ def test_early_stop_stands_on_top_with_its_reason():
     analysis = with_interim_analyses(simulated("nested", factors=("data_order",)))
     reason = analysis.interim_analyses["reason"].iloc[-1]
     assert analysis.interim_analyses["decision"].iloc[-1] == "stop"
-    assert early_stops(analysis) == (f"Stopped by its rule: {reason}.",)
+    why, looked = early_stops(analysis)
+    assert why == f"Stopped by its rule: {reason}."
+    assert "allow for every look" in looked
     text = words(page(analysis, mitigation_runs="320"))
     assert text.index(f"Stopped by its rule: {reason}") < text.index("How much of the score is luck?")
     assert "Stopped by its rule: after 6 rows" in summary(analysis, title="t")
     assert interim_table(analysis).rows[-1][-2:] == ("stop", reason)
     going_on = replace(analysis, interim_analyses=analysis.interim_analyses.assign(decision="continue"))
-    assert early_stops(going_on) == ()
+    assert early_stops(going_on) == (looked,)
     assert "Stopped" not in words(page(going_on))
 
 
@@ -199,7 +201,8 @@ def test_one_factor_that_goes_on_is_no_stop():
     analysis = with_interim_analyses(simulated("nested"))
     interim_analyses = analysis.interim_analyses
     interim_analyses.loc[interim_analyses["factor"] == "data_split", "decision"] = "continue"
-    assert early_stops(analysis) == ()
+    (looked,) = early_stops(analysis)
+    assert "allow for every look" in looked
     assert early_stops(replace(analysis, interim_analyses=interim_analyses.iloc[:0])) == ()
 
 

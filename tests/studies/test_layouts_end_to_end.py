@@ -52,7 +52,8 @@ class Sooner(IntervalRule):
 @pytest.fixture
 def sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     assert IntervalRule(0.5).first_analysis == FIRST_ANALYSIS == 20
-    monkeypatch.setattr("mlflow_l3d.studies.investigation.monitor.IntervalRule", Sooner)
+    for where in ("studies.investigation.monitor", "designs.analyse"):
+        monkeypatch.setattr(f"mlflow_l3d.{where}.IntervalRule", Sooner)
 
 
 def direct(result: Investigation, cell: Cell) -> float:
@@ -197,8 +198,11 @@ def test_stop_by_interval(place: Place) -> None:
     rows = int(interim_analyses["rows"].iloc[-1])
     assert rows == FIRST * 2 ** (len(interim_analyses) - 1) < 320
     assert len(interim_analyses) > 1
-    record = result.analysis.importances["data_order"]
+    record, last = result.analysis.importances["data_order"], interim_analyses.iloc[-1]
     assert record.table.shape == (rows, 2)
+    shown = (record.importance_ci_low, record.importance_ci_high)
+    assert shown == pytest.approx((last["low"], last["high"]), rel=1e-9)  # what the last look saw
+    assert record.level == 1 - last["alpha"]
     parent = place.client.get_run(result.run_id)
     assert parent.data.params["mitigation_runs"] == "auto"
     assert parent.data.params["resolved.mitigation_runs"] == str(rows)
@@ -244,7 +248,11 @@ def test_cells_beyond_the_stop_are_kept_and_not_counted(place: Place) -> None:
         int(run.data.tags.get("l3d.index", -1)) >= stopped.specification.plan.golden_runs for run in own
     )
     alone = run(place, mitigation_runs=rows, **parameters)
-    # The same rows without a rule: nothing is computed again, and the numbers are the same.
+    # The same rows without a rule: nothing is computed again, and the numbers are the same but for what looking costs.
     assert alone.computed == 0
-    assert alone.analysis.metrics() == pytest.approx(stopped.analysis.metrics(), rel=1e-12)
+    fixed, sequential = alone.analysis.metrics(), stopped.analysis.metrics()
+    for name in [name for name in fixed if name.startswith(("importance_ci", "importance_p"))]:
+        one, other = fixed.pop(name), sequential.pop(name)
+        assert other <= one if "low" in name else other >= one
+    assert fixed == pytest.approx(sequential, rel=1e-12)
     assert_back_again(place, stopped)

@@ -141,6 +141,12 @@ class Estimate:
         other_low, other_high = self.limits(level)
         return min(low, other_low), max(high, other_high)
 
+    def careful_p_value(self) -> float:
+        """Return the p-value that belongs to :meth:`careful_interval`; nan where there is none."""
+        if math.isnan(self.p_value()):
+            return math.nan
+        return min(1.0, 2 * smallest_tail(lambda level: excludes_zero(*self.careful_interval(level))))
+
     def p_value(self) -> float:
         """Return the two-sided p-value of importance 0 (which is S_T = 1/2); nan where there is no interval.
 

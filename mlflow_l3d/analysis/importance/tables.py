@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -45,10 +45,10 @@ class Tables:
         every = (*self.tables.values(), self.golden, self.base)
         return sum(int(np.isnan(scores).sum()) for scores in every)
 
-    def scaled(self, factor: float) -> Tables:
-        """Return the same scores in another unit."""
-        tables = {name: factor * table for name, table in self.tables.items()}
-        return replace(self, tables=tables, golden=factor * self.golden, base=factor * self.base)
+    def changed(self, change: Callable[[FloatArray], FloatArray]) -> Tables:
+        """Return the tables with `change`, which takes an array, of every score."""
+        tables = {name: change(table) for name, table in self.tables.items()}
+        return replace(self, tables=tables, golden=change(self.golden), base=change(self.base))
 
 
 def usable(scores: npt.ArrayLike) -> FloatArray:

@@ -161,6 +161,10 @@ class IntervalRule(_Rule):
     with the jackknife alone, rows of two
     columns made false claims in 6 % of investigations at alpha = 5 % and a true importance of 0.
 
+    A look may take back what an earlier one said: while the rule of another factor says continue, this one goes on, so
+    that at the end all say stop of the same rows. No claim is made of scores whose tails are long
+    (:mod:`mlflow_l3d.analysis.importance.tails`).
+
     In simulations at a true importance of 0 the share of false claims is below alpha for normal and slightly skewed
     effects in all designs. It is not for long-tailed ones in nested tables, where exponential effects make 8 to 11 %
     (`benchmarks/statistics_simulation.py`).
@@ -175,7 +179,19 @@ class IntervalRule(_Rule):
         """Return alpha_k of look `number`, counted from 1."""
         return 6 * self.alpha / (math.pi**2 * number**2) / self.factors
 
-    def analyse(self, total: int, estimate: Callable[[int], Estimate | None]) -> InterimAnalysis:
+    def level(self, rows: int) -> float:
+        """Return the confidence level of an interval after so many rows, be a look due there or not."""
+        number = 1
+        while self.first_analysis * 2 ** (number - 1) < rows:
+            number += 1
+        return 1 - self.spent(number)
+
+    def analyse(
+        self,
+        total: int,
+        estimate: Callable[[int], Estimate | None],
+        long_tails: Callable[[int], bool] | None = None,
+    ) -> InterimAnalysis:
         """Return the decision after the rows run so far.
 
         Parameters
@@ -183,25 +199,25 @@ class IntervalRule(_Rule):
         total
             How many rows have been run.
         estimate
-            Returns the corrected importance of the first so many rows, those that lack cells left out.
+            Returns the corrected importance of the first so many rows.
+        long_tails
+            Returns whether the scores of the first so many rows have tails so long that nothing is to be claimed.
 
         Returns
         -------
         InterimAnalysis
-            The first that said stop, or else the last that was due. A look takes exactly the rows that it is due at, so
-            that it does not matter how often the rule is asked; rows with missing cells count as run and are left out.
+            The first of those due since the last call that says stop, or else the last. A look takes exactly the rows
+            that it is due at; rows with missing cells count as run.
         """
-        if self.stopped:
-            return self.history[-1]
         while (rows := self.first_analysis * 2 ** len(self.history)) <= total:
-            self.history.append(self._at(rows, estimate(rows)))
+            self.history.append(self._at(rows, estimate(rows), long_tails is not None and long_tails(rows)))
             if self.stopped:
                 break
         if self.history:
             return self.history[-1]
         return _early("interval", total, f"after {self.first_analysis} rows")
 
-    def _at(self, rows: int, estimate: Estimate | None) -> InterimAnalysis:
+    def _at(self, rows: int, estimate: Estimate | None, long_tails: bool) -> InterimAnalysis:
         alpha = self.spent(len(self.history) + 1)
         low, high = (math.nan, math.nan) if estimate is None else estimate.careful_interval(1 - alpha)
         if estimate is None or math.isnan(low) or math.isnan(high):
@@ -212,7 +228,10 @@ class IntervalRule(_Rule):
         claim = "important" if low > 0 else "not important" if high < 0 else ""
         narrow = half <= self.half_width
         found = f"after {rows} rows the {100 * (1 - alpha):.4g} % interval is {low:+.2f} to {high:+.2f}"
-        if claim:
+        if claim and long_tails:
+            claim = ""
+            reason = f"{found}, which excludes 0, but the scores have long tails (L3D013): no claim"
+        elif claim:
             reason = f"{found}, which excludes 0: {claim}"
         elif narrow:
             reason = f"{found}, half-width {half:.2f} of at most {self.half_width:.2f}"

@@ -173,6 +173,43 @@ def component_table(shown: Shown) -> Table | None:
     return replace(table, note=" ".join(notes))
 
 
+def collapse_table(shown: Shown) -> Table | None:
+    """Return the two parts of the score, a row a factor; None where no run collapsed."""
+    found = shown.analysis.collapse
+    if found is None:
+        return None
+    level = shown.say("{level} interval")
+    rows = []
+    for record in shown.records:
+        cause, rest = found.causes[record.factor], found.rest[record.factor]
+        rows.append(
+            {
+                "factor": record.factor,
+                "collapsed\n% of cells": points(record.collapsed_share, 1),
+                "importance for\nwhich collapse": f"{signed(cause.importance_corrected)}\n{_bounds(cause)}",
+                "importance of\nthe others": signed(rest.importance),
+                f"corrected\n{level}": f"{signed(rest.importance_corrected)}\n{_bounds(rest)}",
+                f"their\n{shown.golden_word} std": shown.unit.text(rest.golden_std),
+            }
+        )
+    share = ""
+    if found.runs:
+        low, high = (points(end, 1) for end in found.share_interval())
+        share = f"{found.collapsed} of {found.runs} runs that draw every factor score below chance "
+        share += f"({level}: {low} to {high} %). "
+    note = (
+        f"{share}A score with collapsed runs has two parts: which runs collapse, and how far the others differ. "
+        "Importance for which collapse takes 1 for a collapsed run and 0 for another in place of the score. For the "
+        "others, collapsed runs are left out as if they were missing. These intervals hold where those of the whole "
+        "score do not."
+    )
+    return Table.of(rows, note)
+
+
+def _bounds(record: Importance) -> str:
+    return between(record.importance_ci_low, record.importance_ci_high)
+
+
 def _golden_variance(shown: Shown, record: Importance) -> float:
     """Return the variance of the golden runs; a design whose own runs stand for them took its total from these."""
     known = record.golden[np.isfinite(record.golden)]

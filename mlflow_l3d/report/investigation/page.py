@@ -107,6 +107,7 @@ def render(
         factors=_factor_table(shown),
         further=factor_tables.further_numbers(shown, _FURTHER),
         apart=[
+            Section("Runs that collapse", [factor_tables.collapse_table(shown)]),
             Section("When to stop", [factor_tables.interim_table(analysis)]),
             Section("Which factors can be told apart", factor_tables.ranking_tables(analysis.ranking)),
         ],

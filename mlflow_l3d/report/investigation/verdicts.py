@@ -140,11 +140,20 @@ class Shown:
             trust = "there is no interval, so this may be luck"
         elif low <= 0 <= high:
             trust += f" holds 0: not certain. {self._would_tell(record)}"
+        elif (low > 0) == important and self._doubted(record):
+            trust += " excludes 0, but a rule that looks at long-tailed scores (L3D013) makes false claims: not certain"
         elif (low > 0) == important:
             status = word
         else:
             trust += " says the opposite: the published score is biased by the few runs, trust the interval"
         return Verdict(status, f"{word} ({signed(record.importance)}): {because}; {trust}.")
+
+    def _doubted(self, record: Importance) -> bool:
+        """Return whether a rule looked at the intervals of scores that have long tails."""
+        looks = self.analysis.interim_analyses
+        long = (check.code == "L3D013" and check.severity == "warning" for check in self.analysis.checks)
+        about = (check.factor in (None, record.factor) for check in self.analysis.checks)
+        return looks is not None and bool(looks["alpha"].notna().any()) and any(map(all, zip(long, about, strict=True)))
 
     def _would_tell(self, record: Importance) -> str:
         """Return which runs would tell a score from 0, if it is as far from 0 as it seems."""

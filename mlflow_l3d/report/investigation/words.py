@@ -16,6 +16,10 @@ from mlflow_l3d.report.text import Answer
 SINGLE_RUN_LIMIT = 1.96 * math.sqrt(2)
 """Two normal scores of equal mean differ by more than this many standard deviations one time in twenty."""
 
+_LOOKED = (
+    "Intervals and p-values allow for every look of the rule and for all factors. Where a rule stops at a claim, the "
+    "score lies too far from 0 on average: quote its interval, not the score alone."
+)
 _DRAWN = {
     "golden": "the same work repeated with every randomness factor changed",
     "pooled": "the cells of all tables take the place of golden runs and vary less than these would",
@@ -39,15 +43,17 @@ def early_stops(analysis: Analysis) -> tuple[str, ...]:
     if found is None or not len(found):
         return ()
     last = found.groupby("factor", sort=False).tail(1)
+    looked = (_LOOKED,) if last["alpha"].notna().any() else ()
     if (last["decision"] != "stop").any() or not set(analysis.importances) <= set(last["factor"]):
-        return ()
+        return looked
     final = last.sort_values("rows", kind="stable").iloc[-1]
-    if len(last) == 1:
-        return (f"Stopped by its rule: {final['reason']}.",)
-    return (
-        f"Stopped after {final['rows']} rows, when the rule of every factor had said stop; the last was that of "
-        f"{final['factor']}: {final['reason']}.",
-    )
+    why = f"Stopped by its rule: {final['reason']}."
+    if len(last) > 1:
+        why = (
+            f"Stopped after {final['rows']} rows, when the rule of every factor said stop; that of {final['factor']}: "
+            f"{final['reason']}."
+        )
+    return (why, *looked)
 
 
 def _luck(shown: Shown) -> Answer:

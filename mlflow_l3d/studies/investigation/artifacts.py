@@ -97,6 +97,8 @@ def importance_document(analysis: Analysis) -> dict[str, Any]:
         and {"level": ranking.level, "factors": ranking.to_frame(), "differences": ranking.differences_frame()},
         "looks": analysis.interim_analyses,
         "checks": [asdict(check) for check in analysis.checks],
+        "collapse": analysis.collapse
+        and {group: analysis.collapse.metrics(group) for group in (*analysis.importances, "golden")},
         "cells_failed": analysis.cells_failed,
     }
 

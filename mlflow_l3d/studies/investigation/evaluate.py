@@ -93,7 +93,10 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
     """
     ours = names.INVESTIGATION_KEY in parent.data.tags
     name = parent.data.tags.get(names.DESIGN, "crossed") if ours and design == "auto" else design
-    own = {each: own_parameter(parent, each) if ours else None for each in (*_SIZES, "missing", "mitigation", "joint")}
+    own = {
+        each: own_parameter(parent, each) if ours else None
+        for each in (*_SIZES, "missing", "mitigation", "joint", "stop")
+    }
     rows, columns, golden_runs = (int(text) if (text := own[name]) and text.isdigit() else None for name in _SIZES)
     return Planned(
         design=design_named(name) if (not ours and name != "auto") or name in registry.names("design") else None,
@@ -104,6 +107,7 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
         missing="reml" if (own["missing"] if missing == "auto" else missing) == "reml" else "anova",
         mitigated=(own["mitigation"] or "none") != "none",
         product=own["joint"] == "product",
+        sequential=own["stop"] == "interval",
     )
 
 

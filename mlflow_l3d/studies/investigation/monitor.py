@@ -10,6 +10,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.analysis.importance.tails import long_tails
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.known import named
@@ -50,10 +51,11 @@ class Stopping:
         scores
             The rows run so far; each row is looked at once, in order.
         """
-        scores = scores.scaled(PERCENT)
+        scores = self._design.changed(scores, lambda values: PERCENT * values)
         for factor, rule in self._rules.items():
             if isinstance(rule, IntervalRule):
-                rule.analyse(self._rows(scores), partial(self._estimate, scores, factor))
+                estimate = partial(self._estimate, scores, factor)
+                rule.analyse(self._rows(scores), estimate, partial(self._long_tails, scores, factor))
             else:
                 rule.analyse(scores.tables[factor], self._design.golden_scores(scores))
         if all(rule.history and rule.history[-1].decision == "stop" for rule in self._rules.values()):
@@ -72,6 +74,10 @@ class Stopping:
 
     def _estimate(self, scores: Tables, factor: str, rows: int) -> Estimate | None:
         return self._design.estimate(self._design.first(scores, rows, self._rows(scores)), factor)
+
+    def _long_tails(self, scores: Tables, factor: str, rows: int) -> bool:
+        done = self._design.first(scores, rows, self._rows(scores))
+        return long_tails(self._design.golden_scores(done), done.tables[factor])
 
     @staticmethod
     def _rows(scores: Tables) -> int:

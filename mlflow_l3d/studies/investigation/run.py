@@ -231,6 +231,7 @@ def _planned(specification: Specification) -> Planned:
         missing=specification.missing,
         mitigated=bool(plan.mitigation),
         product=plan.joint == "product",
+        sequential=plan.stop == "interval",
         classes=len(specification.setup.task.class_names),
         searched_splits=specification.searched_splits(),
     )

@@ -1,0 +1,122 @@
+"""The shape of a distribution of scores: whether intervals, which take errors from the scores themselves, can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.tables import constant, with_scores
+from mlflow_l3d.analysis.typing import FloatArray
+
+FEWEST: Final = 8
+"""Below this many scores nothing is said of their shape."""
+MOST_SKEWNESS: Final = 1.0
+MOST_KURTOSIS: Final = 2.0
+"""Beyond these, intervals of simulated tables cover clearly less than they claim."""
+SURE_SKEWNESS: Final = 2.58
+SURE_KURTOSIS: Final = 3.5
+"""Standard errors under normal scores that both must exceed, too, which one normal sample in a hundred does."""
+TWO_GROUPS: Final = 0.6
+"""Sarle's coefficient is 1/3 for normal, 5/9 for uniform scores, and 1 for two values."""
+
+
+class Tails(NamedTuple):
+    """Moments of some scores.
+
+    Attributes
+    ----------
+    size
+        How many scores.
+    skewness, kurtosis
+        Without the bias of small samples (Joanes and Gill 1998, G1 and G2); the kurtosis is 0 for normal scores.
+    """
+
+    size: int
+    skewness: float
+    kurtosis: float
+
+    @property
+    def bimodality(self) -> float:
+        """Sarle's coefficient, (skewness^2 + 1) / kurtosis, with the correction for small samples."""
+        whole = 3 * (self.size - 1) ** 2 / ((self.size - 2) * (self.size - 3))
+        return (self.skewness**2 + 1) / (self.kurtosis + whole)
+
+    @property
+    def long(self) -> bool:
+        """Whether a tail is so long that intervals may not hold."""
+        n = self.size
+        error = math.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
+        of_kurtosis = 2 * error * math.sqrt((n * n - 1) / ((n - 3) * (n + 5)))
+        return abs(self.skewness) > max(MOST_SKEWNESS, SURE_SKEWNESS * error) or self.kurtosis > max(
+            MOST_KURTOSIS, SURE_KURTOSIS * of_kurtosis
+        )
+
+    @property
+    def two_groups(self) -> bool:
+        """Whether the scores fall into two groups of about the same size."""
+        return self.bimodality > TWO_GROUPS and self.kurtosis < 0
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the golden runs."""
+        return {
+            "score_skewness": self.skewness,
+            "score_kurtosis": self.kurtosis,
+            "score_bimodality": self.bimodality,
+        }
+
+
+def tails(scores: FloatArray) -> Tails | None:
+    """Return the moments of the scores that are not missing; None where they are too few, or all equal."""
+    known = scores[np.isfinite(scores)]
+    n = len(known)
+    if n < FEWEST or constant(known):
+        return None
+    centred = known - known.mean()
+    variance = float(np.square(centred).mean())
+    third, fourth = float((centred**3).mean()) / variance**1.5, float((centred**4).mean()) / variance**2 - 3
+    skewness = third * math.sqrt(n * (n - 1)) / (n - 2)
+    return Tails(n, skewness, (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * fourth + 6))
+
+
+def tails_of_rows(table: FloatArray) -> Tails | None:
+    """Return the moments of the row means of a table; None likewise."""
+    rows = with_scores(table)
+    return tails(np.nanmean(rows, axis=1)) if rows.size else None
+
+
+def long_tails(golden: FloatArray, table: FloatArray) -> bool:
+    """Return whether golden runs, or the rows of a table, have long tails."""
+    return any(found is not None and found.long for found in (tails(golden), tails_of_rows(table)))
+
+
+def tail_checks(golden: FloatArray, runs: str = "golden runs") -> Iterator[Check]:
+    """Yield L3D013 for scores that stand for independent draws of every factor; `runs` says what they are."""
+    if (found := tails(golden)) is None:
+        return
+    if found.long:
+        yield Check("L3D013", "warning", "Long tails", _long(found, runs))
+    elif found.two_groups:
+        message = (
+            f"The scores of {found.size} {runs} fall into two groups (bimodality {found.bimodality:.2f}; normal "
+            f"scores have 0.33). Hardly any run scores their mean: report both groups and how often each occurs."
+        )
+        yield Check("L3D013", "info", "Two groups of scores", message)
+
+
+def row_tail_check(record: Importance) -> Iterator[Check]:
+    """Yield L3D013 for the rows of one factor."""
+    if (found := tails_of_rows(record.table)) is not None and found.long:
+        yield Check("L3D013", "warning", "Long tails", _long(found, "rows, each the mean of its cells,"), record.factor)
+
+
+def _long(found: Tails, runs: str) -> str:
+    return (
+        f"The scores of {found.size} {runs} have long tails: skewness {found.skewness:+.2f} (normal: 0), excess "
+        f"kurtosis {found.kurtosis:.2f} (0), bimodality {found.bimodality:.2f} (0.33). A few runs make up much of "
+        "every standard deviation, and others of their kind may be missing here: in simulations 95 % intervals of such "
+        "scores cover 80 to 90 %, less where runs collapse. Take claims for hints; look at the lowest and highest runs."
+    )

@@ -1,0 +1,113 @@
+"""A score in two parts: how many runs collapse, what decides that, and the luck of the others."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlflow_l3d.analysis.importance.collapse import wilson_interval
+from mlflow_l3d.designs.analyse import analyse
+from mlflow_l3d.designs.crossed import CrossedDesign
+from mlflow_l3d.designs.nested import NestedDesign
+from mlflow_l3d.report.investigation.factor_tables import collapse_table
+from mlflow_l3d.report.investigation.verdicts import Shown
+
+CHANCE = 0.5
+VARIANCES = (0.5, 0.25, 0.25)
+
+
+def cells(table, golden, phase="investigation"):
+    rows = [
+        {"phase": phase, "factor": "f", "row": i, "column": j, "accuracy": score}
+        for (i, j), score in np.ndenumerate(table)
+    ]
+    rows += [{"phase": "golden", "index": number, "accuracy": score} for number, score in enumerate(golden)]
+    return pd.DataFrame(rows)
+
+
+def drawn(generator, rows=20, columns=10, *, nested=False):
+    b, a, ab = np.sqrt(VARIANCES)
+    own = generator.standard_normal((rows if nested else 1, columns))
+    both = generator.standard_normal((rows, columns))
+    return 0.8 + 0.02 * (b * generator.standard_normal((rows, 1)) + a * own + ab * both)
+
+
+def planned(**more):
+    from mlflow_l3d.designs.analyse import Planned
+
+    return Planned(classes=2, **more)
+
+
+def test_wilson_by_hand():
+    # Brown, Cai and DasGupta (2001): (X + z^2/2) / (n + z^2) -+ z sqrt(n p q + z^2/4) / (n + z^2).
+    z = 1.959964
+    centre, half = (10 + z * z / 2) / (200 + z * z), z * math.sqrt(9.5 + z * z / 4) / (200 + z * z)
+    assert wilson_interval(10, 200) == pytest.approx((centre - half, centre + half), abs=1e-6)
+    assert wilson_interval(0, 20)[0] == 0
+    assert wilson_interval(20, 20)[1] == 1
+    assert np.isnan(wilson_interval(0, 0)).all()
+
+
+def test_nothing_is_said_where_no_run_collapsed():
+    generator = np.random.default_rng(0)
+    found = analyse(cells(drawn(generator), 0.8 + 0.02 * generator.standard_normal(50)), planned(), metric="accuracy")
+    assert found.collapse is None
+    assert not [name for name in found.metrics() if "collapse" in name and not name.startswith("collapsed_share")]
+    assert collapse_table(Shown(found)) is None
+
+
+def test_columns_that_collapse_are_the_doing_of_the_factor_and_the_rest_is_a_table_without_them():
+    generator = np.random.default_rng(1)
+    table, golden = drawn(generator), 0.8 + 0.02 * generator.standard_normal(200)
+    down, low = table.copy(), golden.copy()
+    down[:, [2, 7]] = 0.3
+    low[:30] = 0.3
+    found = analyse(cells(down, low), planned(), metric="accuracy")
+    assert found.collapse is not None
+    assert (found.collapse.runs, found.collapse.collapsed) == (200, 30)
+    assert found.collapse.share_interval() == wilson_interval(30, 200)
+    assert found.collapse.causes["f"].importance_corrected == 1
+    whole = analyse(cells(np.delete(table, [2, 7], axis=1), golden[30:]), planned(), metric="accuracy")
+    rest, alone = found.collapse.rest["f"], whole.importances["f"]
+    for name in ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high", "golden_std"):
+        assert getattr(rest, name) == pytest.approx(getattr(alone, name), rel=1e-9), name
+    metrics = found.metrics()
+    assert metrics["importance_corrected_uncollapsed/f"] == rest.importance_corrected
+    assert metrics["collapse_importance_corrected/f"] == 1
+    assert metrics["collapsed_share/golden"] == 0.15
+    messages = {check.factor: check.message for check in found.checks if check.code == "L3D005"}
+    assert "10.71 to 20.61 % collapse" in messages[None]
+    assert "For which runs collapse its importance is +1.00" in messages["f"]
+    assert f"published score is {rest.importance:+.2f}" in messages["f"]
+    shown = collapse_table(Shown(found))
+    assert shown is not None
+    assert "30 of 200 runs" in shown.note
+
+
+def test_rows_that_collapse_are_the_doing_of_the_others():
+    generator = np.random.default_rng(2)
+    table = drawn(generator)
+    table[[1, 5, 6]] = 0.3
+    found = analyse(cells(table, 0.8 + 0.02 * generator.standard_normal(50)), planned(), metric="accuracy")
+    assert found.collapse is not None
+    assert found.collapse.causes["f"].importance_corrected == -1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["cells", "rows", "columns"])
+@pytest.mark.parametrize("design", [CrossedDesign, NestedDesign])
+def test_the_interval_of_the_rest_covers_and_that_of_the_whole_does_not(design, kind):
+    generator, true = np.random.default_rng(3), math.sqrt(0.5) - math.sqrt(0.5)
+    held, whole, count = 0, 0, 120
+    for _ in range(count):
+        table, nested = drawn(generator, nested=design is NestedDesign), design is NestedDesign
+        shape = {"cells": table.shape, "rows": (20, 1), "columns": (20 if nested else 1, 10)}[kind]
+        table[np.broadcast_to(generator.random(shape) < 0.1, table.shape)] = 0.3
+        golden = np.where(generator.random(200) < 0.1, 0.3, 0.8 + 0.02 * generator.standard_normal(200))
+        found = analyse(cells(table, golden), planned(design=design), metric="accuracy")
+        rest = found.importances["f"] if found.collapse is None else found.collapse.rest["f"]
+        held += rest.importance_ci_low <= true <= rest.importance_ci_high
+        whole += found.importances["f"].importance_ci_low <= true <= found.importances["f"].importance_ci_high
+    assert held >= 0.87 * count  # of 120 at 95 %, fewer have a probability of 0.0004
+    assert whole < held
