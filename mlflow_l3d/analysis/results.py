@@ -98,8 +98,7 @@ class Analysis:
             if len(self.importances) == 1 and group != "golden":
                 values |= own
         if details and self.examples is not None:
-            shares = ("robust_share", "fragile_share", "never_right_share")
-            values |= known({name: getattr(self.examples, name) for name in shares})
+            values |= self.examples.shares()
         return values | {"cells_failed": float(self.cells_failed)}
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import Estimate
+from mlflow_l3d.analysis.importance.first_order import with_first_order
 from mlflow_l3d.analysis.importance.frames import golden_scores, score_table
 from mlflow_l3d.analysis.importance.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.reml import Missing, with_reml
@@ -102,6 +103,8 @@ class TableDesign(Design):
             record = importance(table, golden, factor=name, chance=chance, model=cls.model, level=level)
             if scores.pooled:  # cells of one table are not independent of each other
                 record = replace(record, golden_std_ci_low=math.nan, golden_std_ci_high=math.nan)
+            if cls.model.shared_columns and record.components is not None:
+                record = with_first_order(record)
             found[name] = replace(cls.final(record, missing), design=cls.name, golden_pooled=scores.pooled)
         return found
 

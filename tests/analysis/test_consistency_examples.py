@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mlflow_l3d.analysis.stability.examples import entropy, example_votes
+from mlflow_l3d.analysis.stability.examples import entropy, example_votes, ranked_votes
 
 PREDICTIONS = [
     [0, 1, 0, 2, -1],
@@ -92,3 +93,29 @@ def test_no_example_at_all():
 def test_entropy_has_its_bounds():
     assert entropy([[4, 0, 0], [2, 2, 0], [1, 1, 1]]).tolist() == pytest.approx([0, 1, math.log2(3)])
     assert math.copysign(1, entropy([[4, 0]])[0]) == 1
+
+
+def test_shares_of_ten_runs_are_means_over_all_choices_of_ten():
+    generator = np.random.default_rng(7)
+    labels = generator.integers(0, 2, 6)
+    predictions = np.where(generator.random((12, 6)) < [0.05, 0.1, 0.5, 0.9, 0, 1], 1 - labels, labels)
+    found = example_votes(predictions, labels, np.arange(6))
+    chosen = [example_votes(predictions[list(ten)], labels, np.arange(6)) for ten in combinations(range(12), 10)]
+    for name in ("robust_share", "fragile_share", "never_right_share"):
+        assert getattr(found, f"{name}_10") == pytest.approx(np.mean([getattr(each, name) for each in chosen])), name
+    assert found.runs == (12, 12)
+
+
+def test_shares_of_ten_runs_do_not_depend_on_the_number_of_runs_and_leave_out_what_fewer_saw():
+    generator = np.random.default_rng(8)
+    hard = generator.beta(0.5, 0.2, size=4000)
+    few, many = (np.where(generator.random((runs, 4000)) < hard, 1, 0) for runs in (10, 100))
+    short, long = (example_votes(each, np.ones(4000, dtype=int), np.arange(4000)) for each in (few, many))
+    assert long.robust_share < short.robust_share - 0.1
+    assert long.robust_share_10 == pytest.approx(short.robust_share_10, abs=0.03)
+    assert short.robust_share_10 == pytest.approx(short.robust_share)
+    counts = np.array([[0, 0, 9], [0, 3, 9]])  # nine runs saw the first example, twelve the second
+    found = ranked_votes(np.arange(2), np.array([1, 1]), counts)
+    assert found.robust_share == 0.5
+    assert (found.robust_share_10, found.never_right_share_10) == (0, 0)
+    assert "robust_share_10" not in example_votes(few[:9], np.ones(4000, dtype=int), np.arange(4000)).shares()

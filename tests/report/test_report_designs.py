@@ -119,7 +119,8 @@ def test_numbers_of_the_further_table_are_those_of_the_records(every):
         assert shown["p, Holm"] == f"{analysis.p_holm[row[0]]:.3f}".replace("0.000", "<0.001")
         low, high = 100 * prediction.share_ci_low, 100 * prediction.share_ci_high
         assert shown["importance for\npredictions"] == (
-            f"{prediction.importance:+.2f}\n{100 * prediction.share:.0f} % ({low:.0f} to {high:.0f})"
+            "{:+.2f} ({:+.2f} to {:+.2f})".format(prediction.importance, *prediction.importance_interval)
+            + f"\n{100 * prediction.share:.0f} % ({low:.0f} to {high:.0f})"
         )
         assert shown["kappa"] == f"{analysis.consistencies[row[0]].fleiss_kappa:.2f}"
         assert shown["IQR of cells"] == f"{100 * record.score_iqr:.2f}"

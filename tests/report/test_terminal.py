@@ -1,6 +1,5 @@
 import math
 from dataclasses import replace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -8,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
 from mlflow_l3d.report.investigation.factor_tables import factor_texts
 from mlflow_l3d.report.investigation.prediction_tables import prediction_text
 from mlflow_l3d.report.investigation.terminal import summary
@@ -193,12 +193,12 @@ def test_a_metric_that_is_not_read_in_percent_keeps_its_unit(importance, analysi
 @pytest.mark.parametrize(
     ("share", "low", "high", "shown"),
     [
-        (0.5, 0.25, 0.75, "50 % (25 to 75)"),
-        (3.73, 0.0, 603453.5, "373 % (0 to any)"),
-        (0.5, math.nan, math.nan, "50 %"),
-        (0.5, 0.0, math.inf, "50 % (0 to any)"),
+        (0.5, 0.25, 0.75, "+0.10 (-0.37 to +0.37)\n50 % (25 to 75)"),
+        (3.73, 0.0, 603453.5, "+0.10 (-1.00 to +1.00)\n373 % (0 to any)"),
+        (0.5, math.nan, math.nan, "+0.10\n50 %"),
+        (0.5, 0.0, math.inf, "+0.10 (-1.00 to +1.00)\n50 % (0 to any)"),
     ],
 )
 def test_the_share_of_predictions_has_an_end_that_says_something(share, low, high, shown):
-    record = Mock(share=share, share_ci_low=low, share_ci_high=high, importance=0.1)
-    assert prediction_text(record) == f"+0.10\n{shown}"
+    record = PredictionImportance("f", share, low, high, 0.1, 0.9, 0.8, 20, ("rows",))
+    assert prediction_text(record) == shown

@@ -16,7 +16,7 @@ from run_helpers import CELLS, SMALL, Place, sqlite_place
 
 import mlflow_l3d
 from mlflow_l3d import cli
-from mlflow_l3d.analysis.importance.estimate import importance_of_logit
+from mlflow_l3d.analysis.importance.estimate import importance_of_logit, total_index_of
 from mlflow_l3d.analysis.planning.precision import optimal_columns
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -24,7 +24,7 @@ from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.studies.planning.notes import stop_notes
-from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters, share
+from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.run import PLAN_TABLES, _assemble
 from mlflow_l3d.studies.planning.run import plan_investigation as plan
@@ -149,7 +149,7 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
             known = record.components
             assert known is not None
             assert row["total_index"] == pytest.approx(known.total_index)
-            assert share(record.importance_corrected) == pytest.approx(known.total_index, abs=1e-6)
+            assert total_index_of(record.importance_corrected) == pytest.approx(known.total_index, abs=1e-6)
             assert row["low"] <= row["high"]
             assert row["half_width"] == pytest.approx(design_named("crossed").half_width(known, rows=30, columns=10))
             assert row["nested_optimum"] == optimal_columns(min(known.total_index, 0.99))
@@ -215,7 +215,7 @@ def test_every_cell_of_a_pilot_is_a_cell_of_the_plan(parameters: dict[str, Any])
 
 @pytest.mark.parametrize("logit", np.linspace(-8, 8, 17))
 def test_share_is_the_inverse_of_importance(logit: float) -> None:
-    assert share(importance_of_logit(float(logit))) == pytest.approx(1 / (1 + math.exp(-logit)), abs=1e-9)
+    assert total_index_of(importance_of_logit(float(logit))) == pytest.approx(1 / (1 + math.exp(-logit)), abs=1e-9)
 
 
 @pytest.mark.parametrize(("total_index", "rows"), [(0.1, 3), (0.5, 3), (0.9, 3)])

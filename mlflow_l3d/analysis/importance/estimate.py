@@ -197,6 +197,11 @@ def importance_of_logit(logit: float) -> float:
     return math.copysign(larger - smaller, logit)
 
 
+def total_index_of(importance: float) -> float:
+    """Return the S_T that belongs to a corrected importance: the inverse of ``sqrt(S) - sqrt(1 - S)``."""
+    return (1 + importance * math.sqrt(max(0.0, 2 - importance**2))) / 2
+
+
 def importance_of_variances(contributed: float, mitigated: float) -> float:
     """Return the importance that two variances make; nan where both are zero."""
     total = contributed + mitigated

@@ -25,6 +25,16 @@ IMPORTANCE_METRICS = (
 """Metrics of one factor that a parent has, by their plain names; all are fields of :class:`Importance`."""
 
 
+FURTHER_METRICS = (
+    "score_iqr",
+    "golden_std_ci_low",
+    "golden_std_ci_high",
+    "first_order_index",
+    "first_order_ci_low",
+    "first_order_ci_high",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """A numbered warning: what is doubtful, and what to do.
@@ -91,6 +101,9 @@ class Importance:
         Two-sided p-value of a corrected importance of 0; nan where there is no interval.
     score_iqr, golden_iqr
         Distance of the quartiles of all cells, and of the golden runs: spread that a few collapsed runs do not move.
+    first_order_index, first_order_ci_low, first_order_ci_high
+        S_1, the share of the variance that the factor brings about by itself, and its interval; nan where the design
+        cannot tell (all but the crossed one).
     golden_pooled
         Whether `golden` is not golden runs but the pooled cells of all tables, because there are none.
     """
@@ -120,6 +133,9 @@ class Importance:
     golden_pooled: bool = False
     golden_std_ci_low: float = math.nan
     golden_std_ci_high: float = math.nan
+    first_order_index: float = math.nan
+    first_order_ci_low: float = math.nan
+    first_order_ci_high: float = math.nan
 
     def estimated(self, estimate: Estimate) -> Importance:
         """Return the record with the corrected score of an estimate, its interval, p-value and variances."""
@@ -140,11 +156,11 @@ class Importance:
     def details(self) -> dict[str, float]:
         """Return the further metrics that a finished parent has; those that are nan are left out.
 
-        ``score_iqr``, the interval of ``golden_std``, and the variances behind the corrected score: ``variance_main``,
-        ``variance_interaction``, ``variance_mitigated``, ``variance_contributed``, ``variance_total``, in squared units
-        of the score, not cut at 0.
+        ``score_iqr``, the interval of ``golden_std``, the first-order index with its interval, and the variances behind
+        the corrected score: ``variance_main``, ``variance_interaction``, ``variance_mitigated``,
+        ``variance_contributed``, ``variance_total``, in squared units of the score, not cut at 0.
         """
-        values = {name: getattr(self, name) for name in ("score_iqr", "golden_std_ci_low", "golden_std_ci_high")}
+        values = {name: getattr(self, name) for name in FURTHER_METRICS}
         if self.components is not None:
             names = ("main", "interaction", "mitigated", "contributed", "total")
             values |= {f"variance_{name}": float(getattr(self.components, name)) for name in names}

@@ -10,13 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.typing import FloatArray, known
 from mlflow_l3d.metrics.classification import UNPARSED
 
 IntArray = npt.NDArray[np.int64]
 ROBUST: Final = "robust"
 FRAGILE: Final = "fragile"
 NEVER_RIGHT: Final = "never_right"
+TEN: Final = 10
+"""Runs of which shares are told whatever their number; the seeds of Zhou et al. (2025) are ten, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,10 @@ class ExampleVotes:
         - ``entropy`` of the votes in bits, answers that name no class counted as one more outcome,
         - ``prediction``: the most frequent one; the smallest of several, -1 only where it alone is most frequent.
     robust_share, fragile_share, never_right_share
-        Shares of examples, which add up to 1.
+        Shares of examples, which add up to 1. With more runs fewer examples are right in all of them.
+    robust_share_10, fragile_share_10, never_right_share_10
+        What ten of the runs would show, on average over all choices of ten: estimates that do not depend on how many
+        runs there are, and so may be compared. Over the examples that ten runs saw; nan where there are none.
     left_out
         Examples that fewer runs saw than asked for.
     """
@@ -47,6 +52,18 @@ class ExampleVotes:
     fragile_share: float
     never_right_share: float
     left_out: int
+    robust_share_10: float = math.nan
+    fragile_share_10: float = math.nan
+    never_right_share_10: float = math.nan
+
+    @property
+    def runs(self) -> tuple[int, int]:
+        """Fewest and most runs that saw an example; 0 without examples."""
+        return int(self.frame["runs"].min() or 0), int(self.frame["runs"].max() or 0)
+
+    def shares(self) -> dict[str, float]:
+        """Return all shares under the names of their metrics; those that are nan are left out."""
+        return known({name: getattr(self, name) for name in self.__slots__ if "share" in name})
 
     def most_fragile(self, count: int = 20) -> pd.DataFrame:
         """Return the first rows of the examples whose votes differ, at most `count`."""
@@ -105,7 +122,30 @@ def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArr
     robust, fragile, never = (
         float((kinds == kind).mean()) if len(frame) else math.nan for kind in (ROBUST, FRAGILE, NEVER_RIGHT)
     )
-    return ExampleVotes(frame, robust, fragile, never, len(kept) - len(frame))
+    return ExampleVotes(frame, robust, fragile, never, len(kept) - len(frame), *_of_ten(right, runs))
+
+
+def _of_ten(right: IntArray, runs: IntArray) -> tuple[float, float, float]:
+    """Return the expected shares of examples right in all, some and none of ten runs drawn without replacement.
+
+    Parameters
+    ----------
+    right, runs
+        Shape (n,): how many runs have an example right, of how many that saw it.
+
+    Notes
+    -----
+    C(k, 10) / C(n, 10) of an example right in k of n runs: what ecologists call rarefaction (Hurlbert 1971).
+    """
+    enough = runs >= TEN
+    if not enough.any():
+        return math.nan, math.nan, math.nan
+    every = [
+        np.prod([np.maximum(0, count - drawn) / (runs[enough] - drawn) for drawn in range(TEN)], axis=0).mean()
+        for count in (right[enough], (runs - right)[enough])
+    ]
+    robust, never = map(float, every)
+    return robust, 1 - robust - never, never
 
 
 def entropy(counts: npt.ArrayLike) -> FloatArray:

@@ -30,7 +30,8 @@ class PredictionImportance:
         95 % jackknife interval of it, not cut either.
     importance
         ``sqrt(share) - sqrt(1 - share)`` with the share cut at 1: on the scale of the importance of a score, above 0
-        where the factor matters more than all others together.
+        where the factor matters more, interactions included, than all others without it. Its interval is that of the
+        share on the same scale.
     consistency, golden_consistency
         CON within rows, and of golden runs.
     rows
@@ -50,10 +51,18 @@ class PredictionImportance:
     rows: int
     interval_over: tuple[str, ...]
 
+    @property
+    def importance_interval(self) -> tuple[float, float]:
+        """Interval of the importance: that of the share on its scale."""
+        return _importance_of(self.share_ci_low), _importance_of(self.share_ci_high)
+
     def metrics(self) -> dict[str, float]:
         """Return the numbers under names of their own; those that are nan are left out."""
+        low, high = self.importance_interval
         values = {
             "prediction_importance": self.importance,
+            "prediction_importance_ci_low": low,
+            "prediction_importance_ci_high": high,
             "prediction_share": self.share,
             "prediction_share_ci_low": self.share_ci_low,
             "prediction_share_ci_high": self.share_ci_high,
@@ -108,18 +117,23 @@ def prediction_importance(
         left_out["golden runs"] = (within.consistency, without_golden)
     ratio = float(_ratios(within.consistency, golden.consistency))
     low, high = ratio_interval(ratio, *(_ratios(*each) for each in left_out.values()))
-    cut = min(1.0, ratio)
     return PredictionImportance(
         factor=within.group,
         share=ratio,
         share_ci_low=low,
         share_ci_high=high,
-        importance=ratio if math.isnan(ratio) else math.sqrt(cut) - math.sqrt(1 - cut),
+        importance=_importance_of(ratio),
         consistency=within.consistency,
         golden_consistency=golden.consistency,
         rows=len(rows),
         interval_over=tuple(left_out),
     )
+
+
+def _importance_of(share: float) -> float:
+    """Return a share on the scale of importance, cut at 1; nan where it is not known."""
+    cut = share if math.isnan(share) else min(1.0, share)
+    return math.sqrt(cut) - math.sqrt(1 - cut)
 
 
 def _ratios(within: npt.ArrayLike, golden: npt.ArrayLike) -> FloatArray:

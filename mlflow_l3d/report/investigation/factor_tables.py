@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.multiplicity import Ranking
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
@@ -146,8 +147,14 @@ def component_table(shown: Shown) -> Table | None:
                 "mitigated": squared(parts.mitigated),
                 "total": squared(parts.total),
                 golden: squared(variance),
+                "alone, share\nof the total": _share(
+                    record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
+                ),
                 f"total /\n{word}": plain(parts.total / variance if variance > 0 else math.nan),
-                "share of\nthe total": f"{points(parts.total_index, 1)} %",
+                "contributed,\nshare": _share(
+                    parts.total_index,
+                    *map(total_index_of, (record.importance_ci_low, record.importance_ci_high)),
+                ),
                 "method": parts.method,
             }
         )
@@ -156,7 +163,8 @@ def component_table(shown: Shown) -> Table | None:
     notes = [
         f"Squared {shown.unit.name}, not cut at zero. Contributed: what the factor brings about, alone and together "
         "with the others; mitigated: what all other factors do by themselves; total: their sum (mitigated at least 0). "
-        "The share contributed / total decides: above 50 % the corrected score is above 0.",
+        f"The share contributed / total decides: above 50 % the corrected score is above 0. Below shares stands their "
+        f"{percent(shown.level)} interval.",
         "Main effect and interaction add up to contributed."
         if alone in table.head
         else "This design cannot tell a main effect from interactions.",
@@ -208,6 +216,14 @@ def collapse_table(shown: Shown) -> Table | None:
 
 def _bounds(record: Importance) -> str:
     return between(record.importance_ci_low, record.importance_ci_high)
+
+
+def _share(share: float, low: float, high: float) -> str:
+    """Return a share in per cent, and below it its interval."""
+    if not math.isfinite(share):
+        return MISSING
+    ends = points(low, 0), points(high, 0)
+    return f"{points(share, 1)} %" + ("" if MISSING in ends else f"\n({ends[0]} to {ends[1]})")
 
 
 def _golden_variance(shown: Shown, record: Importance) -> float:

@@ -10,7 +10,7 @@ from typing import Final
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
 from mlflow_l3d.report.investigation.verdicts import Shown
-from mlflow_l3d.report.numbers import MISSING, plain, points, signed
+from mlflow_l3d.report.numbers import MISSING, between, plain, points, signed
 from mlflow_l3d.report.table import Table
 
 FRAGILE_SHOWN: Final = 15
@@ -123,7 +123,9 @@ def prediction_text(record: PredictionImportance | None) -> str:
     low, high = record.share_ci_low, record.share_ci_high
     ends = points(low, 0), "any" if high >= _MOST_SHARE else points(high, 0)
     bounds = "" if MISSING in ends else f" ({ends[0]} to {ends[1]})"
-    return f"{signed(record.importance)}\n{points(record.share, 0)} %{bounds}"
+    span = between(*record.importance_interval)
+    around = "" if MISSING in (span, *ends) else f" ({span})"
+    return f"{signed(record.importance)}{around}\n{points(record.share, 0)} %{bounds}"
 
 
 def _votes(votes: Sequence[int], unparsed: int) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.stability.examples import TEN
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.report.investigation.verdicts import Shown, Status
 from mlflow_l3d.report.numbers import MISSING, between, plain, points
@@ -151,10 +152,18 @@ def _stable(shown: Shown) -> Answer:
         sentences += _stable_numbers(question, shown).sentences
     votes = analysis.examples
     if votes is not None and math.isfinite(votes.robust_share):
+        fewest, most = votes.runs
+        saw = f"{most}" if fewest == most else f"{fewest} to {most}"
         sentences.append(
-            f"{points(votes.robust_share, 1)} % of the examples are right in every run, "
+            f"{points(votes.robust_share, 1)} % of the examples are right in every run that saw them ({saw} runs), "
             f"{points(votes.never_right_share, 1)} % in none; {points(votes.fragile_share, 1)} % depend on luck."
         )
+        if most > TEN and math.isfinite(votes.robust_share_10):
+            sentences.append(
+                f"In ten runs it would be {points(votes.robust_share_10, 1)} %, "
+                f"{points(votes.never_right_share_10, 1)} % and {points(votes.fragile_share_10, 1)} %: compare these "
+                "with other studies, since more runs find fewer examples that are right in all."
+            )
     short = "mean agreement" if shown.graded else "agree"
     return Answer(question, f"{points(group.consistency, 1)} % {short}", tuple(sentences))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -156,11 +157,6 @@ def pilot_parameters(specification: Specification) -> dict[str, Any]:
     return {"investigation_runs": columns, "mitigation_runs": rows, "golden_runs": golden, "stop": "none"}
 
 
-def share(importance: float) -> float:
-    """Return the S_T that belongs to a corrected importance: the inverse of ``sqrt(S) - sqrt(1 - S)``."""
-    return (1 + importance * math.sqrt(max(0.0, 2 - importance**2))) / 2
-
-
 def _variances(specification: Specification, recorded: Recorded) -> dict[str, FactorPilot]:
     check_metric(recorded.cells, specification.metric)
     planned = planned_by(recorded.parent)
@@ -169,7 +165,11 @@ def _variances(specification: Specification, recorded: Recorded) -> dict[str, Fa
     run_id, same = str(recorded.parent.info.run_id), _same(specification, recorded)
     return {
         factor: FactorPilot(
-            record.components, share(record.importance_ci_low), share(record.importance_ci_high), run_id, same
+            record.components,
+            total_index_of(record.importance_ci_low),
+            total_index_of(record.importance_ci_high),
+            run_id,
+            same,
         )
         for factor, record in analysis.importances.items()
         if factor in specification.factors and record.components is not None
