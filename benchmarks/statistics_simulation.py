@@ -15,6 +15,8 @@ from typing import Final
 
 import numpy as np
 from _common import machine, table
+from _planning import ASSURANCE, HALF_WIDTH, planning_lines
+from _ranking import LESS, MORE, ranking_lines
 from _stopping import INTERIM_ANALYSES, stopped_lines, stopping_lines
 from _tables import (
     SETTINGS,
@@ -293,6 +295,16 @@ def main() -> None:
             f"Long tails: how often L3D013 speaks, coverage of 95 % intervals ({tables} tables each, three settings)",
             ("design", "M", "effects", "speaks %", "coverage %"),
             tail_lines,
+        ),
+        (
+            f"Planner, half-width {HALF_WIDTH:g}: how often the interval is as narrow ({tables} tables each)",
+            ("design", "s2_R, s2_F, s2_RF", "expected: M x N", "met %", f"{ASSURANCE:.0%} assurance: M x N", "met %"),
+            planning_lines,
+        ),
+        (
+            f"Two factors of importance {MORE:g} and {LESS:g}: how often they are told apart ({tables} studies each)",
+            ("cells", "design", "s2 of their interaction", "told %", "the other way %"),
+            ranking_lines,
         ),
         (
             f"False decisions in % at a true importance of 0 ({tables} investigations each, {interim_analyses} rows)",

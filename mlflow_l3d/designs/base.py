@@ -21,6 +21,7 @@ from mlflow_l3d.analysis.importance.strategies import StrategyResult
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.planning.assurance import assured_half_width, assured_runs
 from mlflow_l3d.analysis.planning.precision import MAIN_SHARE, expected_half_width, relative_error
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded, runs_needed
 from mlflow_l3d.analysis.stability.comparable import Comparable
@@ -235,20 +236,36 @@ class Design(PlannedRuns):
         return {}
 
     @classmethod
-    def half_width(cls, pilot: VarianceComponents, *, rows: int, columns: int) -> float:
+    def half_width(cls, pilot: VarianceComponents, *, rows: int, columns: int, assurance: float | None = None) -> float:
         """Return half the width that the interval will have; nan where that is not known.
 
-        See :func:`mlflow_l3d.analysis.planning.precision.expected_half_width`.
+        The expected one, see :func:`mlflow_l3d.analysis.planning.precision.expected_half_width`; with `assurance` one
+        that is kept with this probability.
         """
         if cls.planning is None:
             return math.nan
-        return expected_half_width(pilot, cls.planning, rows=rows, columns=cls.table_columns or columns)
+        columns = cls.table_columns or columns
+        if assurance is None:
+            return expected_half_width(pilot, cls.planning, rows=rows, columns=columns)
+        return assured_half_width(pilot, cls.planning, rows=rows, columns=columns, assurance=assurance)
 
     @classmethod
-    def needed(cls, half_width: float, pilot: VarianceComponents, columns: int | None = None) -> RunsNeeded:
-        """Return how many runs one factor needs, see :func:`mlflow_l3d.analysis.planning.runs_needed.runs_needed`."""
+    def needed(
+        cls,
+        half_width: float,
+        pilot: VarianceComponents,
+        columns: int | None = None,
+        assurance: float | None = None,
+    ) -> RunsNeeded:
+        """Return how many runs one factor needs, see :func:`mlflow_l3d.analysis.planning.runs_needed.runs_needed`.
+
+        With `assurance` the interval is as narrow as that with this probability, else it is expected to be.
+        """
         assert cls.planning is not None, cls.name
-        return runs_needed(half_width, pilot, cls.planning, columns=cls.table_columns or columns)
+        columns = cls.table_columns or columns
+        if assurance is None:
+            return runs_needed(half_width, pilot, cls.planning, columns=columns)
+        return assured_runs(half_width, pilot, cls.planning, columns=columns, assurance=assurance)
 
     @classmethod
     def together(cls, cells: Sequence[float]) -> float:

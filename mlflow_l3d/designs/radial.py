@@ -150,9 +150,15 @@ class RadialDesign(Design):
         return cls.estimate(Tables(swaps, base=tables[factor][:, 0]), factor)
 
     @classmethod
-    def needed(cls, half_width: float, pilot: VarianceComponents, columns: int | None = None) -> RunsNeeded:
+    def needed(
+        cls,
+        half_width: float,
+        pilot: VarianceComponents,
+        columns: int | None = None,
+        assurance: float | None = None,
+    ) -> RunsNeeded:
         """Return how many base runs, and swaps, one factor needs."""
-        found = super().needed(half_width, pilot, columns)
+        found = super().needed(half_width, pilot, columns, assurance)
         return replace(found, cells=found.rows)
 
     @classmethod

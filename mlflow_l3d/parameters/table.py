@@ -217,6 +217,7 @@ PLAN: Final[Parameters] = _table(
         "auto",
         "where cost and variances come from: auto (past runs of the same kind), a parent run's id, run, or none",
     ),
+    Parameter("assurance", "0.8", "probability that the interval becomes as narrow as half_width", Number(0, 1)),
 )
 
 STRATEGIES: Final[Parameters] = {

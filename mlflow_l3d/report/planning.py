@@ -18,6 +18,7 @@ def plan_text(
     *,
     lines: Sequence[str],
     half_width: float,
+    assurance: float,
     cells: pd.DataFrame,
     factors: pd.DataFrame,
     designs: pd.DataFrame,
@@ -34,6 +35,8 @@ def plan_text(
         What is planned and what it costs.
     half_width
         Wanted half-width of the interval of the corrected importance.
+    assurance
+        Probability with which it is to be reached.
     cells, factors, designs, guidance
         Tables of :mod:`mlflow_l3d.studies.planning.tables`; `guidance` only where variances are not known well.
     notes
@@ -44,7 +47,7 @@ def plan_text(
     str
         Lines of at most 100 characters.
     """
-    wanted = f"wanted half-width of the interval of the corrected importance: {half_width:g}"
+    wanted = f"wanted half-width of the corrected importance: {half_width:g}, kept with {assurance:.0%}"
     tables = {"Cells": _cells(cells)}
     if factors["total_index"].notna().any():
         tables[f"Factors ({wanted})"] = _factors(factors)
@@ -76,8 +79,8 @@ def _factors(factors: pd.DataFrame) -> Table:
 def _legend(source: str) -> str:
     return (
         f"S_T ({source}): share of the variance that the factor has a part in, alone or in interactions: what is left "
-        "when all other factors are fixed. this plan: expected half-width. crossed, nested: rows x columns of the "
-        "smallest table that is expected to be narrow enough; radial: base runs."
+        "when all other factors are fixed. this plan: half-width that its interval keeps with that probability. "
+        "crossed, nested: rows x columns of the smallest table that is narrow enough with it; radial: base runs."
     )
 
 
@@ -120,11 +123,11 @@ def _designs(designs: pd.DataFrame) -> Table:
             }
         )
     legend = (
-        "widest: expected half-width of the factor that is known least. needed: for the wanted half-width of every "
+        "widest: half-width of the factor that is known least. needed: for the wanted half-width of every "
         "factor, without golden runs."
     )
     if designs["never"].ne("").any():
-        legend += " never: no table is expected to be narrow enough, see the notes; *: for the other factors alone."
+        legend += " never: no table is likely to be narrow enough, see the notes; *: for the other factors alone."
     return Table.of(rows, legend)
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -100,10 +100,10 @@ def specified(
     )
 
 
-def warn_of_origin(specification: StudySpecification) -> None:
-    """Say what is doubtful about where the hyperparameters came from."""
-    for note in specification.setup.origin.notes:
-        _logger.warning("%s", note)
+def say(remarks: Iterable[str]) -> None:
+    """Say what is to be said before a study begins."""
+    for remark in remarks:
+        _logger.warning("%s", remark)
 
 
 class Study(ABC, Generic[S, K, R]):
@@ -155,7 +155,7 @@ class Study(ABC, Generic[S, K, R]):
         """Specify and run a study: what its function in the Python API does."""
         with entry_point() as project_run:
             specification: S = specified(cls.specify, approach, task, parameters)
-            warn_of_origin(specification)
+            say(specification.remarks)
             return cls(specification, progress=progress).run(project_run.take())
 
     def run(self, project_run: str | None = None) -> R:

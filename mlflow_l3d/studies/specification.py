@@ -60,6 +60,11 @@ class StudySpecification(ABC):
     def content(self) -> dict[str, Any]:
         """Return what :meth:`document` holds beside what that of every study has."""
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said before it begins."""
+        return tuple(self.setup.origin.notes)
+
     def final(self) -> dict[str, str]:
         """Return parameters that may come out otherwise than they were typed, as text."""
         return {

@@ -151,10 +151,12 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
             assert row["total_index"] == pytest.approx(known.total_index)
             assert total_index_of(record.importance_corrected) == pytest.approx(known.total_index, abs=1e-6)
             assert row["low"] <= row["high"]
-            assert row["half_width"] == pytest.approx(design_named("crossed").half_width(known, rows=30, columns=10))
+            assert row["half_width"] == pytest.approx(
+                design_named("crossed").half_width(known, rows=30, columns=10, assurance=0.8)
+            )
             assert row["nested_optimum"] == optimal_columns(min(known.total_index, 0.99))
             for design in ("crossed", "nested", "radial"):
-                needed = design_named(design).needed(0.2, known)
+                needed = design_named(design).needed(0.2, known, assurance=0.8)
                 found = [row[f"{name}/{design}"] for name in ("rows", "columns", "cells")]
                 assert [None if pd.isna(each) else each for each in found] == [
                     needed.rows,
@@ -164,7 +166,7 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
         designs = made.designs.set_index("design")
         for factor, record in earlier.analysis.importances.items():
             assert record.components is not None
-            width = design_named("nested").half_width(record.components, rows=30, columns=10)
+            width = design_named("nested").half_width(record.components, rows=30, columns=10, assurance=0.8)
             assert designs.loc["nested", f"half_width/{factor}"] == pytest.approx(width)
         assert designs.loc["nested", "cells_needed"] == made.factors["cells/nested"].sum()
         assert designs.loc["radial", "cells_needed"] == 3 * made.factors["cells/radial"].max()
@@ -224,8 +226,10 @@ def test_guidance_agrees_with_a_pilot_of_these_variances(total_index: float, row
     known = assumed_variances(total_index, 0.5)
     assert known.total_index == pytest.approx(total_index)
     assert known.main == pytest.approx(known.interaction)
-    table = factor_table(specification, {"data_order": FactorPilot(known, math.nan, math.nan, "x", same=True)})
-    assert table.loc[0, "half_width"] == pytest.approx(design_named("crossed").half_width(known, rows=rows, columns=3))
+    table = factor_table(specification, {"data_order": FactorPilot(known, math.nan, math.nan, "x", same=True)}, 0.8)
+    assert table.loc[0, "half_width"] == pytest.approx(
+        design_named("crossed").half_width(known, rows=rows, columns=3, assurance=0.8)
+    )
     assert table["pilot_error"].isna().all()
 
 
@@ -233,11 +237,14 @@ def test_guidance_agrees_with_a_pilot_of_these_variances(total_index: float, row
 def test_a_small_pilot_is_called_small(columns: int, rough: bool) -> None:
     known = replace(assumed_variances(0.5, 1.0), rows=20, columns=columns)
     pilot = Pilot(factors={"data_order": FactorPilot(known, 0.2, 0.8, "x", same=True)})
-    made = _assemble(specify(SMALL), set(), pilot, pilot_run_id=None, why="", project_run=None)
+    made = _assemble(specify(SMALL), set(), pilot, assurance=0.8, pilot_run_id=None, why="", project_run=None)
     error = 1 / math.sqrt(2 * (columns - 1))
     assert made.factors.loc[0, "pilot_error"] == pytest.approx(error)
     assert (made.guidance is not None) is rough
-    assert [f"{error:.0%}" in note for note in made.notes] == [True] * rough
+    assert [f"{error:.0%}" in note for note in made.notes if note.startswith("The pilot of")] == [True] * rough
+    row = made.factors.loc[0]
+    assert row["cells_low"] < row["cells/crossed"] <= row["cells_high"]
+    assert any(f"data_order {row['cells_low']:,.0f} to {row['cells_high']:,.0f}" in note for note in made.notes)
     assert "[0.20, 0.80]" in made.summary()
 
 
@@ -245,7 +252,7 @@ def test_equal_scores_are_no_pilot() -> None:
     from mlflow_l3d.analysis.importance.variances import VarianceComponents
 
     nothing = VarianceComponents("crossed", "anova", rows=3, columns=3, contributed=0.0, mitigated=0.0, main=0.0)
-    table = factor_table(specify(SMALL), {"data_order": FactorPilot(nothing, math.nan, math.nan, "x", same=True)})
+    table = factor_table(specify(SMALL), {"data_order": FactorPilot(nothing, math.nan, math.nan, "x", same=True)}, 0.8)
     unknown = ["total_index", "half_width", "cells/crossed", "cells/nested", "cells/radial", "nested_optimum"]
     assert table[unknown].isna().all(axis=None)
 
@@ -256,11 +263,17 @@ def test_a_factor_that_explains_everything(second: float) -> None:
     shares = {"data_order": 1.0, "label_selection": second}
     assumed = {name: FactorPilot(assumed_variances(s, 1.0), 0, 1, "x", same=True) for name, s in shares.items()}
     given = specify({**SMALL, **TWO, "half_width": 0.1, "executor": "inline"})
-    made = _assemble(given, set(), Pilot(seconds=3.6, factors=assumed), pilot_run_id=None, why="", project_run=None)
+    made = _assemble(
+        given, set(), Pilot(seconds=3.6, factors=assumed), assurance=0.8, pilot_run_id=None, why="", project_run=None
+    )
     radial = made.designs.set_index("design").loc["radial"]
     never = [name for name, share_ in shares.items() if share_ == 1]
     assert radial["never"] == ", ".join(never)
-    others = [design_named("radial").needed(0.1, assumed[name].components).rows for name in shares if name not in never]
+    others = [
+        design_named("radial").needed(0.1, assumed[name].components, assurance=0.8).rows
+        for name in shares
+        if name not in never
+    ]
     [line] = [line for line in made.summary().splitlines() if line.startswith("  radial")]
     if others:
         assert others[0] is not None
@@ -272,7 +285,7 @@ def test_a_factor_that_explains_everything(second: float) -> None:
         assert " never " in line
     named = ", ".join(f"{name} (S_T 1.00)" for name in never)
     [note] = [note for note in made.notes if note.startswith("No ")]
-    assert f"radial table of up to 10,000 base runs is expected to be narrow enough for {named}: S_T is so near" in note
+    assert f"radial table of up to 10,000 base runs is likely to be narrow enough for {named}: S_T is so near" in note
     assert note.endswith("Use design=crossed or a larger half_width.")
     crossed = made.designs.set_index("design").loc["crossed"]
     assert crossed["never"] == ""
@@ -286,6 +299,7 @@ def test_a_half_width_that_no_table_reaches() -> None:
         specify({**SMALL, "half_width": 0.001}),
         set(),
         Pilot(factors=known),
+        assurance=0.8,
         pilot_run_id=None,
         why="",
         project_run=None,

@@ -47,7 +47,7 @@ def nested_components(table: FloatArray) -> MeanSquares | None:
     of_rows = float((rows.scores * np.square(rows.means)).sum()) / (len(table) - 1)
     residual = float(rows.within.sum()) / degrees
     of_rows, residual = (0.0 if square <= rows.floor else square for square in (of_rows, residual))
-    size = float(_row_size(rows.scores))
+    size = float(_row_size(rows.scores.sum(), np.square(rows.scores).sum(), len(table)))
     return MeanSquares(len(table), table.shape[1], of_rows, residual, row_size=size, residual_degrees=degrees)
 
 
@@ -124,10 +124,9 @@ class _Rows(NamedTuple):
         return cls(count, np.nanmean(centred, axis=1), np.where(variances <= floor, 0.0, count * variances), floor)
 
 
-def _row_size(count: FloatArray) -> FloatArray:
-    """Return how many scores a row counts for in the mean square of rows, from the scores of each, shape (..., M)."""
-    rows, scores = (count > 0).sum(axis=-1), count.sum(axis=-1)
-    size: FloatArray = (scores - np.square(count).sum(axis=-1) / scores) / (rows - 1)
+def _row_size(scores: FloatArray, squares: FloatArray, rows: int) -> FloatArray:
+    """Return how many scores a row counts for in the mean square of rows, from all scores and their squares by row."""
+    size: FloatArray = (scores - squares / scores) / (rows - 1)
     return size
 
 
@@ -147,5 +146,5 @@ def nested_variances_without_each(table: FloatArray) -> Variances:
     # The rows' sum is zero, so that without row i their mean is -count_i mean_i / left_i.
     of_row = count * np.square(rows.means)
     of_means = (of_row.sum() - of_row * scores / left) / (members - 1)
-    size = _row_size(np.where(np.eye(len(table), dtype=bool), 0.0, count))
+    size = _row_size(left, np.square(count).sum() - np.square(count), members)
     return contributed, (np.where(of_means <= size * rows.floor, 0.0, of_means) - contributed) / size

@@ -88,7 +88,7 @@ def expected_half_width(
     Delta method: normal approximation of the error of logit(S_T), mapped to importance with the t quantile that the
     interval will use. Where the other factors hardly matter (S_T near 1) it says too much.
     """
-    main, interaction, mitigated = _parts(pilot)
+    main, interaction, mitigated = variance_parts(pilot)
     contributed = main + interaction
     if not pilot.total > 0 or contributed == 0 or rows < 3 or columns < model.least_columns:
         return math.nan
@@ -106,7 +106,7 @@ def expected_half_width(
     return (importance_of_logit(centre + half) - importance_of_logit(centre - half)) / 2
 
 
-def _parts(pilot: VarianceComponents) -> tuple[float, float, float]:
+def variance_parts(pilot: VarianceComponents) -> tuple[float, float, float]:
     """Return main effect, interaction and mitigated variance, none below zero."""
     mitigated = max(0.0, pilot.mitigated)
     if math.isnan(pilot.main):

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.designs import Design
+from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.joint import factor_members, joint_name
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.parameters.search_document import Searches, splits_of
@@ -64,6 +64,20 @@ class Specification(CellSpecification):
         all_factors = self.setup.all_factors
         investigated = {member for name in self.factors for member in factor_members(name, all_factors)}
         return tuple(name for name in all_factors if name not in investigated)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said before it begins: what the radial design would save where factors are to be compared."""
+        plan, radial, known = self.plan, design_named("radial"), len(self.factors)
+        cells, fewer = len(self.design()), radial.count(known, radial.auto_rows, 0, 0)
+        own = plan.design.planning is not None and plan.design.mitigates and plan.stop == "none" and not plan.mitigation
+        if known < 2 or not own or fewer >= cells:
+            return super().remarks
+        offer = (
+            f"{known} factors are to be compared: design=radial takes {fewer:,} cells instead of {cells:,} and tells "
+            "factors apart as often or more (docs/designs.md)."
+        )
+        return (*super().remarks, offer)
 
     def tags(self) -> dict[str, str]:
         """Return the tags of the parent."""

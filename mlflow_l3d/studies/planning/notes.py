@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ROUGH: Final = 0.3
 """Relative error of the contributed standard deviation from which a pilot is called small."""
+TIMES: Final = 1.5
+"""From this many times the fewest cells on, a range of cells is told."""
 NEAR_ONE: Final = 0.9
 """S_T from which a factor is said to leave too little to compare with: 9 times the variance of all others."""
 
@@ -45,6 +47,7 @@ def planner_notes(
         notes.append(f"{note}{side}.")
     notes += known.notes
     notes += _rough_notes(factors)
+    notes += _range_notes(factors, specification.plan.design.name)
     plan = specification.plan
     if plan.design.baseline:
         notes.append(
@@ -68,6 +71,22 @@ def _rough_notes(factors: pd.DataFrame) -> list[str]:
             "in its interval. The runs needed may be wrong by many times; compare the table of assumed S_T."
         )
     return notes
+
+
+def _range_notes(factors: pd.DataFrame, design: str) -> list[str]:
+    """Say how far the cells that are needed depend on what the pilot does not know."""
+    known = factors[factors["cells_high"] > TIMES * factors["cells_low"]]
+    ranges = [
+        f"{row['factor']} {row['cells_low']:,.0f} to "
+        + (f"{row['cells_high']:,.0f}" if math.isfinite(row["cells_high"]) else "more than any table has")
+        for row in known.to_dict("records")
+    ]
+    if not ranges:
+        return []
+    return [
+        f"The pilot leaves open how many cells the {design} design needs. Over the 95 % interval of S_T: "
+        f"{'; '.join(ranges)}. A larger pilot costs less than a plan that is wrong."
+    ]
 
 
 def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
@@ -99,7 +118,7 @@ def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
             why = f"half_width={half_width:g} asks for more"
         others = [f"design={design}" for design in designs if design not in where]
         helps = " or ".join([*others[:1], "a larger half_width"])
-        notes.append(f"No {limits} is expected to be narrow enough for {named}: {why}. Use {helps}.")
+        notes.append(f"No {limits} is likely to be narrow enough for {named}: {why}. Use {helps}.")
     return notes
 
 

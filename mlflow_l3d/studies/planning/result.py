@@ -47,6 +47,8 @@ class Plan:
         One row a design, see :func:`mlflow_l3d.studies.planning.tables.design_table`.
     guidance
         Assumed variances, in place of those of a pilot or beside a small one; None where every pilot is large enough.
+    assurance
+        Probability with which intervals are as narrow as is said.
     notes
         What the numbers hold and what is doubtful.
     run_id
@@ -67,6 +69,7 @@ class Plan:
     designs: pd.DataFrame
     guidance: pd.DataFrame | None
     notes: tuple[str, ...]
+    assurance: float = 0.8
     run_id: str | None = None
 
     def to_frame(self) -> pd.DataFrame:
@@ -96,6 +99,7 @@ class Plan:
             f"plan: {specification.title}",
             lines=lines,
             half_width=specification.plan.half_width,
+            assurance=self.assurance,
             cells=self.counts,
             factors=self.factors,
             designs=self.designs,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.environment import default_workers
+from mlflow_l3d.parameters.table import PLAN
+from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.studies.base import entry_point, specified
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.specification import Specification, specify
@@ -36,6 +38,7 @@ def plan_investigation(
     approach: Approach | str | None = None,
     task: Task | str | None = None,
     pilot: str = "auto",
+    assurance: float | str = 0.8,
     progress: bool = False,
     **parameters: object,
 ) -> Plan:
@@ -49,6 +52,9 @@ def plan_investigation(
         Where cost and variances come from. ``auto``: cells of the same settings on the tracking server, else similar
         ones. The id of a parent run: that one. ``run``: a small part of the plan, three rows and columns, is run now;
         its cells are not computed again. ``none``: neither cost nor variances.
+    assurance
+        Probability with which the interval shall be as narrow as `half_width`, above 0 and below 1. With the runs that
+        make it so narrow on average, it is so in half of all investigations.
     progress
         Whether ``pilot=run`` shows a progress bar on stderr.
     **parameters
@@ -67,6 +73,7 @@ def plan_investigation(
     """
     with entry_point() as project_run:
         specification = specified(specify, approach, task, parameters)
+        wanted = PLAN["assurance"].parse({"assurance": as_text("assurance", assurance)})
         run_id: str | None = None
         if pilot == "run":
             from mlflow_l3d.studies.investigation.run import investigate
@@ -89,7 +96,8 @@ def plan_investigation(
                 if isinstance(error, L3DError) or not is_outage(error) or pilot not in ("auto", "none"):
                     raise
                 why = f"Past runs could not be read: {error_line(error)}"
-        made = _assemble(specification, done, known, pilot_run_id=run_id, why=why, project_run=project_run.run_id)
+        own = project_run.run_id
+        made = _assemble(specification, done, known, assurance=wanted, pilot_run_id=run_id, why=why, project_run=own)
         if made.run_id is not None and client is None:
             _logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
         elif made.run_id is not None and client is not None:
@@ -112,6 +120,7 @@ def _assemble(
     done: set[str],
     known: Pilot,
     *,
+    assurance: float,
     pilot_run_id: str | None,
     why: str,
     project_run: str | None,
@@ -119,7 +128,7 @@ def _assemble(
     setup = specification.setup
     workers = setup.workers or default_workers(setup.device)
     counts = cell_table(specification, done)
-    factors = factor_table(specification, known.factors)
+    factors = factor_table(specification, known.factors, assurance)
     to_compute = int(counts["to_compute"].sum())
     unsure = factors["total_index"].isna().any() or (factors["pilot_error"] > ROUGH).any()
     runs = {pilot.run_id for pilot in known.factors.values()}
@@ -137,9 +146,10 @@ def _assemble(
         pilot_run_id=pilot_run_id,
         counts=counts,
         factors=factors,
-        designs=design_table(specification, known.factors, known.seconds, workers, factors),
-        guidance=guidance_table(specification) if unsure else None,
-        notes=(*setup.origin.notes, *planner_notes(specification, known, factors, workers=workers, why=why)),
+        designs=design_table(specification, known.factors, known.seconds, workers, factors, assurance),
+        guidance=guidance_table(specification, assurance) if unsure else None,
+        assurance=assurance,
+        notes=(*specification.remarks, *planner_notes(specification, known, factors, workers=workers, why=why)),
         run_id=project_run,
     )
 
@@ -155,7 +165,8 @@ def _record(made: Plan, client: MlflowClient, run_id: str, pilot: str) -> None:
         names.NOTE: page[:5000],
     }
     frames = (made.counts, made.factors, made.designs, made.guidance)
-    title, given = f"plan: {specification.title}", {**specification.given, "pilot": pilot}
+    title = f"plan: {specification.title}"
+    given = {**specification.given, "pilot": pilot, "assurance": f"{made.assurance:g}"}
     with (
         temporary_folder() as folder,
         auxiliary_run(client, run_id, role="plan", title=title, parameters=given) as run,

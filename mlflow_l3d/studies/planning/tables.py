@@ -6,10 +6,11 @@ import math
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.planning.precision import optimal_columns
+from mlflow_l3d.analysis.planning.precision import MAIN_SHARE, optimal_columns
 from mlflow_l3d.designs import design_named, plannable_designs
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ _OF_PILOT: Final = (
     *("total_index", "low", "high", "pilot_error"),
     *("pilot_design", "pilot_run_id", "pilot_same", "pilot_rows", "pilot_columns"),
 )
+_RANGE: Final = ("cells_low", "cells_high")
+PLACES: Final = 7
+"""Values of S_T within the interval of a pilot that are tried."""
 ASSUMED: Final = (0.1, 0.5, 0.9)
 """Values of S_T that are shown where no pilot says more."""
 
@@ -53,7 +57,7 @@ def cell_table(specification: Specification, done: Collection[str]) -> pd.DataFr
     return pd.DataFrame(rows, columns=list(CELL_COLUMNS))
 
 
-def factor_table(specification: Specification, pilots: Mapping[str, FactorPilot]) -> pd.DataFrame:
+def factor_table(specification: Specification, pilots: Mapping[str, FactorPilot], assurance: float) -> pd.DataFrame:
     """Say for each factor what the pilot found, how exact the plan will be, and how many runs it needs.
 
     Parameters
@@ -62,15 +66,18 @@ def factor_table(specification: Specification, pilots: Mapping[str, FactorPilot]
         What is planned.
     pilots
         Factor -> what an earlier investigation says.
+    assurance
+        Probability with which intervals are as narrow as is said.
 
     Returns
     -------
     pandas.DataFrame
         One row a factor: ``factor``, ``total_index`` (S_T) with ``low`` and ``high``, the pilot (``pilot_design``,
         ``pilot_rows``, ``pilot_columns``, ``pilot_run_id``, ``pilot_same``, and ``pilot_error``, the relative standard
-        error of the standard deviation that the factor contributes), ``half_width`` expected of the plan,
-        ``nested_optimum`` (columns), and for each design ``rows/<design>``, ``columns/<design>``, ``cells/<design>``:
-        the smallest table for the wanted half-width. Unknown numbers are nan.
+        error of the standard deviation that the factor contributes), ``half_width`` of the plan,
+        ``nested_optimum`` (columns), for each design ``rows/<design>``, ``columns/<design>``, ``cells/<design>``: the
+        smallest table for the wanted half-width, and ``cells_low``, ``cells_high``: cells that the plan's design needs
+        where S_T lies elsewhere in its interval, infinite where no table is enough. Unknown numbers are nan.
     """
     rows = []
     for factor in specification.factors:
@@ -82,11 +89,12 @@ def factor_table(specification: Specification, pilots: Mapping[str, FactorPilot]
             row |= {"pilot_error": design_named(known.design).error(known), "pilot_design": known.design}
             row |= {"pilot_run_id": pilot.run_id, "pilot_same": pilot.same}
             row |= {"pilot_rows": known.rows, "pilot_columns": known.columns}
-        rows.append(row | _precision(specification, known))
+        row |= _precision(specification, known, assurance)
+        rows.append(row | dict(zip(_RANGE, _range(specification, pilot, row), strict=True)))
     return pd.DataFrame(rows)
 
 
-def guidance_table(specification: Specification) -> pd.DataFrame:
+def guidance_table(specification: Specification, assurance: float) -> pd.DataFrame:
     """Return what the plan would give for assumed variances: the columns of :func:`factor_table` that need no pilot.
 
     One row for each S_T of :data:`ASSUMED` and for a factor that acts by its main effect alone, or half by it
@@ -97,7 +105,7 @@ def guidance_table(specification: Specification) -> pd.DataFrame:
         for main_share in (1.0, 0.5):
             assumed = assumed_variances(total_index, main_share)
             row: dict[str, Any] = {"total_index": total_index, "main_share": main_share}
-            rows.append(row | _precision(specification, assumed))
+            rows.append(row | _precision(specification, assumed, assurance))
     return pd.DataFrame(rows)
 
 
@@ -117,7 +125,12 @@ def assumed_variances(total_index: float, main_share: float) -> VarianceComponen
 
 
 def design_table(
-    specification: Specification, pilots: Mapping[str, FactorPilot], seconds: float, workers: int, factors: pd.DataFrame
+    specification: Specification,
+    pilots: Mapping[str, FactorPilot],
+    seconds: float,
+    workers: int,
+    factors: pd.DataFrame,
+    assurance: float,
 ) -> pd.DataFrame:
     """Put the designs side by side: the same numbers of rows and columns in each.
 
@@ -131,6 +144,8 @@ def design_table(
         Cells that run side by side.
     factors
         What :func:`factor_table` returned.
+    assurance
+        As there.
 
     Returns
     -------
@@ -155,7 +170,9 @@ def design_table(
         for factor in specification.factors:
             pilot = pilots.get(factor)
             row[f"half_width/{factor}"] = (
-                design.half_width(pilot.components, rows=plan.mitigation_runs, columns=columns) if pilot else math.nan
+                design.half_width(pilot.components, rows=plan.mitigation_runs, columns=columns, assurance=assurance)
+                if pilot
+                else math.nan
             )
         row |= {"never": ", ".join(never(factors, name)), "cells_needed": needed}
         rows.append(row | {"hours_needed": needed * seconds / 3600 / workers})
@@ -184,18 +201,41 @@ def _cells_needed(factors: pd.DataFrame, design: str) -> float:
     return float(design_named(design).together(cells.tolist()))
 
 
-def _precision(specification: Specification, pilot: VarianceComponents | None) -> dict[str, Any]:
+def _range(specification: Specification, pilot: FactorPilot | None, row: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the fewest and most cells that the plan's design needs for values of S_T within the pilot's interval.
+
+    Expected cells for each, times what the assurance adds at the value that was found.
+    """
+    plan = specification.plan
+    cells = row.get(f"cells/{plan.design.name}", math.nan)
+    if pilot is None or not math.isfinite(cells) or not math.isfinite(pilot.low + pilot.high):
+        return math.nan, math.nan
+    known = pilot.components
+    main = MAIN_SHARE if math.isnan(known.main) else min(1.0, max(0.0, known.main / known.contributed))
+
+    def expected(total_index: float) -> float:
+        inside = min(0.999, max(0.001, total_index))
+        found = plan.design.needed(plan.half_width, assumed_variances(inside, main)).cells
+        return math.inf if found is None else float(found)
+
+    more = cells / expected(known.total_index)
+    needed = [expected(float(value)) * more for value in np.linspace(pilot.low, pilot.high, PLACES)]
+    return min(cells, *needed), max(cells, *needed)
+
+
+def _precision(specification: Specification, pilot: VarianceComponents | None, assurance: float) -> dict[str, Any]:
     """Return expected half-width of the plan, the optimum of columns, and the runs needed in each design."""
     plan = specification.plan
     row: dict[str, Any] = {"half_width": math.nan, "nested_optimum": math.nan}
     if pilot is not None:
-        row["half_width"] = plan.design.half_width(pilot, rows=plan.mitigation_runs, columns=plan.investigation_runs)
+        size = {"rows": plan.mitigation_runs, "columns": plan.investigation_runs}
+        row["half_width"] = plan.design.half_width(pilot, **size, assurance=assurance)
         if not (pilot.total > 0 and pilot.contributed > 0):
             pilot = None
     if pilot is not None:
         row["nested_optimum"] = optimal_columns(min(pilot.total_index, 0.99))
     for name, design in plannable_designs().items():
-        found = None if pilot is None else design.needed(plan.half_width, pilot)
+        found = None if pilot is None else design.needed(plan.half_width, pilot, assurance=assurance)
         row |= {
             f"{what}/{name}": float(getattr(found, what, None) or math.nan) for what in ("rows", "columns", "cells")
         }

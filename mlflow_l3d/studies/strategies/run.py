@@ -21,7 +21,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.parameters.table import STRATEGIES
 from mlflow_l3d.report.numbers import signed
-from mlflow_l3d.studies.base import entry_point, specified, warn_of_origin
+from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
 from mlflow_l3d.studies.investigation.specification import specify
@@ -121,7 +121,7 @@ def compare_strategies(
         }
         client = connect()
         crossed = specifications["crossed"]
-        warn_of_origin(crossed)
+        say(crossed.setup.origin.notes)
         title = f"strategies: {crossed.setup.approach.name} {crossed.setup.task.name}: {crossed.factor_words}"
         given = {name: crossed.given[name] for name in STRATEGIES}
         with (
