@@ -50,7 +50,11 @@ class Words:
         single scores holds.
     caution
         Of a baseline: why its verdict may be wrong.
+    apart
+        What helps where factors cannot be told apart.
     """
+
+    apart: str = ""
 
     order: str = "most important"
     legend: str = (
@@ -85,7 +89,10 @@ class Words:
     caution: str = ""
 
 
-CROSSED: Final = Words()
+CROSSED: Final = Words(
+    apart=" With as many cells the radial design tells factors apart more often: the few columns of crossed tables set "
+    "a limit that more rows do not move."
+)
 NESTED: Final = Words(reading=(("Cell, row, column", f"{_CELL}has columns of its own."), _STDS))
 
 

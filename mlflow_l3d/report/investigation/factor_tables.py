@@ -82,8 +82,11 @@ def further_numbers(shown: Shown, columns: Mapping[str, tuple[str, str]]) -> Tab
     return replace(table, note=shown.say(" ".join(notes[head] for head in table.head[1:] if notes[head])))
 
 
-def ranking_tables(ranking: Ranking | None) -> tuple[Table, ...]:
-    """Return the order of the factors, and the differences of all pairs; nothing without a ranking."""
+def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...]:
+    """Return the order of the factors, and the differences of all pairs; nothing without a ranking.
+
+    `helps` says what to do where factors cannot be told apart.
+    """
     if ranking is None:
         return ()
     lettered = {name for group in ranking.groups for name in group}
@@ -99,6 +102,7 @@ def ranking_tables(ranking: Ranking | None) -> tuple[Table, ...]:
         ("factor", "corrected score", "letters"),
         tuple((name, signed(value), group or MISSING) for name, value, group in _rows(ranking.to_frame())),
         "Factors that share a letter cannot be told apart."
+        + (helps if any(len(group) > 1 for group in ranking.groups) else "")
         + (f" {MISSING}: could be compared with no other factor." if len(lettered) < len(ranking.factors) else ""),
     )
     pairs = [

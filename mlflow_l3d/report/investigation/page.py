@@ -109,7 +109,10 @@ def render(
         apart=[
             Section("Runs that collapse", [factor_tables.collapse_table(shown)]),
             Section("When to stop", [factor_tables.interim_table(analysis)]),
-            Section("Which factors can be told apart", factor_tables.ranking_tables(analysis.ranking)),
+            Section(
+                "Which factors can be told apart",
+                factor_tables.ranking_tables(analysis.ranking, shown.design.words.apart),
+            ),
         ],
         variances=Section("Variance components", [factor_tables.component_table(shown)]),
         agreement=prediction_tables.agreement_table(shown),
