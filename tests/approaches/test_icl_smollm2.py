@@ -100,6 +100,26 @@ def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., PromptS
         np.testing.assert_allclose(row, np.exp(expected) / np.exp(expected).sum(), atol=1e-5)
 
 
+def test_turns_are_the_tokens_of_the_whole_conversation(session_of: Callable[..., PromptSession]) -> None:
+    session = session_of(chat="turns")
+    (found,) = outcomes(session, BASE)
+    assert found.scores is not None
+    split, loaded = session.task.split(BASE.seeds), session.loaded
+    prompts, _ = session._prompts(BASE, split.train, split.test)
+    answers = answers_ids(loaded, session.format, session.chat, session.conversation)
+    for row, turns in list(zip(found.scores, prompts, strict=True))[:2]:
+        assert isinstance(turns, list)
+        assert [turn["role"] for turn in turns] == ["user", "user", "assistant", "user", "assistant", "user"]
+        (prompt,) = prompts_ids(loaded, [turns], True)
+        for word, answer in zip(session.format.verbaliser, answers, strict=True):
+            whole = [*turns, {"role": "assistant", "content": word}]
+            ids = loaded.tokenizer.apply_chat_template(whole, return_dict=False)
+            assert [*prompt, *answer] == ids[: len(prompt) + len(answer)]
+            assert loaded.tokenizer.decode(ids[len(prompt) + len(answer)]) == "<|im_end|>"
+        expected = np.array(likelihoods(loaded, prompt, answers))
+        np.testing.assert_allclose(row, np.exp(expected) / np.exp(expected).sum(), atol=1e-5)
+
+
 def test_every_factor_moves_the_scores_and_the_same_cell_gives_the_same(
     session_of: Callable[..., PromptSession],
 ) -> None:
