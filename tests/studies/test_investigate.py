@@ -14,7 +14,7 @@ import pytest
 from run_helpers import CELLS, Place, assert_whole, copied, sqlite_place
 
 import mlflow_l3d
-from mlflow_l3d.approaches.synthetic import fails
+from mlflow_l3d.approaches.synthetic import Synthetic, fails
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.run import Investigation
@@ -69,6 +69,18 @@ def test_cells_that_raise(place: Place, caplog: pytest.LogCaptureFixture) -> Non
     assert place.client.get_run(result.run_id).data.tags["l3d.superseded_by"] == again.run_id
     with place.entered():
         assert evaluate(again.run_id, log=False).analysis.metrics() == pytest.approx(again.analysis.metrics())
+
+
+def test_the_report_has_what_an_approach_remarks(place: Place, tmp_path: Path) -> None:
+    class Remarking(Synthetic):
+        def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:
+            return (f"{len(cells)} cells, all with a score: {cells['synthetic_score'].notna().all()}.",)
+
+    found = place.investigate(approach=Remarking())
+    assert (
+        f"{len(found.cells)} cells, all with a score: True."
+        in place.download(found.run_id, "report.html", tmp_path).read_text()
+    )
 
 
 def test_every_cell_raises(place: Place) -> None:

@@ -154,7 +154,8 @@ def check_length(
     if over > 0:
         needed = f" and {behind} of the answer" if behind else ""
         allowed = f"the longest prompt has {longest} tokens{needed}, {over} more than the {loaded.reads}"
-        raise ParameterError("prompt", "(too long)", allowed, "Use fewer shots or classes, or a model that reads more.")
+        fix = "Use fewer shots or classes, a model that reads more, or truncation=left."
+        raise ParameterError("prompt", "(too long)", allowed, fix)
 
 
 def places_behind(answers: Sequence[Sequence[int]], loaded: LoadedModel, new_tokens: int = 0) -> int:
