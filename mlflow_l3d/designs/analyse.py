@@ -218,14 +218,20 @@ def all_checks(
     elif not records or not design.own_golden:
         found += golden_checks(golden, chance=chance)
     if not pooled:
-        found += tail_checks(golden, design.own_golden or "golden runs")
+        found += tail_checks(golden, design.own_golden or "golden runs", chance=chance)
+    told = any(check.code == "L3D013" for check in found)
     for record in records:
         closes = not (plan.mitigated or pooled)
         found += design.checks(record, closes=closes, reml=plan.missing == "reml", chance=chance)
+    if told:  # of all runs, so that it need not be told of the rows of each factor
+        found = [check for check in found if check.code != "L3D013" or check.factor is None]
     if plan.product:
         found.append(product_check())
     if collapse is not None:
-        found = [in_two_parts(check, collapse) if check.code == "L3D005" else check for check in found]
+        found = [
+            in_two_parts(check, collapse, importances.get(check.factor or "")) if check.code == "L3D005" else check
+            for check in found
+        ]
     return tuple(sorted(found, key=lambda check: (check.severity != "warning", check.code)))
 
 

@@ -12,6 +12,7 @@ from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.nested import NestedDesign
 from mlflow_l3d.report.investigation.factor_tables import collapse_table
 from mlflow_l3d.report.investigation.verdicts import Shown
+from mlflow_l3d.report.investigation.words import answers
 
 CHANCE = 0.5
 VARIANCES = (0.5, 0.25, 0.25)
@@ -111,3 +112,28 @@ def test_the_interval_of_the_rest_covers_and_that_of_the_whole_does_not(design, 
         whole += found.importances["f"].importance_ci_low <= true <= found.importances["f"].importance_ci_high
     assert held >= 0.87 * count  # of 120 at 95 %, fewer have a probability of 0.0004
     assert whole < held
+
+
+def test_verdicts_are_unsure_where_runs_collapse_and_say_what_holds_for_the_others():
+    generator = np.random.default_rng(4)
+    table, golden = drawn(generator), 0.8 + 0.02 * generator.standard_normal(200)
+    table[:, 2] = golden[:30] = 0.3
+    found = analyse(cells(table, np.where(np.arange(200) < 30, 0.3, golden)), planned(), metric="accuracy")
+    shown = Shown(found)
+    (verdict,) = (shown.verdict(record) for record in shown.records)
+    rest = found.collapse.rest["f"]
+    assert verdict.status == "important?"
+    assert f"among the others it is {rest.importance_corrected:+.2f}" in verdict.sentence
+    luck, which, _ = answers(shown)
+    assert any("30 of 200 of them score below chance" in sentence for sentence in luck.sentences)
+    assert any("which ones, f decides" in sentence for sentence in which.sentences)
+    assert "L3D010" not in {check.code for check in found.checks}  # equal columns, since both collapsed
+
+
+def test_long_tails_are_those_of_the_runs_that_did_not_collapse():
+    generator = np.random.default_rng(5)
+    golden = 0.8 + 0.02 * generator.standard_normal(200)
+    golden[:10] = 0.3
+    collapsed = analyse(cells(drawn(generator), golden), planned(), metric="accuracy")
+    assert "L3D013" not in {check.code for check in collapsed.checks}
+    assert "L3D013" in {check.code for check in analyse(cells(drawn(generator), golden), metric="accuracy").checks}

@@ -87,7 +87,7 @@ def factor_checks(
     yield from _verdict(record)
     yield from _missing_cells(record, pairs=pairs, reml=reml and model.shared_columns)
     yield from _scores(record)
-    yield from row_tail_check(record)
+    yield from row_tail_check(record, chance=chance)
     if not pairs:
         yield from _selected(record, model, chance)
         yield from _duplicated(record)
@@ -146,7 +146,8 @@ def _duplicated(record: Importance) -> Iterator[Check]:
     for noun, lines in (("column", table.T), ("row", table)):
         if min(table.shape) < 2 or lines.shape[1] < LEAST_EQUAL or _constant(table.reshape(-1)):
             continue
-        repeated = np.flatnonzero(pd.DataFrame(lines).duplicated()).tolist()
+        varies = np.ptp(lines, axis=1) > 0  # runs that collapsed alike are no seed that was used twice
+        repeated = np.flatnonzero(pd.DataFrame(lines).duplicated() & varies).tolist()
         if not (same := len(repeated)):
             continue
         alike = noun == "column" and same == len(lines) - 1

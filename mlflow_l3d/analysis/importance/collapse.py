@@ -55,24 +55,24 @@ class Collapse:
         return known(values | {f"{name}_uncollapsed": getattr(rest, name) for name in ("importance", *corrected)})
 
 
-def in_two_parts(check: Check, found: Collapse) -> Check:
-    """Return L3D005 with what is known of the two parts of the score."""
-    if check.factor is None:
+def in_two_parts(check: Check, found: Collapse, record: Importance | None) -> Check:
+    """Return L3D005 with what is known of the two parts of the score; `record` is that of its factor."""
+    if record is None:
         ends = found.share_interval()
-        if math.isnan(ends[0]):
-            return check
         more = f" Of all runs that could be drawn, {points(ends[0])} to {points(ends[1])} % collapse (95 % interval)."
-        return replace(check, message=check.message + more)
-    cause, rest = found.causes[check.factor], found.rest[check.factor]
-    more = ""
+        return check if math.isnan(ends[0]) else replace(check, message=check.message + more)
+    cause, rest = found.causes[record.factor], found.rest[record.factor]
+    message = (
+        f"{points(record.collapsed_share)} % of the cells score below chance." if found.collapsed else check.message
+    )
     if math.isfinite(cause.importance_corrected):
-        more += f" For which runs collapse its importance is {_score(cause)}."
+        message += f" For which runs collapse its importance is {_score(cause)}."
     if math.isfinite(rest.importance):
-        more += (
+        message += (
             f" Among the runs that do not, the published score is {rest.importance:+.2f}, the corrected one "
             f"{_score(rest)}, the golden standard deviation {points(rest.golden_std)} points."
         )
-    return replace(check, message=check.message + more)
+    return replace(check, message=message)
 
 
 def _score(record: Importance) -> str:

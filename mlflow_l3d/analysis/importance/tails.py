@@ -93,9 +93,12 @@ def long_tails(golden: FloatArray, table: FloatArray) -> bool:
     return any(found is not None and found.long for found in (tails(golden), tails_of_rows(table)))
 
 
-def tail_checks(golden: FloatArray, runs: str = "golden runs") -> Iterator[Check]:
-    """Yield L3D013 for scores that stand for independent draws of every factor; `runs` says what they are."""
-    if (found := tails(golden)) is None:
+def tail_checks(golden: FloatArray, runs: str = "golden runs", *, chance: float | None = None) -> Iterator[Check]:
+    """Yield L3D013 for scores that stand for independent draws of every factor; `runs` says what they are.
+
+    Runs below `chance` are left out: L3D005 tells of them.
+    """
+    if (found := tails(_not_below(golden, chance))) is None:
         return
     if found.long:
         yield Check("L3D013", "warning", "Long tails", _long(found, runs))
@@ -107,10 +110,14 @@ def tail_checks(golden: FloatArray, runs: str = "golden runs") -> Iterator[Check
         yield Check("L3D013", "info", "Two groups of scores", message)
 
 
-def row_tail_check(record: Importance) -> Iterator[Check]:
-    """Yield L3D013 for the rows of one factor."""
-    if (found := tails_of_rows(record.table)) is not None and found.long:
+def row_tail_check(record: Importance, *, chance: float | None = None) -> Iterator[Check]:
+    """Yield L3D013 for the rows of one factor; runs below `chance` are left out."""
+    if (found := tails_of_rows(_not_below(record.table, chance))) is not None and found.long:
         yield Check("L3D013", "warning", "Long tails", _long(found, "rows, each the mean of its cells,"), record.factor)
+
+
+def _not_below(scores: FloatArray, chance: float | None) -> FloatArray:
+    return scores if chance is None else np.where(scores < chance, math.nan, scores)
 
 
 def _long(found: Tails, runs: str) -> str:

@@ -42,7 +42,8 @@ class ExampleVotes:
         Shares of examples, which add up to 1. With more runs fewer examples are right in all of them.
     robust_share_10, fragile_share_10, never_right_share_10
         What ten of the runs would show, on average over all choices of ten: estimates that do not depend on how many
-        runs there are, and so may be compared. Over the examples that ten runs saw; nan where there are none.
+        runs there are, and so may be compared. Over the examples that ten runs saw (`seen_by_ten`); nan where there are
+        none.
     left_out
         Examples that fewer runs saw than asked for.
     """
@@ -55,6 +56,7 @@ class ExampleVotes:
     robust_share_10: float = math.nan
     fragile_share_10: float = math.nan
     never_right_share_10: float = math.nan
+    seen_by_ten: int = 0
 
     @property
     def runs(self) -> tuple[int, int]:
@@ -122,7 +124,9 @@ def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArr
     robust, fragile, never = (
         float((kinds == kind).mean()) if len(frame) else math.nan for kind in (ROBUST, FRAGILE, NEVER_RIGHT)
     )
-    return ExampleVotes(frame, robust, fragile, never, len(kept) - len(frame), *_of_ten(right, runs))
+    return ExampleVotes(
+        frame, robust, fragile, never, len(kept) - len(frame), *_of_ten(right, runs), int((runs >= TEN).sum())
+    )
 
 
 def _of_ten(right: IntArray, runs: IntArray) -> tuple[float, float, float]:

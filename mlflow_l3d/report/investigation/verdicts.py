@@ -146,7 +146,16 @@ class Shown:
             status = word
         else:
             trust += " says the opposite: the published score is biased by the few runs, trust the interval"
+        if self.analysis.collapse is not None and record.collapsed_share > 0 and math.isfinite(low):
+            status = "important?" if important else "not important?"
+            trust += f"; runs collapse, so that it does not hold: among the others {self._rest(record)}"
         return Verdict(status, f"{word} ({signed(record.importance)}): {because}; {trust}.")
+
+    def _rest(self, record: Importance) -> str:
+        """Return the corrected score among the runs that did not collapse, with its interval."""
+        assert self.analysis.collapse is not None
+        rest = self.analysis.collapse.rest[record.factor]
+        return f"it is {signed(rest.importance_corrected)} ({between(rest.importance_ci_low, rest.importance_ci_high)})"
 
     def _doubted(self, record: Importance) -> bool:
         """Return whether a rule looked at the intervals of scores that have long tails."""

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
+from mlflow_l3d.analysis.importance.collapse import Collapse
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.examples import TEN
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.report.investigation.verdicts import Shown, Status
-from mlflow_l3d.report.numbers import MISSING, between, plain, points
+from mlflow_l3d.report.numbers import MISSING, between, plain, points, signed
 from mlflow_l3d.report.text import Answer
 
 SINGLE_RUN_LIMIT = 1.96 * math.sqrt(2)
@@ -67,6 +68,7 @@ def _luck(shown: Shown) -> Answer:
     std = record.golden_std if shown.design.own_golden else float(scores.std())
     low, high = float(scores.min()), float(scores.max())
     bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, unit.text)
+    collapse = shown.analysis.collapse
     sure = "" if bounds == MISSING else f" ({shown.say('{level}')} interval of the deviation {bounds})"
     return Answer(
         question,
@@ -74,6 +76,7 @@ def _luck(shown: Shown) -> Answer:
         (
             f"{shown.analysis.metric} in {unit.name}, mean ± standard deviation over {len(scores)} {runs}{sure}: "
             f"{shown.design.words.drawn or _DRAWN[shown.golden_word]}.",
+            *([] if collapse is None or not collapse.collapsed else [_parts(shown, collapse)]),
             f"The unluckiest run scored {unit.text(low)}, the luckiest {unit.text(high)}: {unit.text(high - low)} "
             f"{unit.noun} apart.",
             f"Rule of thumb: one run of each of two methods tells them apart only where they differ by more than "
@@ -99,12 +102,35 @@ def _which(shown: Shown) -> Answer:
             f"{stds[1]}."
         )
     sentences += _together(shown.analysis)
+    if (collapse := shown.analysis.collapse) is not None:
+        sentences += _two_parts(collapse)
     sentences.append(
         "A factor is important where it moves the score more, by itself and in interactions, than all others do "
         "without it. An interaction counts for each factor in it, so that several can be important."
     )
     short = _first_two(sure or groups["important?"], known) + (" (unsure)" if unsure else "")
     return Answer(question, short, tuple(sentences))
+
+
+def _parts(shown: Shown, collapse: Collapse) -> str:
+    """Return the two parts of the luck."""
+    low, high = (points(end, 1) for end in collapse.share_interval())
+    rest = next(iter(collapse.rest.values())).golden_std
+    return (
+        f"{collapse.collapsed} of {collapse.runs} of them score below chance ({low} to {high} % of all that could be "
+        f"drawn); without these, the deviation is {shown.unit.text(rest)} {shown.unit.noun}."
+    )
+
+
+def _two_parts(collapse: Collapse) -> list[str]:
+    """Return which factor decides which runs collapse, and what matters among the others."""
+    causes = [record.factor for record in collapse.causes.values() if record.importance_corrected > 0]
+    rest = [record for record in collapse.rest.values() if math.isfinite(record.importance)]
+    order = sorted(rest, key=lambda record: -record.importance)
+    told = f"which ones, {' and '.join(causes)} decides" if causes else "no factor by itself decides which ones"
+    among = ", ".join(f"{record.factor} {signed(record.importance)}" for record in order)
+    found = [f"Some runs collapse, so that intervals of the whole score do not hold; {told}."]
+    return [*found, f"Importance among the others: {among}."] if among else found
 
 
 def _first_two(names: list[str], known: list[Importance]) -> str:
@@ -160,9 +186,10 @@ def _stable(shown: Shown) -> Answer:
         )
         if most > TEN and math.isfinite(votes.robust_share_10):
             sentences.append(
-                f"In ten runs it would be {points(votes.robust_share_10, 1)} %, "
-                f"{points(votes.never_right_share_10, 1)} % and {points(votes.fragile_share_10, 1)} %: compare these "
-                "with other studies, since more runs find fewer examples that are right in all."
+                f"In ten runs, of the {votes.seen_by_ten:,} examples that ten saw, it would be "
+                f"{points(votes.robust_share_10, 1)} %, {points(votes.never_right_share_10, 1)} % and "
+                f"{points(votes.fragile_share_10, 1)} %: compare these with other studies, since more runs find fewer "
+                "examples that are right in all."
             )
     short = "mean agreement" if shown.graded else "agree"
     return Answer(question, f"{points(group.consistency, 1)} % {short}", tuple(sentences))
