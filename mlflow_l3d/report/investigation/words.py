@@ -101,9 +101,8 @@ def _which(shown: Shown) -> Answer:
             f"{known[0].factor} moves the score by {stds[0]} (std) while all others are held, the others without it by "
             f"{stds[1]}."
         )
-    sentences += _together(shown.analysis)
-    if (collapse := shown.analysis.collapse) is not None:
-        sentences += _two_parts(collapse)
+    collapse = shown.analysis.collapse
+    sentences += _together(shown.analysis) if collapse is None else _two_parts(collapse)
     sentences.append(
         "A factor is important where it moves the score more, by itself and in interactions, than all others do "
         "without it. An interaction counts for each factor in it, so that several can be important."
