@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks import golden_checks, pooled_check, product_check
-from mlflow_l3d.analysis.importance.collapse import Collapse, collapsed, in_two_parts, uncollapsed
+from mlflow_l3d.analysis.importance.collapse import Collapse, apart, collapsed, in_two_parts, uncollapsed
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, holm, rank_factors
 from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.searched import searched_split_checks
 from mlflow_l3d.analysis.importance.tables import Tables
-from mlflow_l3d.analysis.importance.tails import tail_checks
+from mlflow_l3d.analysis.importance.tails import row_tail_check, tail_checks
 from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
 from mlflow_l3d.analysis.results import Analysis
@@ -172,9 +172,9 @@ def _sequential(
 
 
 def _collapse(design: type[Design], scores: Tables, chance: float, plan: Planned, level: float) -> Collapse | None:
-    """Return the two parts of the score; None where no run collapsed."""
+    """Return the two parts of the score; None where no run collapsed, or low scores are the tail of all others."""
     rest = design.changed(scores, partial(uncollapsed, chance=chance))
-    if design.baseline or rest.missing == scores.missing:
+    if design.baseline or rest.missing == scores.missing or not apart(design.golden_scores(rest), chance):
         return None
     runs = design.independent(scores)
     down = collapsed(runs[np.isfinite(runs)], chance)
@@ -218,13 +218,13 @@ def all_checks(
     elif not records or not design.own_golden:
         found += golden_checks(golden, chance=chance)
     if not pooled:
-        found += tail_checks(golden, design.own_golden or "golden runs", chance=chance)
+        found += tail_checks(golden, design.own_golden or "golden runs", chance=chance if collapse else None)
     told = any(check.code == "L3D013" for check in found)
+    for record in () if told or design.baseline else records:  # told of all runs, it need not be told of the rows
+        found += row_tail_check(record, chance=chance if collapse else None)
     for record in records:
         closes = not (plan.mitigated or pooled)
         found += design.checks(record, closes=closes, reml=plan.missing == "reml", chance=chance)
-    if told:  # of all runs, so that it need not be told of the rows of each factor
-        found = [check for check in found if check.code != "L3D013" or check.factor is None]
     if plan.product:
         found.append(product_check())
     if collapse is not None:

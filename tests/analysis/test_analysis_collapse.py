@@ -137,3 +137,11 @@ def test_long_tails_are_those_of_the_runs_that_did_not_collapse():
     collapsed = analyse(cells(drawn(generator), golden), planned(), metric="accuracy")
     assert "L3D013" not in {check.code for check in collapsed.checks}
     assert "L3D013" in {check.code for check in analyse(cells(drawn(generator), golden), metric="accuracy").checks}
+
+
+def test_a_model_hardly_better_than_chance_has_a_tail_and_no_two_parts():
+    generator = np.random.default_rng(6)
+    table, golden = drawn(generator) - 0.26, 0.54 + 0.02 * generator.standard_normal(200)
+    found = analyse(cells(table, golden), planned(), metric="accuracy")
+    assert "L3D005" in {check.code for check in found.checks}
+    assert found.collapse is None

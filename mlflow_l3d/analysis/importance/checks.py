@@ -15,7 +15,6 @@ from mlflow_l3d.analysis.importance.failures import failures
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.tables import constant, with_scores
-from mlflow_l3d.analysis.importance.tails import row_tail_check
 from mlflow_l3d.analysis.typing import FloatArray
 
 FEW_ROWS: Final = 10
@@ -66,7 +65,7 @@ def factor_checks(
     reml: bool = False,
     chance: float | None = None,
 ) -> Iterator[Check]:
-    """Yield the checks of one factor: L3D001, L3D002, L3D004 to L3D007, L3D010, L3D012, L3D013.
+    """Yield the checks of one factor: L3D001, L3D002, L3D004 to L3D007, L3D010, L3D012.
 
     Parameters
     ----------
@@ -87,7 +86,6 @@ def factor_checks(
     yield from _verdict(record)
     yield from _missing_cells(record, pairs=pairs, reml=reml and model.shared_columns)
     yield from _scores(record)
-    yield from row_tail_check(record, chance=chance)
     if not pairs:
         yield from _selected(record, model, chance)
         yield from _duplicated(record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +13,10 @@ from mlflow_l3d.analysis.importance.check_words import points
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray, known
+
+APART: Final = 3.0
+"""Standard deviations of the other runs between chance and their mean. A model that is hardly better than chance scores
+below it now and then; that is a tail, and to cut it off would make the others look alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,12 @@ def collapsed(scores: FloatArray, chance: float) -> FloatArray:
 def uncollapsed(scores: FloatArray, chance: float) -> FloatArray:
     """Return the scores that are not below chance, nan in place of the others."""
     return np.where(scores < chance, math.nan, scores)
+
+
+def apart(rest: FloatArray, chance: float) -> bool:
+    """Return whether chance lies so far below the scores of the other runs that lower ones are another kind of run."""
+    left = rest[np.isfinite(rest)]
+    return len(left) >= 2 and float(left.mean()) - chance > APART * float(left.std())
 
 
 def wilson_interval(count: int, of: int, *, level: float = LEVEL) -> tuple[float, float]:
