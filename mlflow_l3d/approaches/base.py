@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Value
+from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
@@ -132,6 +133,8 @@ class Approach(ABC):
         What is used where the user names none; the empty text where the approach has no model.
     task_kinds
         Kinds of tasks that it takes, of :data:`mlflow_l3d.tasks.base.KINDS`.
+    published_study
+        How the authors of a paper investigated with it; None where they did not.
     """
 
     name: str = ""
@@ -142,6 +145,7 @@ class Approach(ABC):
     default_model: str = ""
     default_task: str = ""
     task_kinds: tuple[str, ...] = ("classification",)
+    published_study: PublishedStudy | None = None
 
     @abstractmethod
     def prepare(

@@ -102,10 +102,10 @@ def given_texts(
     for parameter in known.values():
         if parameter.name != "approach":  # it may be an object, which no entry point names
             parameter.parse(given)
-    own_choice = known["metric"].default == "auto"
-    every = (metric.name for metric in registered().values() if not metric.opt_in)
-    of_all = ["auto", *every] if own_choice else [m.name for m in of_kind("classification", secondary=False)]
-    Choice((*of_all, *approach.metrics)).parse("metric", given["metric"])
+    every = registered().values() if "seeds" in known else of_kind("classification", secondary=False)
+    allowed = [metric.name for metric in every if not metric.opt_in]
+    auto = ["auto"] if known["metric"].default == "auto" else []
+    Choice((*auto, *allowed, *approach.metrics)).parse("metric", given["metric"])
     return given, approach
 
 

@@ -10,6 +10,7 @@ from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.published import is_published
 from mlflow_l3d.parameters.search_document import (
     SCHEMA,
     FoundSearch,
@@ -127,10 +128,14 @@ def _published(
         allowed = f"there are no published hyperparameters {what} for the task {subject.task}"
         fix = f"There are some for {', '.join(with_values)}." if with_values else "Use default, latest, or values."
         raise ParameterError("hyperparameters", text, allowed, fix)
-    if not subject.model:
-        return values, ()
+    other = [
+        f"{name}={value} ({values[name]})" for name, value in overrides.items() if values.get(name, value) != value
+    ]
+    notes = (f"Not as published, whose values are in brackets: {', '.join(other)}.",) if other else ()
+    if not subject.model or is_published(subject.model, approach):
+        return values, notes
     note = f"Hyperparameters are those that were published for {subject.task} with the authors' models"
-    return values, (f"{note}; whether they suit {subject.model} was not looked at.",)
+    return values, (*notes, f"{note}; whether they suit {subject.model} was not looked at.")
 
 
 def _searched(

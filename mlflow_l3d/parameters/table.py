@@ -128,11 +128,12 @@ MAIN: Final[Parameters] = _table(
     ),
     Parameter("missing", "anova", "how a table that lacks cells is estimated", Choice(("anova", "reml"))),
     _ROOT_SEED,
-    Parameter("metric", "f1_macro", "the metric whose spread is investigated"),
+    Parameter("metric", "auto", "the metric whose spread is investigated; auto is f1_macro"),
     Parameter(
         "hyperparameters",
         "default",
-        "`default`, `latest` (finished search) or a search's run id, `paper` (the authors' values), or a JSON file; "
+        "`default`, `latest` (finished search) or a search's run id, `paper` (the authors' values, also of model, "
+        "mitigation_runs and metric where these are auto), or a JSON file; "
         "name=value pairs, separated by commas, stand alone or after one of these and override it",
     ),
     *_SIZES,

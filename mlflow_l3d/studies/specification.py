@@ -71,6 +71,7 @@ class StudySpecification(ABC):
             "task": self.setup.task.name,
             "model": self.setup.model,
             "device": self.setup.device,
+            "metric": self.metric,
             "hyperparameters": json.dumps(dict(self.setup.hyperparameters), sort_keys=True),
         }
 

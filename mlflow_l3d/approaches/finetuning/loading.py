@@ -83,6 +83,9 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
     stored = dtype if recipe.trainable == "lora" else torch.float32
     decoder = is_decoder(config)
     if decoder:
+        if recipe.head_dropout not in (AUTO, recipe.dropout):
+            allowed = f"is for encoders, and {name} is a decoder"
+            raise ParameterError("hyperparameters.head_dropout", recipe.head_dropout, allowed, "Use head_dropout=auto.")
         model: Any = _decoder(found, name, config, task, recipe, device, stored)
         new = ["score.weight"]
         if tokenizer.pad_token_id is None:
@@ -93,7 +96,10 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
             raise ParameterError("hyperparameters.quantise", recipe.quantise, f"is for decoders, and {name} is none")
         need_padding(tokenizer, found)
         choices = task.kind == "multiple_choice"
-        model, new = load_classifier(found, outputs(task), recipe.dropout, choices=choices, dtype=stored)
+        head = None if recipe.head_dropout in (AUTO, recipe.dropout) else float(recipe.head_dropout)
+        model, new = load_classifier(
+            found, outputs(task), recipe.dropout, head_dropout=head, choices=choices, dtype=stored
+        )
     check_length(recipe.max_length, tokenizer, config)
     with quiet():
         drawn = adapters.attach(model, recipe, new) if recipe.trainable == "lora" else []

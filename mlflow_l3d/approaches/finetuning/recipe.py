@@ -26,7 +26,11 @@ _LORA: Final = ("quantise", "lora_r", "lora_alpha", "lora_dropout", "lora_target
 LATER: Final = (*_MODEL, *_LORA)
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 _HEAD: Final = ("pooling", "hidden_units")
-WITHOUT_EFFECT: Final = {"head": LATER, "full": (*_HEAD, *_LORA), "lora": _HEAD}
+WITHOUT_EFFECT: Final = {
+    "head": (*LATER, "head_dropout"),
+    "full": (*_HEAD, *_LORA),
+    "lora": (*_HEAD, "head_dropout"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,9 @@ class Recipe:
     lora_dropout: float = hyperparameter(0.1, "lora: probability of dropout before an adapter", low=0.0, high=0.9)
     lora_targets: str = hyperparameter(
         AUTO, "lora: names of the layers with adapters, joined by +; auto: the attention's query and value"
+    )
+    head_dropout: float | str = hyperparameter(
+        AUTO, "full, encoders: probability of dropout before the new head; auto is dropout", low=0, high=0.9, auto=float
     )
 
     @property

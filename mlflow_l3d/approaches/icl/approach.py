@@ -14,6 +14,7 @@ from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.approaches.presets import PRESETS, default_quantisation, target
+from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -37,6 +38,11 @@ class InContextLearning(Approach):
     metrics: tuple[str, ...] = ("unparsed_share", "prompt_tokens", "f1_macro_published")
     default_model: str = "smollm2-135m-instruct"
     default_task: str = "rotten_tomatoes"
+    published_study: PublishedStudy | None = PublishedStudy(
+        ("flan-t5-base", "llama-2-13b-chat", "mistral-7b-instruct-v0.1", "zephyr-7b-alpha"),
+        mitigation_runs=20,
+        metric="f1_macro_published",
+    )
 
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Check the hyperparameters together, and the class words; see :meth:`recipes.Recipe.of`."""

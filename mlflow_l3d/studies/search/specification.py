@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import Setup, given_texts, set_up
 from mlflow_l3d.parameters.table import SEARCH
@@ -153,7 +154,8 @@ def specify_search(
     pruner = pruner_name(given["pruner"])
     for name in ("coarse_sampler", "fine_sampler"):
         _sampler(name, given, "coarse" if name == "coarse_sampler" else "fine", 1, 1)
-    setup = set_up(given, approach, task, root_seed=root_seed, searches=searches)
+    asked, _ = as_published(given, approach)
+    setup = set_up(asked, approach, task, root_seed=root_seed, searches=searches)
     space = SearchSpace.of(approach, setup.hyperparameters, given["space"])
     coarse_trials = min(_grid_left(space, setup) + 1, MOST_COARSE) if wanted is None else wanted
     samplers: dict[Stage, str] = {

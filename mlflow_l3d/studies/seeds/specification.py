@@ -60,7 +60,7 @@ class SeedsSpecification(CellSpecification):
 
     def final(self) -> dict[str, str]:
         """Return parameters that may come out otherwise than they were typed, as text."""
-        return {**super().final(), "seeds": ",".join(map(str, self.seeds)), "metric": self.metric}
+        return {**super().final(), "seeds": ",".join(map(str, self.seeds))}
 
     def content(self) -> dict[str, Any]:
         """Return what the document holds beside what that of every study has."""

@@ -1,0 +1,85 @@
+"""What ``hyperparameters=paper`` means for the other parameters: the model, the runs, the metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlflow_l3d import registry
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.presets import target
+from mlflow_l3d.approaches.published import PublishedStudy
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.source_text import parse
+
+
+def as_published(given: Mapping[str, str], approach: Approach) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the parameters with those of the paper in place of `auto`, and a sentence on what differs from the paper.
+
+    Parameters
+    ----------
+    given
+        As typed, defaults included. Without ``hyperparameters=paper`` they are returned as they are.
+    approach
+        The approach; nothing changes for one without a published study.
+
+    Raises
+    ------
+    ParameterError
+        If the paper has several models and none is named, or a published rate does not suit the approach's own model.
+    """
+    found, study, source = dict(given), approach.published_study, parse(given["hyperparameters"])
+    if study is None or source.source != "paper":
+        return found, ()
+    found["model"] = _model(given["model"], study, approach, rate_is_given=study.rate in source.overrides)
+    if "mitigation_runs" not in given:  # a search has no runs of its own
+        return found, ()
+    design = registry.load("design", given["design"])
+    if (given["mitigation_runs"], given["stop"]) == ("auto", "none") and getattr(design, "has_columns", False):
+        found["mitigation_runs"] = str(study.mitigation_runs)
+    if given["metric"] == "auto":
+        found["metric"] = study.metric
+    return found, _differences(found, study, baseline=getattr(design, "baseline", False))
+
+
+def _model(model: str, study: PublishedStudy, approach: Approach, *, rate_is_given: bool) -> str:
+    """Return the model that is meant."""
+    named = " or ".join(study.models)
+    if model == "auto":
+        if len(study.models) > 1:
+            allowed = f"the paper has several models for {approach.name}, and hyperparameters=paper needs to know which"
+            raise ParameterError("model", model, allowed, f"Use model={named}.")
+        return study.models[0]
+    if study.rate and model == approach.default_model and not rate_is_given:
+        allowed = f"is not the model whose {study.rate} was published, which hardly trains this one"
+        fix = f"Use model={named}, or give a rate (hyperparameters=paper,{study.rate}=...), or leave paper out."
+        raise ParameterError("model", model, allowed, fix)
+    return model
+
+
+def _differences(given: Mapping[str, str], study: PublishedStudy, *, baseline: bool) -> tuple[str, ...]:
+    """Return what is not as the paper has it, in one sentence; models are another one's business."""
+    rows, columns, examples = study.mitigation_runs, study.investigation_runs, study.examples
+    theirs = {
+        "design": ("crossed", *((given["design"],) if baseline else ())),
+        "investigation_runs": (str(columns),),
+        "mitigation_runs": (str(rows),),
+        "golden_runs": (str(rows * columns), "auto"),
+        "joint": ("paired",),
+        "mitigation": ("none",),
+        "stop": ("none",),
+        "metric": (study.metric,),
+        "num_labelled": (str(examples), "auto"),
+        "test_size": (str(examples), "auto"),
+        "test_selection": ("label_selection",),
+    }
+    others = {name: given[name] for name, values in theirs.items() if given[name].strip() not in values}
+    if not others:
+        return ()
+    text = ", ".join(f"{name}={value} ({theirs[name][0]})" for name, value in others.items())
+    return (f"Not as in the paper, whose values are in brackets: {text}.",)
+
+
+def is_published(model: str, approach: Approach) -> bool:
+    """Return whether a model is one of those that the paper has for the approach."""
+    study = approach.published_study
+    return study is not None and target(model) in {target(name) for name in study.models}
