@@ -10,6 +10,7 @@ from mlflow_l3d.approaches.presets import target
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.source_text import parse
+from mlflow_l3d.parameters.values import Choice
 
 
 def as_published(given: Mapping[str, str], approach: Approach) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -43,7 +44,7 @@ def as_published(given: Mapping[str, str], approach: Approach) -> tuple[dict[str
 
 def _model(model: str, study: PublishedStudy, approach: Approach, *, rate_is_given: bool) -> str:
     """Return the model that is meant."""
-    named = " or ".join(study.models)
+    named = study.models[0] if len(study.models) == 1 else str(Choice(study.models))
     if model == "auto":
         if len(study.models) > 1:
             allowed = f"the paper has several models for {approach.name}, and hyperparameters=paper needs to know which"

@@ -20,6 +20,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.setup import given_texts
 from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.parameters.values import Choice
 from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.studies.search.specification import specify_search
 from mlflow_l3d.tasks.synthetic import generate
@@ -125,7 +126,7 @@ def test_the_studies_of_the_paper(approach: Approach, asked: str, model: str, ru
 def test_several_models_are_named(approach: Approach) -> None:
     given, _ = given_texts({"hyperparameters": "paper"}, MAIN, approach, None)
     assert approach.published_study is not None
-    with pytest.raises(ParameterError, match=" or ".join(approach.published_study.models)):
+    with pytest.raises(ParameterError, match=f"Use model={Choice(approach.published_study.models)}"):
         as_published(given, approach)
 
 
