@@ -15,6 +15,8 @@ from typing import Final
 
 import numpy as np
 from _common import machine, table
+from _further import further_lines
+from _goals import HEAD, goal_lines
 from _planning import ASSURANCE, HALF_WIDTH, planning_lines
 from _ranking import LESS, MORE, ranking_lines
 from _stopping import INTERIM_ANALYSES, stopped_lines, stopping_lines
@@ -254,18 +256,18 @@ def main() -> None:
     print(machine())
     size = ("M x N", "s2_R, s2_F, s2_RF", "truth")
     interim_analyses = ", ".join(map(str, INTERIM_ANALYSES))
-    parts: tuple[tuple[str, tuple[str, ...], Callable[[int], Iterator[list[str]]]], ...] = (
-        (
+    parts: dict[str, tuple[str, tuple[str, ...], Callable[[int], Iterator[list[str]]]]] = {
+        "coverage": (
             f"Coverage in % of 95 % intervals ({tables} tables each; radial: M base runs, 2 factors)",
             (*size, "crossed", "nested", "radial", "rows-only jackknife", "rows-only bootstrap"),
             coverage_lines,
         ),
-        (
+        "score": (
             f"Published and corrected score of crossed tables ({tables} each; L = M N golden runs)",
             (*size, "bias published", "sd published", "bias corrected", "sd corrected"),
             score_lines,
         ),
-        (
+        "missing": (
             f"20 x 10 tables that lack cells: root mean square distance from the whole table ({tables} tables each)",
             (
                 *("design", "missing", "s2_R, s2_F, s2_RF", "truth", "published, complete rows", "published"),
@@ -273,12 +275,12 @@ def main() -> None:
             ),
             missing_lines,
         ),
-        (
+        "radial": (
             f"Coverage in % of 95 % intervals, radial design, scores that are no sums ({tables} tables each)",
             ("base runs", "score", "S_T", "coverage of each factor"),
             radial_lines,
         ),
-        (
+        "closure": (
             f"Closure check: share of tables with an alarm, golden standard deviation true or doubled ({tables} each)",
             (
                 *("design", "M x N", "s2_R, s2_F, s2_RF", "effects"),
@@ -286,46 +288,53 @@ def main() -> None:
             ),
             closure_lines,
         ),
-        (
+        "collapse": (
             f"A score in two parts, 10 % of the runs collapse ({tables} tables each, three settings of variances)",
             ("design", "M", "what decides", "coverage %: whole score", "the other runs", "share of collapses"),
             collapse_lines,
         ),
-        (
+        "tails": (
             f"Long tails: how often L3D013 speaks, coverage of 95 % intervals ({tables} tables each, three settings)",
             ("design", "M", "effects", "speaks %", "coverage %"),
             tail_lines,
         ),
-        (
+        "planning": (
             f"Planner, half-width {HALF_WIDTH:g}: how often the interval is as narrow ({tables} tables each)",
             ("design", "s2_R, s2_F, s2_RF", "expected: M x N", "met %", f"{ASSURANCE:.0%} assurance: M x N", "met %"),
             planning_lines,
         ),
-        (
+        "ranking": (
             f"Two factors of importance {MORE:g} and {LESS:g}: how often they are told apart ({tables} studies each)",
             ("cells", "design", "s2 of their interaction", "told %", "the other way %"),
             ranking_lines,
         ),
-        (
+        "stopping": (
             f"False decisions in % at a true importance of 0 ({tables} investigations each, {interim_analyses} rows)",
             ("effects", "design", "N", "factor acts by", "stop=interval, alpha 5 %", "95 % interval at every look"),
             stopping_lines,
         ),
-        (
+        "unparsed": (
             f"Answers that name no class, F1 macro of two classes in points (medians of {tables} investigations)",
             ("answers without a class", "metric", "mean", "golden", "contributed", "mitigated", "importance"),
             unparsed_lines,
         ),
-        (
+        "stopped": (
             f"What stop=interval shows at its end, {INTERIM_ANALYSES[-1]} rows at most ({tables} investigations each)",
             ("design", "N", "truth", "coverage %: fixed", "shown", "claims %", "bias of claims", "bias of all"),
             stopped_lines,
         ),
-    )
-    for title, head, lines in parts:
+        "further": (
+            f"Shares in % of single numbers ({tables} simulations each)",
+            ("what", "scores", "%"),
+            further_lines,
+        ),
+    }
+    found: dict[str, list[list[str]]] = {}
+    for name, (title, head, lines) in parts.items():
         began = time.perf_counter()
-        text = table(head, list(lines(tables)))
-        print(f"\n{title}; {time.perf_counter() - began:.0f} s\n\n{text}", flush=True)
+        found[name] = list(lines(tables))
+        print(f"\n{title}; {time.perf_counter() - began:.0f} s\n\n{table(head, found[name])}", flush=True)
+    print(f"\nAll figures: lowest to highest\n\n{table(HEAD, list(goal_lines(found, tables)))}")
 
 
 if __name__ == "__main__":

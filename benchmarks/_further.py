@@ -1,0 +1,85 @@
+"""Simulated studies for single numbers: scores that are accuracies, golden_std, first-order indices, joint claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+from _tables import SETTINGS, Array, Shape, Variances, crossed, exponential, generator_of, normal, text_of
+
+from mlflow_l3d.analysis.importance.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.estimate import Estimate, excludes_zero
+from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.analysis.importance.std_interval import std_interval
+from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.designs import design_named
+
+EXAMPLES: Final = 100
+MEAN, SPREAD = 0.8, 0.05
+
+
+def _collapsing(generator: np.random.Generator, *shape: int) -> Array:
+    return np.where(generator.random(shape) < 0.05, -8.0, generator.standard_normal(shape))
+
+
+GOLDEN: Final[Mapping[str, tuple[Shape, float]]] = {
+    "normal": (normal, 1.0),
+    "exponential": (exponential, 1.0),
+    "5 % collapse": (_collapsing, math.sqrt(0.95 + 0.05 * 64 - 0.4**2)),
+}
+
+
+def further_lines(tables: int) -> Iterator[list[str]]:
+    """Yield the lines: what, of which scores, and the share in %."""
+    for variances in SETTINGS:
+        yield [
+            "interval of crossed 20 x 10, accuracies of 100 examples",
+            text_of(variances),
+            _accuracies(variances, tables),
+        ]
+    for name, (shape, truth) in GOLDEN.items():
+        generator = np.random.default_rng([13, len(name)])
+        ends = [std_interval(shape(generator, 200)) for _ in range(tables)]
+        yield [
+            "interval of golden_std, 200 runs",
+            name,
+            _percent(sum(low <= truth <= high for low, high in ends), tables),
+        ]
+    crossed_design = design_named("crossed")
+    for variances in SETTINGS:
+        generator, held = generator_of(14, 20, variances), 0
+        for _ in range(tables):
+            scores = Tables({"f": crossed(generator, 20, 10, variances)}, normal(generator, 200))
+            record = crossed_design.importances(scores)["f"]
+            held += record.first_order_ci_low - 1e-9 <= variances[1] <= record.first_order_ci_high + 1e-9
+        yield ["interval of the first-order index, crossed 20 x 10", text_of(variances), _percent(held, tables)]
+    generator, against = np.random.default_rng(15), 0
+    for _ in range(tables):
+        pair = [_known(crossed_estimate(crossed(generator, 20, 10, SETTINGS[at]))) for at in (0, 2)]
+        claims = holm([each.p_value() for each in pair]) <= 0.05
+        against += any(claim and not excludes_zero(*each.interval()) for claim, each in zip(claims, pair, strict=True))
+    yield ["a claim of two factors that an interval leaves open", "normal", _percent(against, tables)]
+
+
+def _accuracies(variances: Variances, tables: int) -> str:
+    noise = (MEAN * (1 - MEAN) - SPREAD**2) / EXAMPLES
+    total = SPREAD**2 + noise
+    share = 1 - variances[0] * SPREAD**2 / total
+    true = math.sqrt(share) - math.sqrt(1 - share)
+    generator, held = generator_of(12, 20, variances), 0
+    for _ in range(tables):
+        chances = np.clip(MEAN + SPREAD * crossed(generator, 20, 10, variances), 0, 1)
+        low, high = _known(crossed_estimate(generator.binomial(EXAMPLES, chances) / EXAMPLES)).interval()
+        held += low <= true <= high
+    return _percent(held, tables)
+
+
+def _known(found: Estimate | None) -> Estimate:
+    assert found is not None
+    return found
+
+
+def _percent(count: float, of: int) -> str:
+    return f"{100 * count / of:.1f}"
