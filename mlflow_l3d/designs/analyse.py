@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,6 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks import golden_checks, pooled_check, product_check
 from mlflow_l3d.analysis.importance.collapse import Collapse, apart, collapsed, in_two_parts, uncollapsed
+from mlflow_l3d.analysis.importance.failures import selection
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, holm, rank_factors
 from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
@@ -144,7 +145,10 @@ def analyse(
             plan,
             chance=chance,
             collapse=collapse,
-            others=searched_split_checks(cells, plan.searched_splits),
+            others=(
+                *searched_split_checks(cells, plan.searched_splits),
+                *_selections(design, scores, importances, chance),
+            ),
         ),
         cells_failed=scores.missing,
         design=design.name,
@@ -181,6 +185,20 @@ def _collapse(design: type[Design], scores: Tables, chance: float, plan: Planned
     causes = design.changed(scores, partial(collapsed, chance=chance))
     parts = (design.importances(part, missing=plan.missing, level=level) for part in (causes, rest))
     return Collapse(len(down), int(down.sum()), *parts)
+
+
+def _selections(
+    design: type[Design], scores: Tables, importances: Mapping[str, Importance], chance: float | None
+) -> Iterator[Check]:
+    """Yield L3D012 of designs that are no tables."""
+    if not design.own_golden or not scores.missing or design.baseline:
+        return
+    causes = design.importances(design.changed(scores, lambda values: np.isnan(values).astype(np.float64)))
+    again: Mapping[str, Importance] = {}
+    if chance is not None:
+        again = design.importances(design.changed(scores, lambda values: np.where(np.isnan(values), chance, values)))
+    for factor, record in importances.items():
+        yield selection(record, causes[factor], again.get(factor))
 
 
 def all_checks(

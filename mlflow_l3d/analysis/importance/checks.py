@@ -11,7 +11,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.check_words import counted, counted_of, named, points
 from mlflow_l3d.analysis.importance.closure import closure
-from mlflow_l3d.analysis.importance.failures import failures
+from mlflow_l3d.analysis.importance.failures import OF_RUNS_THAT_END, counted_at_chance, failures
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.tables import constant, with_scores
@@ -216,17 +216,12 @@ def _selected(record: Importance, model: TableModel, chance: float | None) -> It
     found = failures(record, model, chance=chance)
     if found is None:
         return
-    message = "All numbers are those of runs that end: where runs fail that would have scored low, luck looks smaller."
+    message = OF_RUNS_THAT_END
     crowds = ((found.p_columns, "column", record.factor), (found.p_rows, "row", "the other factors"))
     for p, noun, factor in crowds:
         if p <= FAILURE_LEVEL:
             message += f" Failures crowd into {noun}s (p = {p:.3g}): they go with the configurations of {factor}."
-    if (again := found.at_chance) is not None and math.isfinite(again.importance):
-        message += (
-            f" With every failure counted as a score of guessing the published score is {again.importance:+.2f}, the "
-            f"corrected one {again.importance_corrected:+.2f}, the golden standard deviation "
-            f"{points(again.golden_std)} points."
-        )
+    message += counted_at_chance(found.at_chance)
     yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
 
 
