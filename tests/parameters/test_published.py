@@ -130,19 +130,20 @@ def test_several_models_are_named(approach: Approach) -> None:
         as_published(given, approach)
 
 
-@pytest.mark.parametrize(
-    ("approach", "rate"), [("finetuning", "learning_rate"), ("meta_learning", "meta_learning_rate")]
-)
-def test_the_packaged_encoder_needs_a_rate_of_its_own(
-    approach: str, rate: str, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_packaged_encoder_needs_a_rate_of_its_own_where_it_is_trained(
+    data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("L3D_DATA", str(data_folder))
-    given = {"approach": approach, "task": "cola", "model": SMALL, "hyperparameters": "paper"}
+    given, rate = (
+        {"approach": "finetuning", "task": "cola", "model": SMALL, "hyperparameters": "paper"},
+        "learning_rate",
+    )
     with pytest.raises(ParameterError) as caught:
         specify(given)
     assert f"(hyperparameters=paper,{rate}=...)" in str(caught.value)
     own = specify({**given, "hyperparameters": f"paper,{rate}=0.0002"})
     assert own.setup.hyperparameters[rate] == 0.0002
+    assert specify({**given, "approach": "meta_learning"}).setup.hyperparameters["meta_learning_rate"] == 1e-4
 
 
 def test_a_short_name_of_the_paper_reaches_the_hub(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

