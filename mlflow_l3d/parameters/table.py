@@ -59,7 +59,9 @@ _ROOT_SEED = Parameter("root_seed", "0", "the number that every seed is derived 
 _TASK = Parameter("task", "auto", "name of a task, .csv, .parquet or .jsonl file, data set folder, or hf:NAME[/CONFIG]")
 _TRAINED = (
     Parameter("approach", "finetuning", "what is trained", Registered("approach")),
-    Parameter("model", "auto", "hub id, folder, or package:NAME; auto is the approach's own default"),
+    Parameter(
+        "model", "auto", "hub id, short name (bert-base), folder, or package:NAME; auto is the approach's own default"
+    ),
 )
 _SIZES = (
     Parameter(

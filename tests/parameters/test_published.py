@@ -146,6 +146,12 @@ def test_the_packaged_encoder_needs_a_rate_of_its_own_where_it_is_trained(
     assert specify({**given, "approach": "meta_learning"}).setup.hyperparameters["meta_learning_rate"] == 1e-4
 
 
+def test_short_names_are_those_of_every_approach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "hub_commit", lambda reference, name, revision: f"commit of {name}")
+    for approach in (Finetuning(), MetaLearning(), InContextLearning()):
+        assert approach.model_revision("roberta-base") == "commit of FacebookAI/roberta-base"
+
+
 def test_a_short_name_of_the_paper_reaches_the_hub(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("L3D_DATA", str(data_folder))
     monkeypatch.setattr(models, "hub_commit", lambda reference, name, revision: f"commit of {name}")
