@@ -44,8 +44,8 @@ class RadialDesign(Design):
     compares = Pairs
     words = Words(
         legend="importance = (contr - mitig) / gold, important if above 0. {pp}: {unit} of {metric}. std "
-        "(estimated without bias) of the factor alone (contr), of all other factors (mitig), of every factor (gold), "
-        "from base and swap runs. CON, CCON: {meaning}. miss: cells without a score.",
+        "(estimated without bias) of the factor with its interactions (contr), of all others (mitig), of every one "
+        "(gold), from base and swap runs. CON, CCON: {meaning}. miss: cells without a score.",
         rows="The other rows hold the base runs and those in which that factor was drawn anew.",
         table="Each dot is a pair of runs that differ in {factor} only. Distance from the line is what it contributes, "
         "spread along the line is what all other factors do.",
@@ -56,8 +56,8 @@ class RadialDesign(Design):
             (
                 "Contributed, mitigated, golden standard deviation",
                 "What the published method's numbers tend to with many columns, estimated without bias: root of the "
-                "mean squared difference of base and swap, halved (the factor alone); standard deviation of the "
-                "expected score when all other factors change; root of the mean variance of the sets of base and swap "
+                "mean squared difference of base and swap, halved (the factor and its interactions); standard deviation of "
+                "the expected score when all other factors change; root of the mean variance of the sets of base and swap "
                 "runs (every factor).",
             ),
         ),

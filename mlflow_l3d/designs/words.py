@@ -16,8 +16,8 @@ _CELL: Final = (
 )
 _STDS: Final = (
     "Contributed, mitigated, {golden} standard deviation",
-    "Mean of the standard deviations within the rows (the factor alone); standard deviation of the row means (all "
-    "other factors); standard deviation of the {runs}. Population form, as published [1, Algorithm 1].",
+    "Mean of the standard deviations within the rows (the factor and its interactions); standard deviation of the row means "
+    "(all other factors); standard deviation of the {runs}. Population form, as published [1, Algorithm 1].",
 )
 
 
@@ -59,8 +59,8 @@ class Words:
     order: str = "most important"
     legend: str = (
         "importance = (contr - mitig) / {gold}, important if above 0. {pp}: {unit} of {metric}. std within a "
-        "row (contr: the factor alone), of the row means (mitig: all other factors), of the {runs} ({gold}: every "
-        "factor). CON, CCON: {meaning}. miss: cells without a score."
+        "row (contr: the factor, interactions included), of the row means (mitig: all others), of the {runs} ({gold}: "
+        "every factor). CON, CCON: {meaning}. miss: cells without a score."
     )
     note: str = (
         "contr., mitig.: contributed and mitigated; missing: cells without a score. Standard deviations and scores are "

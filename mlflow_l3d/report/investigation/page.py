@@ -38,7 +38,7 @@ _FURTHER = {
     "predictions": (
         "importance for\npredictions",
         "Importance for predictions: the same scale, for single predictions in place of the score; below it the share "
-        "of their variance that the factor alone brings about, with its 95 % interval.",
+        "of their variance that it brings about, interactions included, with the 95 % interval.",
     ),
     "kappa": ("kappa", "kappa: agreement of two runs beyond chance (Fleiss)."),
     "iqr": ("IQR of cells", "IQR: distance of the quartiles in {noun}, which a few collapsed runs do not move."),

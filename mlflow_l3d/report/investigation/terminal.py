@@ -19,8 +19,8 @@ _MORE = {
     "iqr": ("IQR", "IQR: distance of the quartiles of the cells, {pp}."),
     "predictions": (
         "predictions (share)",
-        "predictions: importance for single predictions, and the share of their variance that the factor alone brings "
-        "about, with its 95 % interval.",
+        "predictions: importance for single predictions, and the share of their variance that the factor brings "
+        "about, interactions included, with its 95 % interval.",
     ),
     "kappa": ("kappa", "kappa: agreement beyond chance."),
     "pearson": ("Pearson", "Pearson: correlation of the numbers that two runs predict, blind to shift and scale."),
