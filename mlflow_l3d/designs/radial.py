@@ -56,9 +56,9 @@ class RadialDesign(Design):
             (
                 "Contributed, mitigated, golden standard deviation",
                 "What the published method's numbers tend to with many columns, estimated without bias: root of the "
-                "mean squared difference of base and swap, halved (the factor and its interactions); standard deviation of "
-                "the expected score when all other factors change; root of the mean variance of the sets of base and swap "
-                "runs (every factor).",
+                "mean squared difference of base and swap, halved (the factor and its interactions); standard deviation "
+                "of the expected score when all other factors change; root of the mean variance of the sets of base "
+                "and swap runs (every factor).",
             ),
         ),
         drawn="in each set of them every randomness factor changes from run to run",

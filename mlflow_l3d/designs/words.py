@@ -16,8 +16,8 @@ _CELL: Final = (
 )
 _STDS: Final = (
     "Contributed, mitigated, {golden} standard deviation",
-    "Mean of the standard deviations within the rows (the factor and its interactions); standard deviation of the row means "
-    "(all other factors); standard deviation of the {runs}. Population form, as published [1, Algorithm 1].",
+    "Mean of the standard deviations within the rows (the factor and its interactions); standard deviation of the row "
+    "means (all other factors); standard deviation of the {runs}. Population form, as published [1, Algorithm 1].",
 )
 
 
