@@ -56,7 +56,7 @@ class RadialDesign(Design):
             (
                 "Contributed, mitigated, golden standard deviation",
                 "What the published method's numbers tend to with many columns, estimated without bias: root of the "
-                "mean squared difference of base and swap, halved (the factor and its interactions); standard deviation "
+                "mean squared difference of base and swap, halved (the factor with interactions); standard deviation "
                 "of the expected score when all other factors change; root of the mean variance of the sets of base "
                 "and swap runs (every factor).",
             ),
