@@ -51,7 +51,7 @@ def _model(model: str, study: PublishedStudy, approach: Approach, *, rate_is_giv
             raise ParameterError("model", model, allowed, f"Use model={named}.")
         return study.models[0]
     if study.rate and model == approach.default_model and not rate_is_given:
-        allowed = f"is not the model whose {study.rate} was published, which hardly trains this one"
+        allowed = f"is not a model that the published {study.rate} was found for; it is far smaller"
         fix = f"Use model={named}, or give a rate (hyperparameters=paper,{study.rate}=...), or leave paper out."
         raise ParameterError("model", model, allowed, fix)
     return model

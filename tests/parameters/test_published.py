@@ -92,7 +92,7 @@ def test_the_model_must_be_known() -> None:
         "model=auto: the paper has several models for fake, and hyperparameters=paper needs to know which. "
         "Use model=tiny or large."
     )
-    with pytest.raises(ParameterError, match="is not the model whose rate was published, which hardly trains this one"):
+    with pytest.raises(ParameterError, match="is not a model that the published rate was found for"):
         paper(model="small")
     assert paper("paper,rate=0.4", model="small").setup.model == "small"
     with pytest.raises(ParameterError, match="Use model=tiny or large"):
