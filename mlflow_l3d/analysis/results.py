@@ -15,6 +15,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.tails import Tails, tails
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import known
 
@@ -65,6 +66,9 @@ class Analysis:
         (:mod:`mlflow_l3d.analysis.planning.stopping`), with a column ``factor``; None without a stopping rule.
     collapse
         The two parts of the score; None where no run scored below chance.
+    level
+        Claims whose `p_holm` is at most ``1 - level`` hold together with this probability. With ``stop=interval`` the
+        intervals have a higher one, which allows for looks and factors.
     """
 
     metric: str
@@ -82,6 +86,7 @@ class Analysis:
     agreement: str | None = None
     interim_analyses: pd.DataFrame | None = None
     collapse: Collapse | None = None
+    level: float = LEVEL
 
     def metrics(self, *, details: bool = True) -> dict[str, float]:
         """Return the parent metrics: ``<name>/<factor>``, and the plain name too where there is one factor only.

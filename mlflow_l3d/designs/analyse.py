@@ -129,10 +129,11 @@ def analyse(
     plan = replace(plan, design=design)
     chance = named(metric).chance_level(plan.classes)
     scores = plan.tables(cells, metric)
-    importances = design.importances(scores, chance=chance, missing=plan.missing, level=level)
+    shown = _level_of_looks(scores, level) if plan.sequential else level
+    importances = design.importances(scores, chance=chance, missing=plan.missing, level=shown)
     if plan.sequential:
         importances = _sequential(design, scores, importances, level)
-    collapse = None if chance is None else _collapse(design, scores, chance, plan, level)
+    collapse = None if chance is None else _collapse(design, scores, chance, plan, shown)
     p_values = [record.importance_p for record in importances.values()]
     p_holm = np.array(p_values) if plan.sequential else holm(p_values)
     return Analysis(
@@ -156,22 +157,31 @@ def analyse(
         ranking=_ranking(design, importances, level),
         strategies=design.strategies(importances),
         collapse=collapse,
+        level=level,
     )
+
+
+def _level_of_looks(scores: Tables, level: float) -> float:
+    """Return the level of intervals that allow for all looks of the rule and for all factors."""
+    rows = max((len(table) for table in scores.tables.values()), default=0)
+    return IntervalRule(half_width=1, alpha=1 - level, factors=max(1, len(scores.tables))).level(rows)
 
 
 def _sequential(
     design: type[Design], scores: Tables, importances: Mapping[str, Importance], level: float
 ) -> dict[str, Importance]:
-    """Return the records with intervals and p-values that allow for all looks of the rule and for all factors."""
-    rule = IntervalRule(half_width=1, alpha=1 - level, factors=len(importances))
+    """Return records whose level allows for all looks and factors with the rule's intervals, and p-values likewise."""
     found = {}
     for factor, record in importances.items():
-        estimate, wider = design.estimate(scores, factor), rule.level(len(record.table))
+        estimate = design.estimate(scores, factor)
         if estimate is not None and math.isfinite(record.importance_ci_low):
-            low, high = estimate.careful_interval(wider)
-            p = min(1.0, estimate.careful_p_value() * (1 - level) / (1 - wider))
-            record = replace(record, importance_ci_low=low, importance_ci_high=high, importance_p=p)
-        found[factor] = replace(record, level=wider)
+            p = record.importance_p
+            if record.components is not None and record.components.method != "reml":
+                p = estimate.careful_p_value()
+                low, high = estimate.careful_interval(record.level)
+                record = replace(record, importance_ci_low=low, importance_ci_high=high)
+            record = replace(record, importance_p=min(1.0, p * (1 - level) / (1 - record.level)))
+        found[factor] = record
     return found
 
 
@@ -183,8 +193,8 @@ def _collapse(design: type[Design], scores: Tables, chance: float, plan: Planned
     runs = design.independent(scores)
     down = collapsed(runs[np.isfinite(runs)], chance)
     causes = design.changed(scores, partial(collapsed, chance=chance))
-    parts = (design.importances(part, missing=plan.missing, level=level) for part in (causes, rest))
-    return Collapse(len(down), int(down.sum()), *parts)
+    parts = [design.importances(part, missing=plan.missing, level=level) for part in (causes, rest)]
+    return Collapse(len(down), int(down.sum()), parts[0], parts[1], level)
 
 
 def _selections(

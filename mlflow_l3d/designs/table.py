@@ -103,9 +103,10 @@ class TableDesign(Design):
             record = importance(table, golden, factor=name, chance=chance, model=cls.model, level=level)
             if scores.pooled:  # cells of one table are not independent of each other
                 record = replace(record, golden_std_ci_low=math.nan, golden_std_ci_high=math.nan)
-            if cls.model.shared_columns and record.components is not None:
+            record = cls.final(record, missing)
+            if cls.model.shared_columns:
                 record = with_first_order(record)
-            found[name] = replace(cls.final(record, missing), design=cls.name, golden_pooled=scores.pooled)
+            found[name] = replace(record, design=cls.name, golden_pooled=scores.pooled)
         return found
 
     @classmethod

@@ -145,3 +145,50 @@ def test_a_model_hardly_better_than_chance_has_a_tail_and_no_two_parts():
     found = analyse(cells(table, golden), planned(), metric="accuracy")
     assert "L3D005" in {check.code for check in found.checks}
     assert found.collapse is None
+
+
+def test_without_a_table_the_golden_runs_alone_have_two_parts():
+    generator = np.random.default_rng(7)
+    golden = np.r_[np.full(3, 0.3), 0.8 + 0.02 * generator.standard_normal(27)]
+    found = analyse(cells(np.empty((0, 0)), golden), planned(), metric="accuracy", level=0.9)
+    assert found.collapse is not None
+    assert found.collapse.share_interval() == wilson_interval(3, 30, level=0.9)
+    assert found.metrics()["collapsed_share/golden"] == 0.1
+    (message,) = (check.message for check in found.checks if check.code == "L3D005")
+    assert "(90 % interval)" in message
+
+
+def test_a_factor_decides_which_runs_collapse_only_where_its_interval_says_so():
+    generator = np.random.default_rng(8)
+    table, golden = drawn(generator, rows=5, columns=3), 0.8 + 0.02 * generator.standard_normal(30)
+    table[0, 0] = 0.3
+    found = analyse(cells(table, golden), planned(), metric="accuracy")
+    cause = found.collapse.causes["f"]
+    assert cause.importance_corrected > 0
+    assert not cause.importance_ci_low > 0
+    _, which, _ = answers(Shown(found))
+    assert any("no factor is known to decide which ones, perhaps f" in sentence for sentence in which.sentences)
+
+
+def test_the_few_others_of_a_model_that_scores_below_chance_are_no_other_kind_of_run():
+    generator = np.random.default_rng(9)
+    table, golden = drawn(generator) - 0.5, 0.3 + 0.02 * generator.standard_normal(60)
+    table[0, 0], golden[:2] = 0.54, (0.53, 0.54)
+    found = analyse(cells(table, golden), planned(), metric="accuracy")
+    assert "L3D005" in {check.code for check in found.checks}
+    assert found.collapse is None
+
+
+def test_radial_runs_that_did_not_collapse_may_be_few():
+    """Sets of fewer than three scores have no variance without each row; warnings are errors."""
+    scores = {"base": [0.8, 0.3, 0.3], **{name: [0.81, 0.82, 0.3] for name in "abcd"}}
+    frame = pd.DataFrame(
+        [
+            {"phase": "base" if name == "base" else "swap", "factor": name, "row": row, "accuracy": score}
+            for name, column in scores.items()
+            for row, score in enumerate(column)
+        ]
+    )
+    found = analyse(frame, planned(rows=3, factors=list("abcd")), metric="accuracy")
+    assert found.collapse is not None
+    assert np.isnan(found.collapse.rest["a"].importance_ci_low)

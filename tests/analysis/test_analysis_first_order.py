@@ -48,3 +48,13 @@ def test_its_interval_covers(variances):
         record = record_of(drawn(generator, 20, 10, *variances))
         held += record.first_order_ci_low - 1e-9 <= variances[1] <= record.first_order_ci_high + 1e-9
     assert held >= 132  # of 150 at 95 %, fewer have a probability of 0.0005
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_is_a_share_of_the_total_that_is_reported_where_a_variance_is_cut(seed):
+    """In half of these tables the mitigated variance is below 0."""
+    record = record_of(drawn(np.random.default_rng(seed), 8, 6, 0, 0.3, 0.7))
+    parts = record.components
+    assert record.first_order_index == pytest.approx(max(0, parts.main) / parts.total)
+    assert record.first_order_ci_low <= record.first_order_index <= record.first_order_ci_high
+    assert record.first_order_index <= parts.total_index

@@ -108,3 +108,11 @@ def test_pilot_of_a_nested_design_is_enough():
         0.2, pilot(0.5, 0.25, 0.25), NESTED
     )
     assert runs_needed(0.3, pilot(0.5, 0.25, 0.25, "nested"), CROSSED).cells is not None
+
+
+@pytest.mark.parametrize("model", [CROSSED, NESTED])
+def test_the_half_width_does_not_depend_on_the_unit(model):
+    size = {"rows": 20, "columns": 10}
+    parts = (0.5, 0.3, 0.2)
+    tiny = pilot(*[1e-240 * part for part in parts])
+    assert expected_half_width(tiny, model, **size) == pytest.approx(expected_half_width(pilot(*parts), model, **size))

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.std_interval import std_interval
 from mlflow_l3d.analysis.importance.tails import row_tail_check, tail_checks, tails
 
 
@@ -55,3 +56,11 @@ def test_rows_are_looked_at_factor_by_factor():
     (found,) = row_tail_check(importance(table, table[0], factor="f"))
     assert (found.code, found.factor) == ("L3D013", "f")
     assert "30 rows" in found.message
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-120, 1e45])
+def test_shape_and_interval_do_not_depend_on_the_unit(scale):
+    scores = np.random.default_rng(9).exponential(size=30)
+    assert tails(scale * scores) == pytest.approx(tails(scores))
+    ends = np.array(std_interval(scale * scores)) / scale
+    assert ends == pytest.approx(std_interval(scores))

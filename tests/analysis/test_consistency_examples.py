@@ -119,3 +119,11 @@ def test_shares_of_ten_runs_do_not_depend_on_the_number_of_runs_and_leave_out_wh
     assert found.robust_share == 0.5
     assert (found.robust_share_10, found.never_right_share_10) == (0, 0)
     assert "robust_share_10" not in example_votes(few[:9], np.ones(4000, dtype=int), np.arange(4000)).shares()
+
+
+@pytest.mark.parametrize("right", range(1, 60))
+def test_no_share_of_ten_runs_is_below_zero(right):
+    counts = np.repeat([[0, 0, 12], [0, 12, 0]], [right, 60 - right], axis=0)
+    found = ranked_votes(np.arange(60), np.ones(60, dtype=int), counts)
+    assert found.fragile_share_10 >= 0
+    assert found.fragile_share_10 == pytest.approx(0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.importance.check_words import points
 from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.tails import FEWEST
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray, known
 
@@ -36,16 +37,19 @@ class Collapse:
         more than all others which runs collapse.
     rest
         Factor -> importance among the runs that did not collapse, the others taken for missing.
+    level
+        Confidence level of all intervals.
     """
 
     runs: int
     collapsed: int
     causes: Mapping[str, Importance]
     rest: Mapping[str, Importance]
+    level: float = LEVEL
 
     def share_interval(self) -> tuple[float, float]:
         """Return Wilson's interval of the share of runs that collapses, at the level of the records."""
-        return wilson_interval(self.collapsed, self.runs, level=next(iter(self.rest.values())).level)
+        return wilson_interval(self.collapsed, self.runs, level=self.level)
 
     def metrics(self, group: str) -> dict[str, float]:
         """Return the metrics of a factor, or of ``golden``; those that are nan are left out."""
@@ -53,7 +57,8 @@ class Collapse:
             share = self.collapsed / self.runs if self.runs else math.nan
             low, high = self.share_interval()
             values = {"collapsed_share": share, "collapsed_share_ci_low": low, "collapsed_share_ci_high": high}
-            return known(values | {"golden_std_uncollapsed": next(iter(self.rest.values())).golden_std})
+            std = next((record.golden_std for record in self.rest.values()), math.nan)
+            return known(values | {"golden_std_uncollapsed": std})
         corrected = ("importance_corrected", "importance_ci_low", "importance_ci_high")
         cause, rest = self.causes[group], self.rest[group]
         values = {name.replace("importance", "collapse_importance"): getattr(cause, name) for name in corrected}
@@ -64,7 +69,8 @@ def in_two_parts(check: Check, found: Collapse, record: Importance | None) -> Ch
     """Return L3D005 with what is known of the two parts of the score; `record` is that of its factor."""
     if record is None:
         ends = found.share_interval()
-        more = f" Of all runs that could be drawn, {points(ends[0])} to {points(ends[1])} % collapse (95 % interval)."
+        more = f" Of all runs that could be drawn, {points(ends[0])} to {points(ends[1])} % collapse "
+        more += f"({100 * found.level:.4g} % interval)."
         return check if math.isnan(ends[0]) else replace(check, message=check.message + more)
     cause, rest = found.causes[record.factor], found.rest[record.factor]
     message = (
@@ -97,9 +103,12 @@ def uncollapsed(scores: FloatArray, chance: float) -> FloatArray:
 
 
 def apart(rest: FloatArray, chance: float) -> bool:
-    """Return whether chance lies so far below the scores of the other runs that lower ones are another kind of run."""
+    """Return whether chance lies so far below the scores of the other runs that lower ones are another kind of run.
+
+    A few others, where nearly all runs score below chance, lie close together by luck.
+    """
     left = rest[np.isfinite(rest)]
-    return len(left) >= 2 and float(left.mean()) - chance > APART * float(left.std())
+    return len(left) >= FEWEST and float(left.mean()) - chance > APART * float(left.std())
 
 
 def wilson_interval(count: int, of: int, *, level: float = LEVEL) -> tuple[float, float]:

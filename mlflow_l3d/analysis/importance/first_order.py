@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from mlflow_l3d.analysis.importance.crossed import crossed_estimate
@@ -14,12 +15,15 @@ def with_first_order(record: Importance) -> Importance:
 
     Notes
     -----
-    ``S_1 = s2_F / (s2_F + s2_RF + s2_e + s2_R)`` is what the rows leave: 1 - S_T of the table turned, whose columns are
-    the configurations of all other factors. So its interval is that of the other one, turned.
+    ``S_1 = s2_F / sigma2``, from the variances of the record and not below 0, is what the rows leave: 1 - S_T of the
+    table turned, whose columns are the configurations of all other factors. So its interval is that of the other one,
+    turned, and reaches to S_1 where a variance below 0 is cut in one of the two alone.
     """
-    found = crossed_estimate(record.table.T)
-    if found is None or not found.components.total > 0:
+    known, found = record.components, crossed_estimate(record.table.T)
+    if known is None or not known.total > 0:
         return record
-    low, high = (1 - total_index_of(end) for end in reversed(found.interval(record.level)))
-    index = 1 - found.components.total_index
+    index, low, high = max(0.0, known.main) / known.total, math.nan, math.nan
+    if found is not None:
+        low, high = (1 - total_index_of(end) for end in reversed(found.interval(record.level)))
+        low, high = min(low, index), max(high, index)
     return replace(record, first_order_index=index, first_order_ci_low=low, first_order_ci_high=high)

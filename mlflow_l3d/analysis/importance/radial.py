@@ -100,11 +100,13 @@ def variance_without_each(sets: FloatArray) -> FloatArray:
     """Return shape (n,): the mean over sets of the variance within a set, without each row in turn; n at least 3."""
     known = np.isfinite(sets)
     chosen = sets[:, known.sum(axis=0) >= 3]
+    if not chosen.size:
+        return np.full(len(sets), math.nan)
     known = np.isfinite(chosen)
     centred = np.where(known, chosen - np.nanmean(chosen, axis=0), 0.0)
     # Taking one of n scores away lowers the sum of squares by n / (n - 1) times its own.
     count = known.sum(axis=0)
     squares = np.square(centred)
     left = (squares.sum(axis=0) - count / (count - 1) * squares) / (count - known - 1)
-    means: FloatArray = left.mean(axis=1)
+    means: FloatArray = np.maximum(0.0, left).mean(axis=1)  # rounding alone makes it negative
     return means

@@ -53,9 +53,11 @@ def std_interval(scores: FloatArray, *, level: float = LEVEL) -> tuple[float, fl
     cut = int(count / (2 * math.sqrt(count - 4)))
     trimmed = np.sort(scores)[cut : count - cut]
     centre = float(trimmed.mean()) if len(trimmed) else float(np.median(scores))
-    squares = float(np.square(scores - scores.mean()).sum())
-    kurtosis = count * float(((scores - centre) ** 4).sum()) / squares**2
+    deviations = scores - scores.mean()
+    unit = float(np.abs(deviations).max())  # powers of tiny scores would be 0
+    squares = float(np.square(deviations / unit).sum())
+    kurtosis = count * float((((scores - centre) / unit) ** 4).sum()) / squares**2
     error = factor * math.sqrt(max(0.0, kurtosis - (count - 3) / count) / (count - 1))
     half = t_quantile(count - 1, level) * error
     scaled = factor * squares / (count - 1)
-    return math.sqrt(scaled * math.exp(-half)), math.sqrt(scaled * math.exp(half))
+    return unit * math.sqrt(scaled * math.exp(-half)), unit * math.sqrt(scaled * math.exp(half))

@@ -76,6 +76,7 @@ def tails(scores: FloatArray) -> Tails | None:
     if n < FEWEST or constant(known):
         return None
     centred = known - known.mean()
+    centred /= np.abs(centred).max()  # powers of tiny scores would be 0
     variance = float(np.square(centred).mean())
     third, fourth = float((centred**3).mean()) / variance**1.5, float((centred**4).mean()) / variance**2 - 3
     skewness = third * math.sqrt(n * (n - 1)) / (n - 2)

@@ -92,6 +92,8 @@ def expected_half_width(
     contributed = main + interaction
     if not pilot.total > 0 or contributed == 0 or rows < 3 or columns < model.least_columns:
         return math.nan
+    main, interaction, mitigated = (part / contributed for part in (main, interaction, mitigated))
+    contributed = 1.0
     # Where the pilot says that nothing else matters, the logit has no value; less than this cannot be seen anyway.
     mitigated = max(mitigated, contributed / (columns * rows))
     if model.shared_columns:

@@ -149,7 +149,7 @@ def _of_ten(right: IntArray, runs: IntArray) -> tuple[float, float, float]:
         for count in (right[enough], (runs - right)[enough])
     ]
     robust, never = map(float, every)
-    return robust, 1 - robust - never, never
+    return robust, max(0.0, 1 - robust - never), never
 
 
 def entropy(counts: npt.ArrayLike) -> FloatArray:

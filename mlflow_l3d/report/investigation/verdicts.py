@@ -140,7 +140,7 @@ class Shown:
             trust = "there is no interval, so this may be luck"
         elif low <= 0 <= high:
             trust += f" holds 0: not certain. {self._would_tell(record)}"
-        elif (low > 0) == important and self._doubted(record):
+        elif (low > 0) == important and self.doubted(record):
             trust += " excludes 0, but a rule that looks at long-tailed scores (L3D013) makes false claims: not certain"
         elif (low > 0) == important:
             status = word
@@ -148,16 +148,19 @@ class Shown:
             trust += " says the opposite: the published score is biased by the few runs, trust the interval"
         if self.analysis.collapse is not None and record.collapsed_share > 0 and math.isfinite(low):
             status = "important?" if important else "not important?"
-            trust += f"; runs collapse, so that it does not hold: among the others {self._rest(record)}"
+            trust += f"; runs collapse, so that it does not hold{self._rest(record)}"
         return Verdict(status, f"{word} ({signed(record.importance)}): {because}; {trust}.")
 
     def _rest(self, record: Importance) -> str:
         """Return the corrected score among the runs that did not collapse, with its interval."""
         assert self.analysis.collapse is not None
         rest = self.analysis.collapse.rest[record.factor]
-        return f"it is {signed(rest.importance_corrected)} ({between(rest.importance_ci_low, rest.importance_ci_high)})"
+        if not math.isfinite(rest.importance_corrected):
+            return ""
+        ends = between(rest.importance_ci_low, rest.importance_ci_high)
+        return f": among the others it is {signed(rest.importance_corrected)} ({ends})"
 
-    def _doubted(self, record: Importance) -> bool:
+    def doubted(self, record: Importance) -> bool:
         """Return whether a rule looked at the intervals of scores that have long tails."""
         looks = self.analysis.interim_analyses
         long = (check.code == "L3D013" and check.severity == "warning" for check in self.analysis.checks)

@@ -76,7 +76,7 @@ def _luck(shown: Shown) -> Answer:
         (
             f"{shown.analysis.metric} in {unit.name}, mean ± standard deviation over {len(scores)} {runs}{sure}: "
             f"{shown.design.words.drawn or _DRAWN[shown.golden_word]}.",
-            *([] if collapse is None or not collapse.collapsed else [_parts(shown, collapse)]),
+            *([] if collapse is None or not collapse.collapsed else [_parts(shown, collapse, len(scores))]),
             f"The unluckiest run scored {unit.text(low)}, the luckiest {unit.text(high)}: {unit.text(high - low)} "
             f"{unit.noun} apart.",
             f"Rule of thumb: one run of each of two methods tells them apart only where they differ by more than "
@@ -102,7 +102,7 @@ def _which(shown: Shown) -> Answer:
             f"{stds[1]}."
         )
     collapse = shown.analysis.collapse
-    sentences += _together(shown.analysis) if collapse is None else _two_parts(collapse)
+    sentences += _together(shown) if collapse is None else _two_parts(collapse)
     sentences.append(
         "A factor is important where it moves the score more, by itself and in interactions, than all others do "
         "without it. An interaction counts for each factor in it, so that several can be important."
@@ -111,22 +111,27 @@ def _which(shown: Shown) -> Answer:
     return Answer(question, short, tuple(sentences))
 
 
-def _parts(shown: Shown, collapse: Collapse) -> str:
+def _parts(shown: Shown, collapse: Collapse, runs: int) -> str:
     """Return the two parts of the luck."""
     low, high = (points(end, 1) for end in collapse.share_interval())
     rest = next(iter(collapse.rest.values())).golden_std
+    which = "of them" if collapse.runs == runs else "that share nothing"
     return (
-        f"{collapse.collapsed} of {collapse.runs} of them score below chance ({low} to {high} % of all that could be "
+        f"{collapse.collapsed} of {collapse.runs} {which} score below chance ({low} to {high} % of all that could be "
         f"drawn); without these, the deviation is {shown.unit.text(rest)} {shown.unit.noun}."
     )
 
 
 def _two_parts(collapse: Collapse) -> list[str]:
     """Return which factor decides which runs collapse, and what matters among the others."""
-    causes = [record.factor for record in collapse.causes.values() if record.importance_corrected > 0]
+    above = [record for record in collapse.causes.values() if record.importance_corrected > 0]
+    causes = [record.factor for record in above if record.importance_ci_low > 0]
+    perhaps = [record.factor for record in above if record.factor not in causes]
     rest = [record for record in collapse.rest.values() if math.isfinite(record.importance)]
     order = sorted(rest, key=lambda record: -record.importance)
-    told = f"which ones, {' and '.join(causes)} decides" if causes else "no factor by itself decides which ones"
+    told = f"which ones, {' and '.join(causes)} decide{'s' * (len(causes) == 1)}"
+    if not causes:
+        told = "no factor is known to decide which ones" + (f", perhaps {' or '.join(perhaps)}" if perhaps else "")
     among = ", ".join(f"{record.factor} {signed(record.importance)}" for record in order)
     found = [f"Some runs collapse, so that intervals of the whole score do not hold; {told}."]
     return [*found, f"Importance among the others: {among}."] if among else found
@@ -139,16 +144,20 @@ def _first_two(names: list[str], known: list[Importance]) -> str:
     return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
 
 
-def _together(analysis: Analysis) -> list[str]:
+def _together(shown: Shown) -> list[str]:
     """Return what holds for all factors together; nothing for one factor."""
-    known = [name for name, p in analysis.p_holm.items() if math.isfinite(p) and name in analysis.importances]
-    if len(known) < 2:
+    analysis = shown.analysis
+    p_values = {name: p for name, p in analysis.p_holm.items() if math.isfinite(p) and name in analysis.importances}
+    if len(p_values) < 2:
         return []
-    level = analysis.importances[known[0]].level
-    sure = [analysis.importances[name] for name in known if analysis.p_holm[name] <= 1 - level]
+    claimed = [analysis.importances[name] for name, p in p_values.items() if p <= 1 - analysis.level]
+    sure = [record for record in claimed if not shown.doubted(record)]
+    together = f"all {len(p_values)} factors together (Holm)"
+    if shown.level > analysis.level:
+        together = f"all looks of the rule and all {len(p_values)} factors together"
     above, below = ([each.factor for each in sure if (each.importance_corrected > 0) == side] for side in (True, False))
     claims = f"important: {', '.join(above) or 'none'}; not important: {', '.join(below) or 'none'}"
-    return [f"With an error of {100 * (1 - level):.4g} % for all {len(known)} factors together (Holm), {claims}."]
+    return [f"With an error of {100 * (1 - analysis.level):.4g} % for {together}, {claims}."]
 
 
 def _baseline_which(shown: Shown) -> Answer:

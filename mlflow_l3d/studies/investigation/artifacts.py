@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.results import IMPORTANCE_METRICS
+from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.studies.files import write_json, write_tables
@@ -110,7 +110,7 @@ def _factor_document(analysis: Analysis, factor: str) -> dict[str, Any]:
         "prediction_importance": analysis.prediction_importances.get(factor),
         "strategy": analysis.strategies.get(factor),
     }
-    numbers = ("level", "score_iqr", "golden_iqr", "rows_used", "cells_missing", "golden_missing")
+    numbers = (*FURTHER_METRICS, "level", "golden_iqr", "rows_used", "cells_missing", "golden_missing")
     return {
         **{name: getattr(record, name) for name in (*IMPORTANCE_METRICS, *numbers)},
         "p": record.importance_p,
