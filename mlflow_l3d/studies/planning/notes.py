@@ -84,7 +84,7 @@ def _range_notes(factors: pd.DataFrame, design: str) -> list[str]:
     if not ranges:
         return []
     return [
-        f"The pilot leaves open how many cells the {design} design needs. Over the 95 % interval of S_T: "
+        f"The pilot leaves open how many cells the {design} design needs. Over its 95 % intervals: "
         f"{'; '.join(ranges)}. A larger pilot costs less than a plan that is wrong."
     ]
 

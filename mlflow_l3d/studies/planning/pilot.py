@@ -40,6 +40,8 @@ class FactorPilot:
         Interval of S_T; nan where the table was too small for one.
     run_id
         The earlier parent.
+    first_low, first_high
+        Interval of S_1, the main effect alone; nan where the pilot cannot tell it.
     same
         Whether it shares the context (task, approach, model, hyperparameters, numerics) of what is planned.
     """
@@ -49,6 +51,8 @@ class FactorPilot:
     high: float
     run_id: str
     same: bool
+    first_low: float = math.nan
+    first_high: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,8 @@ def _variances(specification: Specification, recorded: Recorded) -> dict[str, Fa
             total_index_of(record.importance_ci_high),
             run_id,
             same,
+            record.first_order_ci_low,
+            record.first_order_ci_high,
         )
         for factor, record in analysis.importances.items()
         if factor in specification.factors and record.components is not None

@@ -23,7 +23,7 @@ _OF_PILOT: Final = (
     *("pilot_design", "pilot_run_id", "pilot_same", "pilot_rows", "pilot_columns"),
 )
 _RANGE: Final = ("cells_low", "cells_high")
-PLACES: Final = 7
+PLACES: Final = 5
 """Values of S_T within the interval of a pilot that are tried."""
 ASSUMED: Final = (0.1, 0.5, 0.9)
 """Values of S_T that are shown where no pilot says more."""
@@ -202,24 +202,31 @@ def _cells_needed(factors: pd.DataFrame, design: str) -> float:
 
 
 def _range(specification: Specification, pilot: FactorPilot | None, row: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the fewest and most cells that the plan's design needs for values of S_T within the pilot's interval.
+    """Return the fewest and most cells that the plan's design needs for what the pilot leaves open.
 
-    Expected cells for each, times what the assurance adds at the value that was found.
+    S_T within its interval and, where columns are shared, the main effect within its own (anything, where the pilot
+    cannot tell it). Expected cells for each, times what the assurance adds at the values that were found.
     """
     plan = specification.plan
     cells = row.get(f"cells/{plan.design.name}", math.nan)
     if pilot is None or not math.isfinite(cells) or not math.isfinite(pilot.low + pilot.high):
         return math.nan, math.nan
     known = pilot.components
-    main = MAIN_SHARE if math.isnan(known.main) else min(1.0, max(0.0, known.main / known.contributed))
 
-    def expected(total_index: float) -> float:
-        inside = min(0.999, max(0.001, total_index))
-        found = plan.design.needed(plan.half_width, assumed_variances(inside, main)).cells
+    def expected(total_index: float, main_share: float) -> float:
+        assumed = assumed_variances(min(0.999, max(0.001, total_index)), min(1.0, max(0.0, main_share)))
+        found = plan.design.needed(plan.half_width, assumed).cells
         return math.inf if found is None else float(found)
 
-    more = cells / expected(known.total_index)
-    needed = [expected(float(value)) * more for value in np.linspace(pilot.low, pilot.high, PLACES)]
+    main, share = known.main / known.contributed, known.total_index
+    more = cells / expected(share, MAIN_SHARE if math.isnan(main) else main)
+    mains = [MAIN_SHARE]
+    if plan.design.model.shared_columns:
+        ends = (pilot.first_low / share, pilot.first_high / share)
+        mains = [0.0, MAIN_SHARE, 1.0] if math.isnan(sum(ends)) else [ends[0], main, ends[1]]
+    needed = [
+        expected(float(value), own) * more for value in np.linspace(pilot.low, pilot.high, PLACES) for own in mains
+    ]
     return min(cells, *needed), max(cells, *needed)
 
 
