@@ -17,7 +17,7 @@ import numpy as np
 from _common import machine, table
 from _further import further_lines
 from _goals import HEAD, goal_lines
-from _planning import ASSURANCE, HALF_WIDTH, planning_lines
+from _planning import ASSURANCE, HALF_WIDTH, MOST_PILOTS, PILOT_HALF_WIDTH, pilot_lines, planning_lines
 from _ranking import LESS, MORE, ranking_lines
 from _stopping import INTERIM_ANALYSES, stopped_lines, stopping_lines
 from _tables import (
@@ -302,6 +302,11 @@ def main() -> None:
             f"Planner, half-width {HALF_WIDTH:g}: how often the interval is as narrow ({tables} tables each)",
             ("design", "s2_R, s2_F, s2_RF", "expected: M x N", "met %", f"{ASSURANCE:.0%} assurance: M x N", "met %"),
             planning_lines,
+        ),
+        "pilots": (
+            f"Pilots, half-width {PILOT_HALF_WIDTH:g}: cells needed, and what a pilot leaves open ({MOST_PILOTS} each)",
+            ("design", "pilot", "needed", "found, median", "left open, medians", "holds the truth %"),
+            pilot_lines,
         ),
         "ranking": (
             f"Two factors of importance {MORE:g} and {LESS:g}: how often they are told apart ({tables} studies each)",

@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.planning.precision import MAIN_SHARE, optimal_columns
 from mlflow_l3d.designs import design_named, plannable_designs
 
 if TYPE_CHECKING:
+    from mlflow_l3d.studies.investigation.run_plan import Plan
     from mlflow_l3d.studies.investigation.specification import Specification
     from mlflow_l3d.studies.planning.pilot import FactorPilot
 
@@ -90,7 +91,8 @@ def factor_table(specification: Specification, pilots: Mapping[str, FactorPilot]
             row |= {"pilot_run_id": pilot.run_id, "pilot_same": pilot.same}
             row |= {"pilot_rows": known.rows, "pilot_columns": known.columns}
         row |= _precision(specification, known, assurance)
-        rows.append(row | dict(zip(_RANGE, _range(specification, pilot, row), strict=True)))
+        cells = row.get(f"cells/{specification.plan.design.name}", math.nan)
+        rows.append(row | dict(zip(_RANGE, range_of_cells(specification.plan, pilot, cells), strict=True)))
     return pd.DataFrame(rows)
 
 
@@ -201,14 +203,21 @@ def _cells_needed(factors: pd.DataFrame, design: str) -> float:
     return float(design_named(design).together(cells.tolist()))
 
 
-def _range(specification: Specification, pilot: FactorPilot | None, row: Mapping[str, Any]) -> tuple[float, float]:
+def range_of_cells(plan: Plan, pilot: FactorPilot | None, cells: float) -> tuple[float, float]:
     """Return the fewest and most cells that the plan's design needs for what the pilot leaves open.
 
     S_T within its interval and, where columns are shared, the main effect within its own (anything, where the pilot
     cannot tell it). Expected cells for each, times what the assurance adds at the values that were found.
+
+    Parameters
+    ----------
+    plan
+        Its design and wanted half-width.
+    pilot
+        What an earlier investigation says; None where there is none.
+    cells
+        Needed for what the pilot found; nan where that is not known.
     """
-    plan = specification.plan
-    cells = row.get(f"cells/{plan.design.name}", math.nan)
     if pilot is None or not math.isfinite(cells) or not math.isfinite(pilot.low + pilot.high):
         return math.nan, math.nan
     known = pilot.components
