@@ -61,6 +61,8 @@ def test_the_parent(place: Place, one: Investigation) -> None:
         ),
         *("accuracy_std", "accuracy_std_population"),
         *("prediction_importance", "prediction_share", "prediction_share_ci_low", "prediction_share_ci_high"),
+        *("prediction_importance_ci_low", "prediction_importance_ci_high"),
+        *("first_order_index", "first_order_ci_low", "first_order_ci_high"),
     }
     golden = ("consistency", "correct_consistency", "fleiss_kappa", "unparsed_share")
     assert set(metrics) == {
