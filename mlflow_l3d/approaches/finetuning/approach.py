@@ -97,7 +97,8 @@ class Finetuning(Approach):
     def seeds_defaults(self, model: str, given: Mapping[str, str]) -> Mapping[str, Value]:
         """Return what `auto` means in a study of seeds: the whole model is trained.
 
-        The packaged encoder is small, and the papers' 1e-5 hardly moves it: it takes 2e-4, which a search found.
+        The packaged encoder is small, and the papers' 1e-5 hardly moves it with a few hundred examples: it takes 2e-4,
+        which a search found.
         """
         if given.get("trainable", "full") != "full":
             return {}
