@@ -20,7 +20,7 @@ from mlflow_l3d.studies.investigation.scoring import Scored, score, tables
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.past import own_parameter
-from mlflow_l3d.tracking.reader import read_predictions
+from mlflow_l3d.tracking.reader import fetch_document, read_predictions
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -80,6 +80,7 @@ def score_parent(
             planned=planned,
             agreement=agreement,
             table_file=folder / names.PREDICTIONS,
+            interim_analyses=_looks(client, parent, metric, planned.design_of(cells).name),
         )
         if log:
             _write_scored(client, parent, cells, scored, folder)
@@ -109,6 +110,21 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
         product=own["joint"] == "product",
         sequential=own["stop"] == "interval",
     )
+
+
+def _looks(client: MlflowClient, parent: Run, metric: str, design: str) -> pd.DataFrame | None:
+    """Return how the rule of an investigation of ours looked; None where it had none, or what is scored is another."""
+    rule, tags = own_parameter(parent, "stop") or "none", parent.data.tags
+    if names.INVESTIGATION_KEY not in tags or rule == "none":
+        return None
+    if (own_parameter(parent, "metric"), tags.get(names.DESIGN)) != (metric, design):
+        return None
+    found = fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)
+    if found is None:
+        return None
+    looks = pd.DataFrame(found["data"], columns=found["columns"])
+    numbers = ["importance", "alpha", "low", "high", "change"]
+    return looks.astype(dict.fromkeys(numbers, "float64"))
 
 
 def check_metric(cells: pd.DataFrame, metric: str) -> None:
