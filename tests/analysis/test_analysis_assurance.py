@@ -51,3 +51,14 @@ def test_what_no_table_reaches_stays_out_of_reach():
     assert assured_runs(0.05, pilot(0.5, 0, 0.5), CROSSED, assurance=0.8, columns=5).rows is None
     assert math.isnan(assured_half_width(pilot(0, 0, 0), NESTED, rows=20, columns=5, assurance=0.8))
     assert math.isnan(assured_half_width(pilot(0.5, 0, 0.5), CROSSED, rows=2, columns=5, assurance=0.8))
+
+
+@pytest.mark.parametrize(
+    ("model", "known", "half_width"),
+    [(NESTED, pilot(0.863, 0.049, 0.088), 0.3), (CROSSED, pilot(0.083, 0.22, 0.697), 0.9)],
+)
+def test_what_is_offered_is_narrow_enough(model, known, half_width):
+    """The first few tries are not, in these cases."""
+    found = assured_runs(half_width, known, model, assurance=0.8)
+    size = {"rows": found.rows, "columns": found.columns}
+    assert assured_half_width(known, model, **size, assurance=0.8) <= half_width

@@ -21,6 +21,8 @@ FEWEST_TABLES: Final = 40
 CELLS: Final = 60_000
 """Simulated tables are as many as have so many cells together, within these bounds."""
 ROUNDS: Final = 4
+MOST_ROUNDS: Final = 40
+"""Tries, and those where none of the former is narrow enough."""
 CLOSE: Final = 0.97
 """A half-width from this share of the wanted one on is no reason to try fewer runs."""
 
@@ -81,7 +83,9 @@ def assured_runs(
         The probability.
     """
     aim, best = half_width, None
-    for _ in range(ROUNDS):
+    for number in range(MOST_ROUNDS):
+        if number >= ROUNDS and best is not None:
+            break
         found = runs_needed(aim, pilot, model, columns=columns, level=level)
         if found.rows is None or found.columns is None:
             break
@@ -92,7 +96,8 @@ def assured_runs(
             best = found
         if CLOSE * half_width <= width <= half_width or not width > 0:
             break
-        aim *= half_width / width * (1 if width > half_width else math.sqrt(CLOSE))
+        closer = CLOSE if number >= ROUNDS else 1.0
+        aim *= min(closer, half_width / width) if width > half_width else half_width / width * math.sqrt(CLOSE)
     return best or found
 
 
