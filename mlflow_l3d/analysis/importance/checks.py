@@ -19,8 +19,8 @@ from mlflow_l3d.analysis.typing import FloatArray
 
 FEW_ROWS: Final = 10
 """Below this many rows with a score L3D007 speaks."""
-CLOSURE_LEVEL: Final = 0.0027
-"""Two-sided level of the closure check: three standard deviations of a normal variable."""
+CLOSURE_LEVEL: Final = 0.0015
+"""Two-sided level of the closure check; with exponential effects it speaks up to ten times as often."""
 FAILURE_LEVEL: Final = 0.01
 """Failures that crowd into rows or columns so much, or more, by chance are taken for no chance."""
 COLLAPSE_WARNING: Final = 0.05
