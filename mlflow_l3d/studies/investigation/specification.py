@@ -76,7 +76,7 @@ class Specification(CellSpecification):
             return super().remarks
         offer = (
             f"{known} factors are to be compared: design=radial takes {fewer:,} cells instead of {cells:,} and tells "
-            "factors apart as often or more (docs/designs.md)."
+            "factors apart about as often (docs/designs.md)."
         )
         return (*super().remarks, offer)
 
