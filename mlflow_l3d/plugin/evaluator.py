@@ -43,8 +43,8 @@ class L3DEvaluator(ModelEvaluator):
         run_id
             The active run; start it with the id of the parent.
         evaluator_config
-            ``metric``: the metric whose spread is investigated, ``f1_macro`` by default; ``design``, ``missing``
-            and ``agreement`` as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`.
+            ``metric``: the metric whose spread is investigated, by default the parent's own, or ``f1_macro``;
+            ``design``, ``missing`` and ``agreement`` as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`.
         model, **kwargs
             Unused.
 
@@ -55,13 +55,13 @@ class L3DEvaluator(ModelEvaluator):
         """
         from mlflow.tracking import MlflowClient
 
-        from mlflow_l3d.studies.investigation.evaluate import planned_by, score_parent
+        from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
         from mlflow_l3d.tracking.connection import own_settings
 
         client, settings = MlflowClient(), evaluator_config or {}
         run = client.get_run(run_id)
         planned = planned_by(run, design=settings.get("design", "auto"), missing=settings.get("missing", "auto"))
-        metric, agreement = settings.get("metric", "f1_macro"), settings.get("agreement", "auto")
+        metric, agreement = metric_of(run, settings.get("metric", "auto")), settings.get("agreement", "auto")
         cells = planned.select(dataset.features_data)
         with own_settings():
             analysis = score_parent(client, run, cells, metric=metric, planned=planned, agreement=agreement)

@@ -22,11 +22,11 @@ from mlflow_l3d.report.ablation import ablation_figure, ablation_table, ablation
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.files import temporary_folder, write_tables
-from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
+from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.parent import auxiliary_run
-from mlflow_l3d.tracking.past import latest_investigation, own_parameter
+from mlflow_l3d.tracking.past import latest_investigation
 from mlflow_l3d.tracking.reader import Recorded, read_investigation
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _ablate(
     if plan.design is None and names.DESIGN in recorded.parent.data.tags:
         plan = planned_by(recorded.parent, design=recorded.parent.data.tags[names.DESIGN])
     cells = plan.select(recorded.cells)
-    metric = (own_parameter(recorded.parent, "metric") or "f1_macro") if metric == "auto" else metric
+    metric = metric_of(recorded.parent, metric)
     check_metric(cells, metric)
     design = plan.design_of(cells)
     scores = _tables(cells, replace(plan, design=design), metric)

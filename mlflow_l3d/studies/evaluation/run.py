@@ -9,10 +9,10 @@ from mlflow_l3d.analysis.importance.reml import MISSING
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.investigation.evaluate import planned_by, score_parent
+from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
 from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation, check_options, evaluate_seeds, is_seeds_study
 from mlflow_l3d.tracking.connection import connect
-from mlflow_l3d.tracking.past import latest_investigation, own_parameter, searched_splits
+from mlflow_l3d.tracking.past import latest_investigation, searched_splits
 from mlflow_l3d.tracking.reader import read_investigation
 
 
@@ -91,8 +91,7 @@ def evaluate(
         parent = recorded.parent
         planned = planned_by(parent, design=design, missing=missing)
         planned = replace(planned, searched_splits=searched_splits(client, parent))
-        if metric == "auto":
-            metric = own_parameter(parent, "metric") or "f1_macro"
+        metric = metric_of(parent, metric)
         cells = planned.select(recorded.cells)
         analysis = score_parent(client, parent, cells, metric=metric, planned=planned, agreement=agreement, log=log)
     return Evaluation(run_id, analysis)

@@ -127,6 +127,12 @@ def _looks(client: MlflowClient, parent: Run, metric: str, design: str) -> pd.Da
     return looks.astype(dict.fromkeys(numbers, "float64"))
 
 
+def metric_of(parent: Run, asked: str) -> str:
+    """Return the metric that is asked for; for ``auto`` the parent's own, or ``f1_macro``."""
+    known = own_parameter(parent, "metric") if asked == "auto" else asked
+    return "f1_macro" if known in (None, "auto") else known
+
+
 def check_metric(cells: pd.DataFrame, metric: str) -> None:
     """Raise a ParameterError where no cell has the metric."""
     found = [str(name) for name in cells if name not in _NOT_METRICS and not str(name).startswith(("factor.", "seed."))]
