@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from _planning import MOST_PILOTS
+
 Lines = Mapping[str, Sequence[Sequence[str]]]
 
 
@@ -101,5 +103,6 @@ def goal_lines(found: Lines, tables: int) -> Iterator[list[str]]:
             error = high / math.sqrt(2 * tables)
         else:
             unit = 100 if "%" in figure.what else 1
-            error = unit * max(math.sqrt(each / unit * (1 - each / unit) / tables) for each in numbers)
+            count = min(tables, MOST_PILOTS) if figure.part == "pilots" else tables
+            error = unit * max(math.sqrt(each / unit * (1 - each / unit) / count) for each in numbers)
         yield [figure.what, figure.old, new, f"{error:.{digits}f}", figure.goal]

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks import golden_checks, pooled_check, product_check
-from mlflow_l3d.analysis.importance.collapse import Collapse, apart, collapsed, in_two_parts, uncollapsed
+from mlflow_l3d.analysis.importance.collapse import Collapse, apart, collapsed, in_two_parts
 from mlflow_l3d.analysis.importance.failures import selection
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, holm, rank_factors
 from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.searched import searched_split_checks
-from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
 from mlflow_l3d.analysis.importance.tails import row_tail_check, tail_checks
 from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.planning.stopping import IntervalRule

@@ -436,3 +436,13 @@ def test_a_server_that_is_away(place: Place) -> None:
 )
 def test_duration(hours: float, words: str) -> None:
     assert rough_duration(hours) == words
+
+
+def test_the_radial_design_is_offered_where_it_takes_fewer_cells_to_compare_factors() -> None:
+    large = {**SMALL, **TWO, "investigation_runs": 10, "mitigation_runs": 20, "golden_runs": "auto"}
+    (offer,) = specify(large).remarks
+    assert "design=radial" in offer
+    assert "300 cells instead of 600" in offer
+    radial = {**large, "design": "radial", "golden_runs": "auto"}
+    for other in ({**large, "factor": "data_order"}, radial, {**SMALL, **TWO}):
+        assert specify(other).remarks == ()

@@ -25,7 +25,7 @@ class Collapse:
     """What is known where some runs score below chance.
 
     A few such runs make up most of a standard deviation, and no interval of the whole score holds: of 95 % intervals
-    0 to 85 % did where one run in ten collapsed. Those of the two parts did in 91 to 99 % (see docs/statistics.md).
+    0 to 75 % did where one run in ten collapsed. Those of the two parts did in 92 to 99 % (see docs/statistics.md).
 
     Attributes
     ----------
@@ -95,11 +95,6 @@ def _score(record: Importance) -> str:
 def collapsed(scores: FloatArray, chance: float) -> FloatArray:
     """Return 1 for every score below chance, 0 for the others; nan where there is none."""
     return np.where(np.isfinite(scores), (scores < chance).astype(np.float64), math.nan)
-
-
-def uncollapsed(scores: FloatArray, chance: float) -> FloatArray:
-    """Return the scores that are not below chance, nan in place of the others."""
-    return np.where(scores < chance, math.nan, scores)
 
 
 def apart(rest: FloatArray, chance: float) -> bool:

@@ -58,6 +58,11 @@ def usable(scores: npt.ArrayLike) -> FloatArray:
     return values
 
 
+def uncollapsed(scores: FloatArray, chance: float) -> FloatArray:
+    """Return the scores that are not below chance, nan in place of the others."""
+    return np.where(scores < chance, math.nan, scores)
+
+
 def with_scores(table: FloatArray) -> FloatArray:
     """Return the rows and the columns of a table that have a score."""
     known = np.isfinite(table)

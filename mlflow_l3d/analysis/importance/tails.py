@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.tables import constant, with_scores
+from mlflow_l3d.analysis.importance.tables import constant, uncollapsed, with_scores
 from mlflow_l3d.analysis.typing import FloatArray
 
 FEWEST: Final = 8
@@ -99,7 +99,7 @@ def tail_checks(golden: FloatArray, runs: str = "golden runs", *, chance: float 
 
     Runs below `chance` are left out: L3D005 tells of them.
     """
-    if (found := tails(_not_below(golden, chance))) is None:
+    if (found := tails(golden if chance is None else uncollapsed(golden, chance))) is None:
         return
     if found.long:
         yield Check("L3D013", "warning", "Long tails", _long(found, runs))
@@ -113,12 +113,9 @@ def tail_checks(golden: FloatArray, runs: str = "golden runs", *, chance: float 
 
 def row_tail_check(record: Importance, *, chance: float | None = None) -> Iterator[Check]:
     """Yield L3D013 for the rows of one factor; runs below `chance` are left out."""
-    if (found := tails_of_rows(_not_below(record.table, chance))) is not None and found.long:
+    found = tails_of_rows(record.table if chance is None else uncollapsed(record.table, chance))
+    if found is not None and found.long:
         yield Check("L3D013", "warning", "Long tails", _long(found, "rows, each the mean of its cells,"), record.factor)
-
-
-def _not_below(scores: FloatArray, chance: float | None) -> FloatArray:
-    return scores if chance is None else np.where(scores < chance, math.nan, scores)
 
 
 def _long(found: Tails, runs: str) -> str:

@@ -75,8 +75,8 @@ class Specification(CellSpecification):
         if known < 2 or not own or fewer >= cells:
             return super().remarks
         offer = (
-            f"{known} factors are to be compared: design=radial takes {fewer:,} cells instead of {cells:,} and tells "
-            "factors apart about as often (docs/designs.md)."
+            f"{known} factors are to be compared: from as many cells design=radial tells them apart as often or more, "
+            f"and with {radial.auto_rows} base runs it takes {fewer:,} cells instead of {cells:,} (docs/statistics.md)."
         )
         return (*super().remarks, offer)
 
