@@ -1,0 +1,1 @@
+"""Several investigations as one study: the points of a sweep, and what they say together."""
