@@ -79,7 +79,7 @@ def test_examples_of_the_pages_on_things_of_your_own(
     Path("cache").mkdir()
     module = page.removesuffix(".md").replace("-", "_")
     text = "\n".join(block(page, name) for name in names)
-    Path(f"{module}.py").write_text(text.replace('if __name__ == "__main__":', "if True:"))
+    Path(f"{module}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module(module)
 

@@ -33,8 +33,8 @@ class Callable(Approach):
     Parameters
     ----------
     function
-        See :data:`Function`. It draws from nothing but the seeds it is given, and lives at the top of a module where
-        worker processes are to find it.
+        See :data:`Function`. It draws from nothing but the seeds it is given. It may be one of a script or notebook:
+        worker processes get a copy, with the globals that it names as they are when the work begins.
     name
         Name of the approach.
     version

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+from types import ModuleType
 from typing import Final
 
 from mlflow_l3d.approaches.numerics import cores
@@ -53,10 +55,15 @@ def starting_worker() -> Iterator[None]:
             resource_tracker.ensure_running()
             was_open = signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         os.environ.update(WORKER_ENVIRONMENT)
+        main = sys.modules["__main__"]
+        # The new process would run the user's script, which has no guard around what it starts; what it needs of the
+        # script comes with the job.
+        sys.modules["__main__"] = ModuleType("__main__")
         try:
             with _handled_afterwards():
                 yield
         finally:
+            sys.modules["__main__"] = main
             for name, value in before.items():
                 if value is None:
                     os.environ.pop(name, None)

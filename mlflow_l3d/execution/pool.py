@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 import signal
 import threading
 import time
@@ -159,11 +158,14 @@ class Pool:
     """
 
     def __init__(self, job: Job, devices: list[str]) -> None:
+        import cloudpickle
+
         try:
-            self._pickled = pickle.dumps(job)
+            # By value what the user's script or notebook defines: workers do not run it.
+            self._pickled = cloudpickle.dumps(job)
         except Exception as error:
             allowed = f"must survive pickling with executor=processes ({type(error).__name__}: {error})"
-            fix = "Define functions and classes at the top of a module, or use executor=inline."
+            fix = "Open files, locks and connections where cells run, or use executor=inline."
             raise ParameterError("approach", job.approach.name, allowed, fix) from error
         self._name = job.approach.name
         self._devices = devices
@@ -203,8 +205,8 @@ class Pool:
         if not worker.ready:
             if not self.workers:
                 raise L3DError(
-                    f"approach {self._name}: {how} before it was ready; its own output says why. A script needs "
-                    "`if __name__ == '__main__':` around what it runs, and fewer workers need less memory."
+                    f"approach {self._name}: {how} before it was ready; its own output says why. Fewer workers need "
+                    "less memory."
                 )
             _logger.warning("%s before it was ready; %d are left", how, len(self.workers))
         return how

@@ -26,13 +26,13 @@ class ProcessExecutor:
 
     A worker that dies costs nothing but its current cell, which is tried once more in a fresh worker. Where sessions
     take many cells at once, it costs those of its current call that had no outcome; they are tried again in calls of
-    half as many, so that a cell which ends its worker is in the end alone, and only that one fails. Workers are started
-    by the spawn method: a script that uses this executor needs ``if __name__ == "__main__":``.
+    half as many, so that a cell which ends its worker is in the end alone, and only that one fails. Workers are fresh
+    interpreters which do not run the script that starts them; functions and classes that it defines come with the job.
 
     Parameters
     ----------
     job
-        What the cells share; it is pickled.
+        What the cells share; it is pickled, by value what the user's script or notebook defines.
     workers
         Number of processes, at most one a cell; None is one a core on the CPU, else one a GPU.
 

@@ -67,7 +67,7 @@ def _job(pickled: bytes) -> Job:
     except Exception as error:
         raise L3DError(
             f"a worker process cannot load the approach or the task ({one_line(error)}). "
-            "Define it in a module that can be imported, or use executor=inline."
+            "Install the package that it comes from, or use executor=inline."
         ) from error
     return job
 

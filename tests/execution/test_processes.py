@@ -3,6 +3,7 @@ import json
 import os
 import pickle
 import sys
+import threading
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -173,7 +174,8 @@ def test_exceptions_of_the_preparation_are_raised_here(tmp_path):
 
 
 def test_an_approach_that_does_not_survive_pickling(tmp_path):
-    approach = Callable(lambda *_: 0, name="mine", version="1", factors=("data_order",))
+    lock = threading.Lock()
+    approach = Callable(lambda *_: lock, name="mine", version="1", factors=("data_order",))
     job = replace(bench_job(Trouble(), tmp_path), approach=approach)
     with pytest.raises(ParameterError, match=r"approach=mine: must survive pickling .* use executor=inline"):
         list(ProcessExecutor(job=job, workers=1).run([one_cell(FACTORS)]))
