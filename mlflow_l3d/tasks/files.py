@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import warnings
@@ -33,7 +34,9 @@ def load_file(path: Path, reading: Reading = USUAL) -> Task:
     Parameters
     ----------
     path
-        CSV and TSV have a header, UTF-8, and double quotes around fields that need them; JSONL has one object a line.
+        CSV and TSV have a header, and double quotes around fields that need them; JSONL has one object a line. UTF-8,
+        or UTF-16 with its mark. Fields of CSV are separated by what the header has: a comma, else a semicolon, a tab or
+        a bar.
     reading
         What is to be read of it.
 
@@ -43,15 +46,18 @@ def load_file(path: Path, reading: Reading = USUAL) -> Task:
         If there is no such file, it cannot be read, or a column holds what it should not; rows are counted from 1.
     """
     if not path.is_file():
-        fix = "Give a path from the current folder, or a whole one."
-        raise ParameterError("task", path, "there is no such file", fix)
+        where = "there is no such file in the working directory, which with `mlflow run` is the project's folder"
+        raise ParameterError("task", path, where, "Give a path from there, or a whole one.")
     try:
         table = _READERS[path.suffix.lower()](path)
         if not table.names or not len(table.column(table.names[0])):
             raise ParameterError("task", path.name, "the file holds no examples")
         return task_from_table(path.name, table, reading)
-    except UnicodeDecodeError:
-        raise ParameterError("task", path.name, "the file is not UTF-8", "Save it as UTF-8.") from None
+    except UnicodeDecodeError as error:
+        line = 1 + error.object[: error.start].count(b"\n")
+        allowed = f"the file is not UTF-8 (byte 0x{error.object[error.start]:02x} in line {line} or later)"
+        fix = "Save it as UTF-8, e.g. iconv -f WINDOWS-1252 -t UTF-8 if it comes from Excel."
+        raise ParameterError("task", path.name, allowed, fix) from None
     except OSError as error:
         raise ParameterError("task", path.name, f"the file cannot be read ({error.strerror or 'damaged'})") from error
 
@@ -59,12 +65,15 @@ def load_file(path: Path, reading: Reading = USUAL) -> Task:
 def _read_csv(path: Path) -> Table:
     import pandas as pd
 
-    sep = "\t" if path.suffix.lower() == ".tsv" else ","
+    encoding = _encoding(path)
+    with path.open(encoding=encoding) as lines:
+        header = lines.readline()
+    sep = "\t" if path.suffix.lower() == ".tsv" else next((mark for mark in ",;\t|" if mark in header), ",")
     # Everything is read as text: the words "NA" and "null" are texts and labels like any other, and "007" is an id.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(path, sep=sep, dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig")
+            frame = pd.read_csv(path, sep=sep, dtype=str, keep_default_na=False, index_col=False, encoding=encoding)
     except pd.errors.EmptyDataError:
         raise ParameterError("task", path.name, "the file is empty") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
@@ -73,6 +82,12 @@ def _read_csv(path: Path) -> Table:
         fix = "Put double quotes around fields that need them."
         raise ParameterError("task", path.name, f"the file is not well-formed ({why})", fix) from None
     return Table(tuple(map(str, frame.columns)), lambda name: _typed(frame[name].tolist()))
+
+
+def _encoding(path: Path) -> str:
+    """Return UTF-16 where the file begins with its mark, else UTF-8."""
+    with path.open("rb") as file:
+        return "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
 
 
 def _typed(values: Sequence[Any]) -> list[Any]:
@@ -109,7 +124,7 @@ def _read_parquet(path: Path) -> Table:
 
 def _read_jsonl(path: Path) -> Table:
     rows: list[dict[str, Any]] = []
-    with path.open(encoding="utf-8-sig") as lines:
+    with path.open(encoding=_encoding(path)) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue

@@ -94,15 +94,30 @@ def _load(name: str, reading: Reading) -> Task:
             raise L3DError(f"task={name}: its loader returned {type(task).__name__}, not a Task.")
         return _checked(task, predefined_split=reading.predefined_split)
     if name.startswith(PREFIX):
-        return load_from_hub(name, reading)
+        return _own_data(load_from_hub(name, reading))
     path = Path(name).expanduser()
     if path.suffix.lower() in SUFFIXES and not path.is_dir():
-        return load_file(path, reading)
+        return _own_data(load_file(path, reading))
     if name and path.is_dir():
-        return load_folder(path, reading)
+        return _own_data(load_folder(path, reading))
     error = unknown_name("task", name, known)
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
     raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix)
+
+
+def _own_data(task: Task) -> Task:
+    """Return a task with a note on texts that several examples share, where these may be drawn into different parts."""
+    rows: dict[tuple[str, ...], list[int]] = {}
+    for row, text in enumerate(zip(*task.texts, *task.choices, strict=True)):
+        rows.setdefault(text, []).append(row)
+    repeated = [found for found in rows.values() if len(found) > 1]
+    if not repeated or task.parts is not None:
+        return task
+    many = f"in {sum(map(len, repeated)):,} of {len(task):,} rows"
+    note = f"{task.name}: {len(repeated):,} texts occur more than once, {many}"
+    two = sum(len(np.unique(task.labels[found])) > 1 for found in repeated)
+    with_labels = f" ({two:,} of them with different labels)" if two else ""
+    return replace(task, notes=(*task.notes, f"{note}{with_labels}: the same text may be trained on and tested on"))
 
 
 def _checked(task: Task, *, predefined_split: bool) -> Task:

@@ -49,7 +49,7 @@ def test_labels_and_names_are_the_files_own() -> None:
     task = load_task(str(Path(FOLDER) / "trec.parquet"))
     assert task.class_names == ("ABBR", "ENTY", "DESC", "HUM", "LOC", "NUM")
     assert np.bincount(task.labels).tolist() == [95, 1344, 1300, 1288, 916, 1009]
-    assert task.notes[0] == (
+    assert task.notes[1] == (
         "trec.parquet: 911 training examples labelled instead of 1000: class ABBR has 76 (167 a class would be needed)"
     )
     fixed = load_task(str(Path(FOLDER) / "trec.parquet"), settings=SplitSettings(60, 60, "fixed"))

@@ -178,6 +178,17 @@ def test_columns_that_cannot_be_meant(tmp_path: Path, text_column: str, label_co
     assert str(caught.value) == line
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_separator_and_mark_of_a_spreadsheet_are_found(tmp_path: Path, separator: str, encoding: str) -> None:
+    rows = [["text", "label"], ["é, and more; | ", "0"], ["b", "1"], ["c", "0"], ["d", "1"]]
+    text = "".join(separator.join(f'"{cell}"' if "é" in cell else cell for cell in row) + "\n" for row in rows)
+    (tmp_path / "mine.csv").write_text(text, encoding=encoding)
+    task = load_file(tmp_path / "mine.csv")
+    assert task.texts == (("é, and more; | ", "b", "c", "d"),)
+    assert task.class_names == ("0", "1")
+
+
 def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
     secret = "my secret diary " * 20
     for content in (f"{secret},x\nb,1\n", f"label,text\n{secret},a\nb,c\nb,d\n", f'text,label\na,"{secret}\n'):
@@ -191,8 +202,18 @@ def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
     ("name", "content", "line"),
     [
         ("mine.parquet", b"PAR1 no", "task=mine.parquet: the file is not Parquet, or is damaged."),
-        ("mine.csv", "text,label\n\xe9,0".encode("latin-1"), "task=mine.csv: the file is not UTF-8. Save it as UTF-8."),
-        ("mine.jsonl", b'{"text": "\xe9"}', "task=mine.jsonl: the file is not UTF-8. Save it as UTF-8."),
+        (
+            "mine.csv",
+            "text,label\n\xe9,0".encode("latin-1"),
+            "task=mine.csv: the file is not UTF-8 (byte 0xe9 in line 2 or later). "
+            "Save it as UTF-8, e.g. iconv -f WINDOWS-1252 -t UTF-8 if it comes from Excel.",
+        ),
+        (
+            "mine.jsonl",
+            b'{"text": "\xe9"}',
+            "task=mine.jsonl: the file is not UTF-8 (byte 0xe9 in line 1 or later). "
+            "Save it as UTF-8, e.g. iconv -f WINDOWS-1252 -t UTF-8 if it comes from Excel.",
+        ),
         ("mine.jsonl", b'{"text": "a"}\n{"text"\n', "task=mine.jsonl: line 2 is not JSON (Expecting ':' delimiter)."),
         ("mine.jsonl", b'["a", 1]\n', "task=mine.jsonl: line 1 must be a JSON object."),
         (

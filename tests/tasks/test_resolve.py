@@ -86,12 +86,24 @@ def test_a_strangers_task_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_number_that_a_class_cannot_give_names_the_class(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
-    path.write_text("text,label\n" + "a,common\n" * 30 + "b,rare\n" * 10)
+    rows = [f"text {row},{'common' if row < 30 else 'rare'}" for row in range(40)]
+    path.write_text("\n".join(["text,label", *rows]))
     with pytest.raises(ParameterError, match=r"^num_labelled=20: class 'rare' has 8 training examples, so at most 16"):
         load_task(str(path), settings=SplitSettings(num_labelled=20))
     with pytest.raises(ParameterError, match=r"^test_size=5: class 'rare' has 2 test examples, so at most 4"):
         load_task(str(path), settings=SplitSettings(test_size=5))
     assert load_task(str(path), settings=SplitSettings(num_labelled=16, test_size=4)).notes == ()
+
+
+def test_texts_that_occur_more_than_once_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [f"text {row % 17},{row % 2}" for row in range(20)]
+    path.write_text("\n".join(["text,label", *rows, "text 1,1"]))
+    (note,) = (each for each in load_task(str(path)).notes if "more than once" in each)
+    assert note == (
+        "mine.csv: 3 texts occur more than once, in 7 of 21 rows (3 of them with different labels): "
+        "the same text may be trained on and tested on"
+    )
 
 
 def test_remarks_on_what_is_smaller_than_the_default(tmp_path: Path) -> None:
