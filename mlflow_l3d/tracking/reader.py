@@ -63,6 +63,8 @@ def read_investigation(parent_run_id: str, client: MlflowClient, *, where: str =
     ------
     ParameterError
         If there is no such run, or it has no cells.
+    L3DError
+        As :func:`cells_of_runs`.
     """
     from mlflow.exceptions import MlflowException
 
@@ -99,7 +101,13 @@ def parent_run(client: MlflowClient, run_id: str) -> Run:
 
 
 def cells_of_runs(runs: Iterable[Run]) -> pd.DataFrame:
-    """Return one row a cell; other runs are passed over, and of runs with equal keys the first finished counts."""
+    """Return one row a cell; other runs are passed over, and of runs with equal keys the first finished counts.
+
+    Raises
+    ------
+    L3DError
+        If a run's tags do not say which cell it is, or two finished runs without keys are the same cell.
+    """
     rows: dict[str, dict[str, Any]] = {}
     for run in runs:
         tags = run.data.tags
@@ -108,6 +116,9 @@ def cells_of_runs(runs: Iterable[Run]) -> pd.DataFrame:
         row = _row(run)
         place = row["cell_key"] or _place(row)
         known = rows.get(place)
+        if known is not None and row["cell_key"] is None and known["status"] == row["status"] == "FINISHED":
+            where = ", ".join(f"{name} {row[name]}" for name in names.COORDINATES if row[name] is not None)
+            raise L3DError(f"Runs {known['run_id']} and {row['run_id']} are one cell ({where}). Delete one of them.")
         if known is None or (known["status"] != "FINISHED" and row["status"] == "FINISHED"):
             rows[place] = row
     frame = pd.DataFrame(list(rows.values()))
@@ -127,10 +138,12 @@ def _place(row: Mapping[str, Any]) -> str:
 def _row(run: Run) -> dict[str, Any]:
     tags = run.data.tags
     finished = run.info.status == "FINISHED"
+    if not tags.get(names.PHASE):
+        raise L3DError(f"Run {run.info.run_id}: the tag {names.PHASE} is missing. Set it to investigation or golden.")
     return {
         "phase": tags.get(names.PHASE),
         "factor": None if tags.get(names.PHASE) in _OF_ALL_FACTORS else tags.get(names.FACTOR),
-        **{name: _number(tags.get(names.COORDINATES[name])) for name in _NUMBERS},
+        **{name: _coordinate(run, name) for name in _NUMBERS},
         "run_id": run.info.run_id,
         "experiment_id": str(run.info.experiment_id),
         "cell_key": tags.get(names.CELL_KEY),
@@ -143,6 +156,14 @@ def _row(run: Run) -> dict[str, Any]:
             if name.startswith(_OF_FACTORS) and (number := _number(value)) is not None
         },
     }
+
+
+def _coordinate(run: Run, name: str) -> int | None:
+    """Return a number of a cell's place; None where it has none."""
+    text = run.data.tags.get(names.COORDINATES[name])
+    if text and not (text.isascii() and text.isdigit()):
+        raise L3DError(f"Run {run.info.run_id}: the tag l3d.{name} is {text!r}, not a whole number from 0.")
+    return _number(text)
 
 
 def _number(text: str | None) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.reader import cells_of_runs
 
@@ -26,6 +27,28 @@ def test_a_cell_of_any_phase_keeps_its_factor(phase: str) -> None:
     assert cells["row"].tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("tags", [{"phase": "golden", "index": "0"}, {"phase": "base"}, {}])
+@pytest.mark.parametrize("tags", [{"phase": "golden", "index": "0"}, {"phase": "base"}])
 def test_a_cell_of_all_factors_has_none(tags: dict[str, str]) -> None:
     assert pd.isna(cells_of_runs([a_run(0, **tags)])["factor"]).all()
+
+
+@pytest.mark.parametrize(
+    ("tags", "line"),
+    [
+        ({}, "Run 0: the tag l3d.phase is missing. Set it to investigation or golden."),
+        ({"phase": "investigation", "row": "a"}, "Run 0: the tag l3d.row is 'a', not a whole number from 0."),
+        ({"phase": "golden", "index": "-1"}, "Run 0: the tag l3d.index is '-1', not a whole number from 0."),
+    ],
+)
+def test_tags_that_do_not_say_which_cell_it_is(tags: dict[str, str], line: str) -> None:
+    with pytest.raises(L3DError) as caught:
+        cells_of_runs([a_run(0, **tags)])
+    assert str(caught.value) == line
+
+
+def test_two_runs_without_keys_in_one_place() -> None:
+    twins = [a_run(number, phase="investigation", row="2", column="1") for number in range(2)]
+    with pytest.raises(L3DError, match=r"^Runs 0 and 1 are one cell \(phase investigation, factor data_order, row 2, "):
+        cells_of_runs(twins)
+    twins[0].info.status = "FAILED"
+    assert cells_of_runs(twins)["run_id"].tolist() == ["1"]

@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.scoring import Scored, score, tables
@@ -138,6 +139,12 @@ def check_metric(cells: pd.DataFrame, metric: str) -> None:
     found = [str(name) for name in cells if name not in _NOT_METRICS and not str(name).startswith(("factor.", "seed."))]
     if metric not in found:
         raise unknown_name("metric", metric, found, "one that the cells have:")
+    low, high = named(metric).range
+    beyond = cells[(cells[metric] < low - 1e-9) | (cells[metric] > high + 1e-9)]
+    if len(beyond):
+        value, run_id = beyond[metric].iloc[0], beyond["run_id"].iloc[0]
+        fix = "Log fractions, not percent." if low == 0 and high == 1 < value <= 100 else ""
+        raise ParameterError("metric", metric, f"must be between {low:g} and {high:g}; run {run_id} has {value:g}", fix)
 
 
 def _write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Scored, folder: Path) -> None:
