@@ -106,7 +106,7 @@ def apart(rest: FloatArray, chance: float) -> bool:
     return len(left) >= FEWEST and float(left.mean()) - chance > APART * float(left.std())
 
 
-def wilson_interval(count: int, of: int, *, level: float = LEVEL) -> tuple[float, float]:
+def wilson_interval(count: float, of: float, *, level: float = LEVEL) -> tuple[float, float]:
     """Return Wilson's (1927) interval of the share of `count` in `of` independent draws; nan where there are none."""
     from scipy.special import ndtri
 

@@ -103,10 +103,8 @@ class Ranking:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a factor: factor, importance_corrected, group (letters: factors that share one are alike)."""
-        letters = [
-            "".join(_letter(place) for place, group in enumerate(self.groups) if name in group) for name in self.factors
-        ]
-        return pd.DataFrame({"factor": self.factors, "importance_corrected": self.importances, "group": letters})
+        group = [letters(self.factors, self.groups)[name] for name in self.factors]
+        return pd.DataFrame({"factor": self.factors, "importance_corrected": self.importances, "group": group})
 
     def differences_frame(self) -> pd.DataFrame:
         """Return one row a pair: first, second, difference, low, high, p, p_holm, different."""
@@ -160,7 +158,7 @@ def rank_factors(
     return Ranking(
         factors=tuple(ordered),
         importances=tuple(scores[name] for name in ordered),
-        groups=_alike([name for name in ordered if name in compared], apart),
+        groups=alike([name for name in ordered if name in compared], apart),
         differences=tuple(pairs),
         level=level,
     )
@@ -234,7 +232,7 @@ def _against(one: Estimate, other: Estimate, level: float) -> tuple[float, float
     )
 
 
-def _alike(ordered: Sequence[str], apart: set[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
+def alike(ordered: Sequence[str], apart: set[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
     """Return the largest sets of factors of which no two are apart (Bron and Kerbosch 1973)."""
     neighbours = {
         name: {other for other in ordered if other != name and frozenset((name, other)) not in apart}
@@ -252,6 +250,11 @@ def _alike(ordered: Sequence[str], apart: set[frozenset[str]]) -> tuple[tuple[st
 
     extend(set(), set(ordered), set())
     return tuple(sorted((group for group in found if group), key=lambda group: [ordered.index(n) for n in group]))
+
+
+def letters(names: Sequence[str], groups: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Return the letters of each name: a, b, ... for the groups that it stands in."""
+    return {name: "".join(_letter(place) for place, group in enumerate(groups) if name in group) for name in names}
 
 
 def _letter(place: int) -> str:

@@ -1,0 +1,207 @@
+"""Compares systems: every pair on every task, ranks, and over tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.covariance import Means, mean_scores
+from mlflow_l3d.analysis.comparison.difference import (
+    POWERS,
+    Spread,
+    contrasts,
+    correlations,
+    examples_needed,
+    interval,
+    p_value,
+    probability_better,
+    runs_needed,
+    spread,
+)
+from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, ranks
+from mlflow_l3d.analysis.comparison.over_tasks import over_tasks
+from mlflow_l3d.analysis.comparison.results import (
+    BETTER,
+    EQUIVALENT,
+    UNDECIDED,
+    WORSE,
+    Comparison,
+    Difference,
+    Rank,
+    TaskMean,
+)
+from mlflow_l3d.analysis.comparison.system import System
+from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
+from mlflow_l3d.analysis.importance.multiplicity import alike, holm, letters
+from mlflow_l3d.analysis.jackknife import LEVEL, check_level
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
+
+FEWEST: Final = 3
+"""Runs of a system below which nothing is said of it."""
+
+
+def compare_systems(
+    tasks: Mapping[str, Sequence[System]],
+    metric: Metric,
+    *,
+    smallest_effect: float = math.nan,
+    level: float = LEVEL,
+    notes: Sequence[str] = (),
+) -> Comparison:
+    """Compare systems by the means of their runs.
+
+    Parameters
+    ----------
+    tasks
+        Task -> systems, the same names on every task, two or more, each of :data:`FEWEST` runs or more.
+    metric
+        What their scores are.
+    smallest_effect
+        The smallest difference that counts, in the unit of the metric; nan for none.
+    level
+        Of intervals and claims.
+    notes
+        Handed on.
+
+    Raises
+    ------
+    ParameterError
+        If the level is none, or a system has too few runs.
+    """
+    check_level(level)
+    rules = _Rules(metric, smallest_effect, level)
+    differences: list[Difference] = []
+    order: list[Rank] = []
+    for task, systems in tasks.items():
+        for system in systems:
+            if system.runs < FEWEST:
+                allowed = f"has {system.runs} runs with a score; {FEWEST} are needed"
+                raise ParameterError("runs", f"{system.name} ({task})", allowed, "Raise golden_runs.")
+        own, placed = _on_task(task, systems, rules)
+        differences += own
+        order += placed
+    several: tuple[TaskMean, ...] = ()
+    if len(tasks) > 1:
+        several, placed = _over_tasks(tasks, differences, rules)
+        order += placed
+    return Comparison(metric.name, tuple(differences), tuple(order), several, smallest_effect, level, tuple(notes))
+
+
+class _Rules(NamedTuple):
+    metric: Metric
+    smallest_effect: float
+    level: float
+
+    def verdict(self, difference: float, p: float, limits: tuple[float, float]) -> str:
+        gain = self.metric.sign * difference
+        if max(map(abs, limits)) <= self.smallest_effect:
+            return EQUIVALENT
+        if p <= 1 - self.level and gain != 0:
+            return BETTER if gain > 0 else WORSE
+        return UNDECIDED
+
+    def ranks(
+        self, task: str, means: Mapping[str, float], runs: Sequence[int], gaps: Sequence[float], p_values: FloatArray
+    ) -> list[Rank]:
+        """Return the ranks of systems, best mean first, from the differences of all pairs."""
+        names = list(means)
+        pairs, _ = contrasts(len(names))
+        ordered = sorted(names, key=lambda name: -self.metric.sign * means[name])
+        alpha = 1 - self.level
+        apart = {frozenset((names[i], names[j])) for (i, j), p in zip(pairs, p_values, strict=True) if p <= alpha}
+        group = letters(ordered, alike(ordered, apart))
+        signs = self.metric.sign * np.array(gaps)
+        limits = dict(zip(names, ranks(pairs, signs, p_values, alpha, len(names)), strict=True))
+        of_runs = dict(zip(names, runs, strict=True))
+        return [Rank(task, name, means[name], of_runs[name], *limits[name], group[name]) for name in ordered]
+
+
+def _on_task(task: str, systems: Sequence[System], rules: _Rules) -> tuple[list[Difference], list[Rank]]:
+    means = mean_scores(systems)
+    pairs, _ = contrasts(len(systems))
+    spreads = [spread(means, *pair) for pair in pairs]
+    gaps = [float(means.means[i] - means.means[j]) for i, j in pairs]
+    correlation = correlations(means, spreads)
+    alone = [p_value(gap, found) for gap, found in zip(gaps, spreads, strict=True)]
+    adjusted = joint_p_values(alone, correlation, spreads)
+    joint = joint_level(correlation, spreads, rules.level)
+    found = [
+        _difference(task, means, pair, one, float(p), joint, rules)
+        for pair, one, p in zip(pairs, spreads, adjusted, strict=True)
+    ]
+    by_name = {each.name: float(mean) for each, mean in zip(systems, means.means, strict=True)}
+    return found, rules.ranks(task, by_name, [each.runs for each in systems], gaps, adjusted)
+
+
+def _difference(
+    task: str, means: Means, pair: tuple[int, int], found: Spread, p_adjusted: float, joint: float, rules: _Rules
+) -> Difference:
+    first, second = (means.systems[number] for number in pair)
+    pairing = means.pairings[pair]
+    gap = float(means.means[pair[0]] - means.means[pair[1]])
+    low, high = interval(gap, found, rules.level)
+    joint_low, joint_high = interval(gap, found, joint)
+    effect = gap if math.isnan(rules.smallest_effect) else rules.smallest_effect
+    factors = dict.fromkeys([*first.configurations, *second.configurations])
+    seen = [np.bincount(each.unit, minlength=each.units) > 0 for each in (first, second)]
+    of_runs = (first, second, pairing, rules.metric.sign, found.of_examples, rules.level)
+    return Difference(
+        task=task,
+        first=first.name,
+        second=second.name,
+        runs=(first.runs, second.runs),
+        shared_runs=len(pairing.first),
+        shared_factors=pairing.factors,
+        other_factors=tuple(name for name in factors if name not in pairing.factors),
+        examples=int((seen[0] | seen[1]).sum()),
+        shared_examples=int((seen[0] & seen[1]).sum()),
+        means=(float(means.means[pair[0]]), float(means.means[pair[1]])),
+        difference=gap,
+        low=low,
+        high=high,
+        p=p_value(gap, found),
+        p_adjusted=p_adjusted,
+        joint_low=joint_low,
+        joint_high=joint_high,
+        verdict=rules.verdict(gap, p_adjusted, (joint_low, joint_high)),
+        probability_better=probability_better(rules.metric.sign * gap, found),
+        run_wins=run_wins(*of_runs),
+        pair_wins=pair_wins(*of_runs),
+        example_wins=example_wins(first, second, pairing, rules.level),
+        error=found.error,
+        of_runs=found.of_runs,
+        of_examples=found.of_examples,
+        variance_saved=found.saved,
+        variance_saved_runs=found.saved_by_runs,
+        runs_needed={power: runs_needed(effect, found, power, rules.level) for power in POWERS},
+        examples_needed=examples_needed(effect, found, POWERS[0], rules.level),
+    )
+
+
+def _over_tasks(
+    tasks: Mapping[str, Sequence[System]], differences: Sequence[Difference], rules: _Rules
+) -> tuple[tuple[TaskMean, ...], list[Rank]]:
+    by_pair: dict[tuple[str, str], list[Difference]] = {}
+    for each in differences:
+        by_pair.setdefault((each.first, each.second), []).append(each)
+    found = {
+        pair: over_tasks([one.difference for one in own], [one.error for one in own], rules.level)
+        for pair, own in by_pair.items()
+    }
+    adjusted = holm([one.p for one in found.values()])
+    joint = 1 - (1 - rules.level) / len(found)
+    means = []
+    for ((first, second), own), p in zip(by_pair.items(), adjusted, strict=True):
+        one = over_tasks([each.difference for each in own], [each.error for each in own], joint)
+        verdict = rules.verdict(one.difference, float(p), (one.low, one.high))
+        means.append(TaskMean(first, second, tuple(tasks), found[first, second], float(p), verdict))
+    names = [each.name for each in next(iter(tasks.values()))]
+    every = {name: [each for own in tasks.values() for each in own if each.name == name] for name in names}
+    scores = {name: float(np.mean([each.scores.mean() for each in own])) for name, own in every.items()}
+    runs = [sum(each.runs for each in own) for own in every.values()]
+    return tuple(means), rules.ranks("", scores, runs, [one.difference for one in found.values()], adjusted)

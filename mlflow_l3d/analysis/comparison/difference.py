@@ -1,0 +1,224 @@
+"""The difference of two systems, how sure it is, and what it would take to be surer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.covariance import Means
+from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
+from mlflow_l3d.analysis.typing import FloatArray
+
+POWERS: Final = (0.80, 0.95)
+MOST_NEEDED: Final = 10_000_000
+"""Where more runs than this are needed, no number of runs is enough."""
+_CERTAIN: Final = 30.0
+"""Standard errors beyond which a difference is found whatever the degrees of freedom (2 and more) are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Variance of a difference of means.
+
+    Attributes
+    ----------
+    of_runs, of_examples
+        From runs (with what is left between a run and an example), and from test examples; they add up.
+    unpaired
+        What it would be if the two systems shared neither runs nor test examples.
+    shared_runs
+        What is taken away by runs that they share; below 0 where these add some.
+    a_run
+        Variance of the difference that one run of each brings, so that L runs of each have ``a_run / L``.
+    degrees_runs, degrees_examples
+        Degrees of freedom.
+    examples_raw
+        What examples bring together with what is left between a run and an example: how uncertain `of_examples` is.
+    """
+
+    of_runs: float
+    of_examples: float
+    unpaired: float
+    shared_runs: float
+    a_run: float
+    degrees_runs: float
+    degrees_examples: float
+    examples_raw: float
+
+    @property
+    def error(self) -> float:
+        """Standard error."""
+        return math.sqrt(self.of_runs + self.of_examples)
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom by Welch and Satterthwaite: as many as fit the variances of runs and examples together."""
+        return _degrees(self.of_runs, self.degrees_runs, self.examples_raw, self.degrees_examples, self.error**2)
+
+    @property
+    def saved(self) -> float:
+        """Share of the variance that pairing takes away; below 0 where it adds some."""
+        return 1 - self.error**2 / self.unpaired if self.unpaired > 0 else math.nan
+
+    @property
+    def saved_by_runs(self) -> float:
+        """The part of `saved` that comes from shared runs; the rest comes from shared test examples."""
+        return self.shared_runs / self.unpaired if self.unpaired > 0 else math.nan
+
+    def with_runs(self, runs: float) -> tuple[float, float]:
+        """Return standard error and degrees of freedom with so many runs of each, all shared if any are."""
+        of_runs = self.a_run / runs
+        raw = self.of_examples + max(0.0, self.examples_raw - self.of_examples) * of_runs / (self.of_runs or 1.0)
+        variance = of_runs + self.of_examples
+        return math.sqrt(variance), _degrees(of_runs, runs - 1, raw, self.degrees_examples, variance)
+
+
+def _degrees(of_runs: float, degrees_runs: float, examples: float, degrees_examples: float, variance: float) -> float:
+    uncertain = of_runs**2 / max(degrees_runs, 1.0)
+    if examples > 0:
+        uncertain += examples**2 / max(degrees_examples, 1.0)
+    return variance**2 / uncertain if uncertain > 0 else max(degrees_runs, 1.0)
+
+
+def spread(means: Means, first: int, second: int) -> Spread:
+    """Return the variance of the difference of two systems, by their numbers."""
+    one, other = means.systems[first], means.systems[second]
+    swapped = first > second
+    pairing = means.pairings[(second, first) if swapped else (first, second)]
+    pairs, others = (pairing.second, pairing.first) if swapped else (pairing.first, pairing.second)
+    at = [first, second]
+    weights = np.array([1.0, -1.0])
+    of_runs, of_examples = (
+        max(0.0, float(weights @ part[np.ix_(at, at)] @ weights)) for part in (means.of_runs, means.of_examples)
+    )
+    added = [(each.scores - each.scores.mean()) / each.runs for each in (one, other)]
+    alone = [np.delete(values, chosen) for values, chosen in zip(added, (pairs, others), strict=True)]
+    groups = [group for group in (added[0][pairs] - added[1][others], *alone) if len(group)]
+    kinds = np.array([max(1.0, len(group) - 1) for group in groups])
+    squares = np.array([float(group @ group) * len(group) for group in groups]) / kinds
+    total = float(squares.sum())
+    degrees = total**2 / float((squares**2 / kinds).sum()) if total > 0 else float(min(one.runs, other.runs) - 1)
+    units, raw = 0.0, 0.0
+    if len(one.run) and len(other.run):
+        seen = np.bincount(np.concatenate([one.unit, other.unit]), minlength=one.units) > 0
+        units = float(seen.sum())
+        raw = float(np.square(one.of_units - other.of_units).sum())
+    covariance = float(means.of_runs[first, second])
+    a_run = one.runs * means.of_runs[first, first] + other.runs * means.of_runs[second, second]
+    if len(pairs):
+        a_run -= 2 * covariance * one.runs * other.runs / len(pairs)
+    unpaired = sum(max(0.0, float(part[each, each])) for part in (means.of_runs, means.of_examples) for each in at)
+    return Spread(
+        of_runs,
+        of_examples,
+        unpaired,
+        shared_runs=2 * covariance,
+        a_run=max(0.0, float(a_run)),
+        degrees_runs=degrees,
+        degrees_examples=units - 1,
+        examples_raw=max(raw, of_examples),
+    )
+
+
+def interval(difference: float, found: Spread, level: float = LEVEL) -> tuple[float, float]:
+    """Return the interval of a difference: Student's t."""
+    half = t_quantile(found.degrees, level) * found.error
+    return difference - half, difference + half
+
+
+def p_value(difference: float, found: Spread) -> float:
+    """Return the two-sided p-value of "no difference"."""
+    from scipy.special import stdtr
+
+    if not found.error > 0:
+        return float(difference == 0)
+    return 2 * float(stdtr(found.degrees, -abs(difference) / found.error))
+
+
+def probability_better(difference: float, found: Spread) -> float:
+    """Return the share of the confidence distribution of the difference that lies above 0.
+
+    One less half the two-sided p-value where the difference is above 0: the posterior probability that the first system
+    is better on average, if all differences were equally probable before (Xie and Singh 2013, "Confidence distribution,
+    the frequentist distribution estimator of a parameter", International Statistical Review 81).
+    """
+    from scipy.special import stdtr
+
+    if not found.error > 0:
+        return 0.5 + 0.5 * float(np.sign(difference))
+    return float(stdtr(found.degrees, difference / found.error))
+
+
+def runs_needed(effect: float, found: Spread, power: float, level: float = LEVEL) -> float:
+    """Return how many runs of each system settle the sign of a difference, with a probability.
+
+    Parameters
+    ----------
+    effect
+        The difference, above or below 0.
+    found
+        What it varies by.
+    power
+        The probability that the interval leaves out 0.
+    level
+        Level of the interval.
+
+    Returns
+    -------
+    float
+        inf where test examples are too few for any number of runs.
+    """
+    from scipy.special import nctdtr
+
+    size = abs(effect)
+
+    def enough(runs: int) -> bool:
+        error, degrees = found.with_runs(runs)
+        if error * _CERTAIN <= size:
+            return True
+        return float(nctdtr(degrees, size / error, t_quantile(degrees, level))) <= 1 - power
+
+    if not size > 0 or not enough(MOST_NEEDED):
+        return math.inf
+    low, high = 2, MOST_NEEDED
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return float(high)
+
+
+def examples_needed(effect: float, found: Spread, power: float, level: float = LEVEL) -> float:
+    """Return how many test examples settle the sign with a probability, if there were runs without end."""
+    from scipy.special import ndtri
+
+    if not abs(effect) > 0:
+        return math.inf
+    quantiles = float(ndtri((1 + level) / 2) + ndtri(power))
+    return math.ceil(max(2.0, (quantiles / effect) ** 2 * found.of_examples * (found.degrees_examples + 1)))
+
+
+def contrasts(count: int) -> tuple[list[tuple[int, int]], FloatArray]:
+    """Return all pairs of so many systems, and the matrix that makes their differences out of means."""
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    matrix = np.zeros((len(pairs), count))
+    for row, (i, j) in enumerate(pairs):
+        matrix[row, i], matrix[row, j] = 1.0, -1.0
+    return pairs, matrix
+
+
+def correlations(means: Means, spreads: Sequence[Spread]) -> FloatArray:
+    """Return how the differences of all pairs hang together: a correlation matrix, shape (pairs, pairs)."""
+    _, matrix = contrasts(len(means.systems))
+    covariance = matrix @ (means.of_runs + means.of_examples) @ matrix.T
+    errors = np.array([each.error for each in spreads])
+    np.fill_diagonal(covariance, errors**2)
+    scale = np.where(errors > 0, errors, 1.0)
+    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    fixed: FloatArray = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    deviation = np.sqrt(np.maximum(np.diagonal(fixed), 1e-12))
+    scaled: FloatArray = fixed / np.outer(deviation, deviation)
+    return scaled

@@ -1,0 +1,280 @@
+"""What a comparison returns: frozen records that neither compute nor log."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.over_tasks import OverTasks
+from mlflow_l3d.analysis.comparison.wins import ExampleWins, Share
+from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.typing import known
+
+BETTER: Final = "better"
+WORSE: Final = "worse"
+EQUIVALENT: Final = "equivalent"
+UNDECIDED: Final = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two systems on one task: the first less the second, in the unit of the metric.
+
+    Attributes
+    ----------
+    task, first, second
+        What is compared.
+    runs, shared_runs
+        Runs of either, and those that share configurations.
+    shared_factors, other_factors
+        Factors whose configurations the shared runs share, and those that only one of the two has, or draws otherwise.
+    examples, shared_examples
+        Test examples that any run saw, and those that both systems saw; 0 where there are no predictions: then the luck
+        of test examples is not counted.
+    means
+        Of either.
+    difference, low, high, p
+        Of the means; interval and two-sided p-value of this pair alone. They count the luck of every factor and that of
+        test examples.
+    p_adjusted, joint_low, joint_high
+        For all pairs together.
+    verdict
+        Of the first: `better` or `worse` where `p_adjusted` is at most ``1 - level``; `equivalent` where the joint
+        interval lies within the smallest effect; else `undecided`.
+    probability_better
+        That the first is better on average, see
+        :func:`mlflow_l3d.analysis.comparison.difference.probability_better`.
+    run_wins, pair_wins
+        That one run of the first scores better than one of the second: drawn independently, or with the same
+        configurations (ties half).
+    example_wins
+        Test examples on which either wins whatever the luck.
+    error, of_runs, of_examples
+        Standard error of the difference, and the variances that runs and test examples bring to it.
+    variance_saved, variance_saved_runs
+        Share of the variance that pairing takes away, and the part of it that pairing of runs does.
+    runs_needed
+        Power -> runs of either that settle the sign of the difference found (of the smallest effect, where there is
+        one), with as many test examples; inf where no number does.
+    examples_needed
+        Test examples that would settle it at 80 % power with runs without end.
+    """
+
+    task: str
+    first: str
+    second: str
+    runs: tuple[int, int]
+    shared_runs: int
+    shared_factors: tuple[str, ...]
+    other_factors: tuple[str, ...]
+    examples: int
+    shared_examples: int
+    means: tuple[float, float]
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_adjusted: float
+    joint_low: float
+    joint_high: float
+    verdict: str
+    probability_better: float
+    run_wins: Share
+    pair_wins: Share
+    example_wins: ExampleWins
+    error: float
+    of_runs: float
+    of_examples: float
+    variance_saved: float
+    variance_saved_runs: float
+    runs_needed: dict[float, float]
+    examples_needed: float
+
+    @property
+    def name(self) -> str:
+        """The two systems, as metrics name them."""
+        return f"{self.first}-{self.second}"
+
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers by the names of their metrics; what is not known, or without end, is left out."""
+        wins = self.example_wins
+        found = {
+            "difference": self.difference,
+            "difference_ci_low": self.low,
+            "difference_ci_high": self.high,
+            "difference_p": self.p,
+            "difference_p_adjusted": self.p_adjusted,
+            "probability_better": self.probability_better,
+            "probability_run_better": self.run_wins.value,
+            "probability_run_better_ci_low": self.run_wins.low,
+            "probability_run_better_ci_high": self.run_wins.high,
+            "probability_paired_run_better": self.pair_wins.value,
+            "probability_paired_run_better_ci_low": self.pair_wins.low,
+            "probability_paired_run_better_ci_high": self.pair_wins.high,
+            "wins_share": wins.first.value,
+            "wins_share_ci_low": wins.first.low,
+            "wins_share_ci_high": wins.first.high,
+            "losses_share": wins.second.value,
+            "losses_share_ci_low": wins.second.low,
+            "losses_share_ci_high": wins.second.high,
+            "always_wins_share": wins.first_always,
+            "always_losses_share": wins.second_always,
+            "variance_runs": self.of_runs,
+            "variance_examples": self.of_examples,
+            "variance_saved": self.variance_saved,
+            "variance_saved_runs": self.variance_saved_runs,
+            **{f"runs_needed_{round(100 * power)}": runs for power, runs in self.runs_needed.items()},
+            "examples_needed_80": self.examples_needed,
+        }
+        return {name: value for name, value in known(found).items() if math.isfinite(value)}
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A system among all of one task, or over tasks.
+
+    Attributes
+    ----------
+    task, system
+        The task; the empty text over tasks.
+    mean, runs
+        Mean score (over tasks: the mean of means), and how many runs it has.
+    low, high
+        The smallest and largest rank it may have, 1 being the best; all hold together.
+    group
+        Letters: systems that share one cannot be told apart.
+    """
+
+    task: str
+    system: str
+    mean: float
+    runs: int
+    low: int
+    high: int
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMean:
+    """The difference of two systems over tasks, the first less the second.
+
+    Attributes
+    ----------
+    first, second, tasks
+        What is compared, on which tasks.
+    found
+        The estimate; its interval is that of this pair alone.
+    p_adjusted
+        For all pairs together (Holm).
+    verdict
+        As for :class:`Difference`.
+    """
+
+    first: str
+    second: str
+    tasks: tuple[str, ...]
+    found: OverTasks
+    p_adjusted: float
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Several systems on one task, or on several.
+
+    Attributes
+    ----------
+    metric
+        What they are scored by.
+    differences
+        Every pair on every task, task by task.
+    ranks
+        Every system on every task, best mean first; over tasks, too, where there are several.
+    over_tasks
+        Every pair over tasks; nothing for one task.
+    smallest_effect
+        Differences up to this count for nothing; nan where none was named. In the unit of the metric.
+    level
+        Of intervals and claims.
+    notes
+        What a reader must know about them.
+    """
+
+    metric: str
+    differences: tuple[Difference, ...]
+    ranks: tuple[Rank, ...]
+    over_tasks: tuple[TaskMean, ...] = ()
+    smallest_effect: float = math.nan
+    level: float = LEVEL
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks, in their order."""
+        return tuple(dict.fromkeys(each.task for each in self.differences))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a pair and task: task, first, second, means, runs, verdict, and every metric."""
+        rows = []
+        for each in self.differences:
+            who = {"task": each.task, "first": each.first, "second": each.second, "verdict": each.verdict}
+            sizes = {
+                "mean_first": each.means[0],
+                "mean_second": each.means[1],
+                "runs_first": each.runs[0],
+                "runs_second": each.runs[1],
+                "shared_runs": each.shared_runs,
+                "shared_factors": ",".join(each.shared_factors),
+                "examples": each.examples,
+                "shared_examples": each.shared_examples,
+            }
+            joint = {"difference_joint_low": each.joint_low, "difference_joint_high": each.joint_high}
+            rows.append({**who, **sizes, **each.metrics(), **joint})
+        return pd.DataFrame(rows)
+
+    def ranks_frame(self) -> pd.DataFrame:
+        """Return one row a system and task: task, system, mean, runs, rank_low, rank_high, group."""
+        frame = pd.DataFrame(self.ranks, columns=list(Rank.__dataclass_fields__))
+        return frame.rename(columns={"low": "rank_low", "high": "rank_high"})
+
+    def over_tasks_frame(self) -> pd.DataFrame | None:
+        """Return one row a pair: first, second, tasks, difference, its interval, p-values, task_std, verdict."""
+        rows = [
+            {
+                "first": each.first,
+                "second": each.second,
+                "tasks": each.found.tasks,
+                "difference": each.found.difference,
+                "difference_ci_low": each.found.low,
+                "difference_ci_high": each.found.high,
+                "difference_p": each.found.p,
+                "difference_p_adjusted": each.p_adjusted,
+                "task_std": each.found.task_std,
+                "verdict": each.verdict,
+            }
+            for each in self.over_tasks
+        ]
+        return pd.DataFrame(rows) if rows else None
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics: plain names for one pair on one task, else with ``/<first>-<second>`` and the task."""
+        several = len({each.name for each in self.differences}) > 1
+        found: dict[str, float] = {}
+        for each in self.differences:
+            ending = (f"/{each.name}" if several else "") + (f"/{each.task}" if len(self.tasks) > 1 else "")
+            found |= {name + ending: value for name, value in each.metrics().items()}
+        for pair in self.over_tasks:
+            ending = f"/{pair.first}-{pair.second}" if several else ""
+            own = {
+                "difference": pair.found.difference,
+                "difference_ci_low": pair.found.low,
+                "difference_ci_high": pair.found.high,
+                "difference_p": pair.found.p,
+                "difference_p_adjusted": pair.p_adjusted,
+                "difference_task_std": pair.found.task_std,
+            }
+            found |= {name + ending: value for name, value in own.items()}
+        return found

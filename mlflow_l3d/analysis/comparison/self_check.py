@@ -1,0 +1,109 @@
+"""A/A: how often a difference is claimed where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.covariance import mean_scores
+from mlflow_l3d.analysis.comparison.difference import p_value, spread
+from mlflow_l3d.analysis.comparison.system import Pairing, System
+from mlflow_l3d.analysis.importance.collapse import wilson_interval
+from mlflow_l3d.analysis.jackknife import LEVEL
+
+
+@dataclass(frozen=True, slots=True)
+class SelfCheck:
+    """False claims among comparisons of a system with itself.
+
+    Attributes
+    ----------
+    what
+        What was compared: a system's name for halves of its runs, or two names for runs swapped between them.
+    repeats, claims
+        How many comparisons, and how many of them claimed a difference.
+    nominal
+        Share of false claims that the level allows.
+    """
+
+    what: str
+    repeats: int
+    claims: int
+    nominal: float
+
+    @property
+    def rate(self) -> float:
+        """Share of false claims."""
+        return self.claims / self.repeats
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of the rate over more repeats: so far its own luck goes."""
+        return wilson_interval(self.claims, self.repeats)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the rate is at most nominal, but for the luck of so many repeats."""
+        return self.interval[0] <= self.nominal
+
+
+def halves(system: System, repeats: int, *, seed: int, level: float = LEVEL) -> SelfCheck:
+    """Compare two random halves of the runs of one system, four runs or more, again and again."""
+    random = np.random.default_rng(seed)
+    half = system.runs // 2
+
+    def drawn() -> Iterator[tuple[System, System]]:
+        for _ in range(repeats):
+            order = random.permutation(system.runs)
+            yield system.chosen(np.sort(order[:half])), system.chosen(np.sort(order[half:]))
+
+    return _checked(system.name, drawn(), level)
+
+
+def swapped(
+    one: System, other: System, pairing: Pairing, repeats: int, *, seed: int, level: float = LEVEL
+) -> SelfCheck:
+    """Swap the two runs of each shared configuration, or do not, by the toss of a coin, and compare what comes out.
+
+    What either system gains by that is luck, so every claim is false; the comparison is paired, as that of the systems.
+    """
+    random = np.random.default_rng(seed)
+    together = _joined([one.chosen(pairing.first), other.chosen(pairing.second)])
+    count = len(pairing.first)
+
+    def drawn() -> Iterator[tuple[System, System]]:
+        for _ in range(repeats):
+            places = np.where(random.random(count) < 0.5, 0, count)
+            yield together.chosen(np.arange(count) + places), together.chosen(np.arange(count) + count - places)
+
+    return _checked(f"{one.name}, {other.name}", drawn(), level)
+
+
+def _checked(what: str, pairs: Iterator[tuple[System, System]], level: float) -> SelfCheck:
+    repeats = claims = 0
+    for pair in pairs:
+        means = mean_scores(pair)
+        repeats += 1
+        claims += p_value(float(means.means[0] - means.means[1]), spread(means, 0, 1)) <= 1 - level
+    return SelfCheck(what, repeats, claims, 1 - level)
+
+
+def _joined(systems: Sequence[System]) -> System:
+    """Return the runs of two systems as those of one."""
+    first, second = systems
+    return System(
+        first.name,
+        np.concatenate([first.scores, second.scores]),
+        {
+            name: np.concatenate([first.configurations[name], second.configurations[name]])
+            for name in first.configurations
+            if name in second.configurations
+        },
+        np.concatenate([first.run, second.run + first.runs]),
+        np.concatenate([first.unit, second.unit]),
+        np.concatenate([first.share, second.share]),
+        np.concatenate([first.right, second.right]) if len(first.right) and len(second.right) else first.right[:0],
+        first.units,
+    )

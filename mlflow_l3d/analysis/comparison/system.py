@@ -1,0 +1,201 @@
+"""The runs of one system, as they are compared with those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.leave_out import IntArray, shares
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import occurring
+
+_NOTHING = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class System:
+    """The independent runs of one system: each draws every factor anew.
+
+    Attributes
+    ----------
+    name
+        What it is called.
+    scores
+        Shape (L,): own metric of each run.
+    configurations
+        Factor -> shape (L,): what tells its configurations apart, such as seeds. Equal values of two systems are the
+        same configuration.
+    run, unit, share
+        Shape (m,): what a test example (or group of them) adds to the score of a run, see
+        :func:`mlflow_l3d.analysis.comparison.leave_out.shares`; empty where there are no predictions. Sorted by run and
+        unit; the units of all systems are numbered alike.
+    right
+        Shape (m,): whether the prediction is right; empty where predictions are no classes, or units no examples.
+    units
+        How many units all systems have.
+    """
+
+    name: str
+    scores: FloatArray
+    configurations: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    run: IntArray = field(default_factory=lambda: _NOTHING)
+    unit: IntArray = field(default_factory=lambda: _NOTHING)
+    share: FloatArray = field(default_factory=lambda: _NOTHING.astype(np.float64))
+    right: npt.NDArray[np.bool_] = field(default_factory=lambda: _NOTHING.astype(bool))
+    units: int = 0
+
+    @property
+    def runs(self) -> int:
+        """How many runs there are."""
+        return len(self.scores)
+
+    @cached_property
+    def influence(self) -> FloatArray:
+        """What the pair of a run and a unit adds to the mean over runs, shape (m,).
+
+        Made larger by the degree of freedom that each run loses to its own mean.
+        """
+        sizes = np.bincount(self.run, minlength=self.runs)
+        grown = np.sqrt(sizes / np.maximum(sizes - 1, 1)) / self.runs
+        return self.share * grown[self.run]
+
+    @cached_property
+    def of_units(self) -> FloatArray:
+        """What each unit adds to the mean over runs, shape (units,)."""
+        if not len(self.unit):
+            return np.zeros(self.units)
+        found: FloatArray = np.bincount(self.unit, self.influence, minlength=self.units).astype(np.float64)
+        return found
+
+    def chosen(self, runs: IntArray, name: str | None = None) -> System:
+        """Return the same with some of its runs only, in the order given."""
+        place = np.full(self.runs, -1)
+        place[runs] = np.arange(len(runs))
+        kept = np.flatnonzero(place[self.run] >= 0) if len(self.run) else _NOTHING
+        kept = kept[np.argsort(place[self.run[kept]], kind="stable")]
+        return System(
+            self.name if name is None else name,
+            self.scores[runs],
+            {factor: values[runs] for factor, values in self.configurations.items()},
+            place[self.run[kept]],
+            self.unit[kept],
+            self.share[kept],
+            self.right[kept] if len(self.right) else self.right,
+            self.units,
+        )
+
+
+class Predictions(NamedTuple):
+    """Predictions of the runs of one system, one row each.
+
+    Attributes
+    ----------
+    run
+        Number of the run among the scores of its system.
+    example_id, label, prediction
+        As the cells record them.
+    """
+
+    run: IntArray
+    example_id: npt.NDArray[Any]
+    label: npt.NDArray[Any]
+    prediction: npt.NDArray[Any]
+
+
+def systems(
+    names: Sequence[str],
+    scores: Sequence[FloatArray],
+    configurations: Sequence[Mapping[str, npt.NDArray[Any]]],
+    predictions: Sequence[Predictions] | None,
+    metric: Metric,
+) -> list[System]:
+    """Return the systems that are to be compared.
+
+    Parameters
+    ----------
+    names, scores, configurations
+        One a system, as :class:`System` has them.
+    predictions
+        One a system, two or more of each run; None where there are none, or the metric cannot be computed from them.
+        The luck of test examples is then not counted.
+    metric
+        What the scores are.
+    """
+    if predictions is None:
+        return [System(*each) for each in zip(names, scores, configurations, strict=True)]
+    codes, known = pd.factorize(np.concatenate([each.example_id for each in predictions]), sort=True)
+    _check_examples(names, codes, known, predictions)
+    of_classes = "classification" in metric.kinds
+    values = [np.unique(part) for each in predictions for part in (each.label, each.prediction)]
+    classes = occurring(*values) if of_classes else None
+    found, start = [], 0
+    for name, own, configuration, each in zip(names, scores, configurations, predictions, strict=True):
+        example = codes[start : start + len(each.run)]
+        start += len(each.run)
+        place = each.run * np.int64(len(known)) + example
+        order = slice(None) if (np.diff(place) > 0).all() else np.argsort(place)
+        run, example, label, guess = each.run[order], example[order], each.label[order], each.prediction[order]
+        _, runs, units, share = shares(
+            metric, run, example, label, guess, runs=len(own), examples=len(known), classes=classes
+        )
+        right = label == guess if of_classes and len(units) == len(run) else np.zeros(0, dtype=bool)
+        found.append(System(name, own, configuration, runs, units, share, right, len(known)))
+    return found
+
+
+def _check_examples(names: Sequence[str], codes: IntArray, known: Any, predictions: Sequence[Predictions]) -> None:
+    labels = np.concatenate([each.label for each in predictions])
+    of_example = np.empty(len(known), dtype=labels.dtype)
+    of_example[codes] = labels
+    fix = "Compare systems on one task and test set."
+    if (other := np.flatnonzero(of_example[codes] != labels)).size:
+        place = other[0]
+        both = " and ".join(map(str, sorted((labels[place], of_example[codes[place]]))))
+        allowed = f"test example {known[codes[place]]} has the labels {both}"
+        raise ParameterError("runs", ", ".join(names), allowed, fix)
+    ends = np.cumsum([len(each.run) for each in predictions])[:-1]
+    seen = [np.bincount(part, minlength=len(known)) > 0 for part in np.split(codes, ends)]
+    for place, name in enumerate(names):
+        for at in range(place):
+            if not (seen[at] & seen[place]).any():
+                raise ParameterError("runs", f"{names[at]}, {name}", "have no test example in common", fix)
+
+
+class Pairing(NamedTuple):
+    """Which runs of two systems share their configurations.
+
+    Attributes
+    ----------
+    first, second
+        Shape (m,): numbers of the runs of either system, pair by pair.
+    factors
+        Factors whose configurations they share.
+    """
+
+    first: IntArray
+    second: IntArray
+    factors: tuple[str, ...]
+
+
+def paired(one: System, other: System) -> Pairing:
+    """Pair the runs of two systems that have equal configurations of every factor that both vary from equal numbers."""
+    common = [name for name in one.configurations if name in other.configurations]
+    shared = [name for name in common if np.isin(one.configurations[name], other.configurations[name]).any()]
+    if not shared:
+        return Pairing(_NOTHING, _NOTHING, ())
+    keys = [
+        pd.MultiIndex.from_arrays([np.asarray(each.configurations[name]) for name in shared]) for each in (one, other)
+    ]
+    first = np.flatnonzero(~keys[0].duplicated())
+    place = keys[1].drop_duplicates().get_indexer(keys[0][first])
+    kept = place >= 0
+    second = np.flatnonzero(~keys[1].duplicated())[place[kept]]
+    return Pairing(first[kept].astype(np.int64), second.astype(np.int64), tuple(shared) if kept.any() else ())

@@ -1,0 +1,257 @@
+"""How often one run beats another, and on which test examples one system wins whatever the luck."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.analysis.comparison.covariance import same_cells
+from mlflow_l3d.analysis.comparison.leave_out import IntArray
+from mlflow_l3d.analysis.comparison.system import Pairing, System
+from mlflow_l3d.analysis.importance.collapse import wilson_interval
+from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.stability.examples import TEN
+from mlflow_l3d.analysis.typing import FloatArray
+
+_MOST: Final = 1000
+"""Runs of each system among which a density is looked for."""
+
+
+class Share(NamedTuple):
+    """A share with its interval; nan where it is not known."""
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+
+_UNKNOWN: Final = Share()
+
+
+def _share(value: float, variance: float, draws: float, level: float) -> Share:
+    """Return Wilson's interval of a share: of as many draws as would have the variance, or `draws` if it has none."""
+    if variance > 0 and 0 < value < 1:
+        draws = value * (1 - value) / variance
+    return Share(value, *wilson_interval(value * draws, draws, level=level))
+
+
+def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Share:
+    """Return the probability that a run of one system scores better than a run of the other, drawn independently.
+
+    Parameters
+    ----------
+    one, other
+        The systems.
+    pairing
+        Runs that share configurations; none of them is compared with its own partner.
+    sign
+        1 where greater scores are better, else -1.
+    of_examples
+        Variance of the difference of means that test examples bring.
+    level
+        Of the interval.
+
+    Notes
+    -----
+    Ties count one half: the statistic of Mann and Whitney over ``L_a L_b`` pairs. Its variance over runs is that of the
+    means of single runs (DeLong et al. 1988), those of partners added before they are squared. Other test examples move
+    all differences alike, and the probability by as much as there are differences around 0: the squared density there,
+    times `of_examples`, is added.
+    """
+    first, second = sign * one.scores, sign * other.scores
+    wins = [_beaten(first, second), 1 - _beaten(second, first)]
+    sizes = [np.full(one.runs, float(other.runs)), np.full(other.runs, float(one.runs))]
+    own = _points(first[pairing.first] - second[pairing.second])
+    for side, runs in enumerate((pairing.first, pairing.second)):
+        wins[side][runs] = (wins[side][runs] * sizes[side][runs] - own) / np.maximum(sizes[side][runs] - 1, 1)
+        sizes[side][runs] -= 1
+    value = float(wins[0] @ sizes[0] / sizes[0].sum()) if sizes[0].sum() else math.nan
+    moved = [(each - value) / len(each) for each in wins]
+    variance = sum(float(each @ each) for each in moved)
+    variance += 2 * float(moved[0][pairing.first] @ moved[1][pairing.second])
+    chosen = [np.quantile(scores, _middles(min(len(scores), _MOST))) for scores in (first, second)]
+    variance += _density(np.subtract.outer(*chosen).ravel(), min(one.runs, other.runs)) ** 2 * of_examples
+    return _share(value, variance, min(one.runs, other.runs), level)
+
+
+def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Share:
+    """Return the probability that a run of one system scores better than that of the other with its configurations.
+
+    Parameters as for :func:`run_wins`; nan where no runs are shared.
+    """
+    differences = sign * (one.scores[pairing.first] - other.scores[pairing.second])
+    count = len(differences)
+    if count < 2:
+        return _UNKNOWN
+    wins = _points(differences)
+    value = float(wins.mean())
+    variance = float(wins.var(ddof=1)) / count + _density(differences, count) ** 2 * of_examples
+    return _share(value, variance, count, level)
+
+
+def _points(differences: FloatArray) -> FloatArray:
+    return (1 + np.sign(differences)) / 2
+
+
+def _beaten(scores: FloatArray, others: FloatArray) -> FloatArray:
+    """Return for each score the share of the others that it beats, ties half."""
+    ordered = np.sort(others)
+    below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
+    share: FloatArray = below / (2 * len(others))
+    return share
+
+
+def _middles(count: int) -> FloatArray:
+    return (np.arange(count) + 0.5) / count
+
+
+def _density(values: FloatArray, draws: int) -> float:
+    """Return the density of values at 0, by normal kernels of Silverman's width for so many independent draws."""
+    width = 1.06 * float(values.std()) * draws**-0.2
+    if not width > 0:
+        return 0.0
+    return float(np.exp(-0.5 * np.square(values / width)).mean() / (width * math.sqrt(2 * math.pi)))
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleWins:
+    """Which system is right on the test examples whatever the luck, by what any ten runs of each would show.
+
+    Attributes
+    ----------
+    first, second
+        Share of examples that all ten runs of this system have right, and not all ten of the other: it never fails
+        there, the other does.
+    first_always, second_always
+        Share that all ten runs of this system have right and all ten of the other wrong.
+    examples
+        Test examples that ten runs of both saw; the shares are over these.
+    """
+
+    first: Share = _UNKNOWN
+    second: Share = _UNKNOWN
+    first_always: float = math.nan
+    second_always: float = math.nan
+    examples: int = 0
+
+
+def example_wins(one: System, other: System, pairing: Pairing, level: float = LEVEL) -> ExampleWins:
+    """Return on which share of test examples either system wins whatever the luck.
+
+    Parameters
+    ----------
+    one, other
+        The systems.
+    pairing
+        Runs that share configurations. Where there are any, the ten runs are ten shared configurations, the same of
+        both; else ten of each, drawn independently.
+    level
+        Of the intervals.
+
+    Notes
+    -----
+    Averages over all choices of ten runs (rarefaction, as ``robust_share_10``), so that they do not depend on how many
+    runs there are. Errors from leaving out a run at a time, and from the spread over examples.
+    """
+    if not len(one.right) or not len(other.right):
+        return ExampleWins()
+    if len(pairing.first):
+        first, second = same_cells(one, other, pairing)
+        place = np.zeros(one.runs, dtype=np.int64)
+        place[pairing.first] = np.arange(len(pairing.first))
+        state = 2 * one.right[first] + other.right[second]
+        parts = [_Part(place[one.run[first]], one.unit[first], state, 4, one.units)]
+    else:
+        parts = [_Part(each.run, each.unit, each.right.astype(np.int64), 2, each.units) for each in (one, other)]
+    enough = np.all([part.seen >= TEN for part in parts], axis=0)
+    if not enough.any():
+        return ExampleWins()
+    shares = _Shares(parts, enough)
+    return ExampleWins(
+        shares.share(0, level),
+        shares.share(1, level),
+        float(shares.values[2].mean()),
+        float(shares.values[3].mean()),
+        int(enough.sum()),
+    )
+
+
+class _Part:
+    """Cells of runs that are left out together: how often each state occurs on each example.
+
+    States are 2 x first is right + second is right, or whether the only system is right.
+    """
+
+    def __init__(self, run: IntArray, unit: IntArray, state: IntArray, states: int, units: int) -> None:
+        self.run, self.unit, self.state, self.states = run, unit, state, states
+        counts = np.bincount(unit * states + state, minlength=units * states).reshape(units, states)
+        self.counts = counts.T
+        self.seen = counts.sum(axis=1)
+
+    def without(self, state: int, of: npt.NDArray[np.bool_]) -> IntArray:
+        """Return the counts of the chosen examples without one run in this state."""
+        less = self.counts[:, of].copy()
+        less[state] -= 1
+        return less
+
+
+class _Shares:
+    """Probability of each win on each example, and what it is without a run."""
+
+    def __init__(self, parts: Sequence[_Part], enough: npt.NDArray[np.bool_]) -> None:
+        self.parts, self.enough = parts, enough
+        self.values = _chances([part.counts[:, enough] for part in parts])
+
+    def share(self, place: int, level: float) -> Share:
+        values = self.values[place]
+        value, count = float(values.mean()), len(values)
+        variance = float(values.var()) / max(count - 1, 1)
+        return _share(value, variance + self._of_runs(place), count, level)
+
+    def _of_runs(self, place: int) -> float:
+        """Return the variance of a share from leaving out one run at a time; 0 where that leaves fewer than ten."""
+        total = 0.0
+        for number, part in enumerate(self.parts):
+            if (part.seen[self.enough] <= TEN).any():
+                continue
+            moved = np.zeros((part.states, len(self.enough)))
+            for state in range(part.states):
+                counts = [each.counts[:, self.enough] for each in self.parts]
+                counts[number] = part.without(state, self.enough)
+                moved[state, self.enough] = _chances(counts)[place] - self.values[place]
+            of_run = np.bincount(part.run, moved[part.state, part.unit]) / self.values.shape[1]
+            of_run = of_run - of_run.mean()
+            total += (1 - 1 / len(of_run)) * float(of_run @ of_run)
+        return total
+
+
+def _chances(counts: Sequence[IntArray]) -> FloatArray:
+    """Return the chances of the four wins on each example, shape (4, examples)."""
+    if len(counts) == 1:
+        wrong, only_second, only_first, both = counts[0]
+        total = wrong + only_second + only_first + both
+        all_both = _all_of_ten(both, total)
+        return np.array(
+            [
+                _all_of_ten(only_first + both, total) - all_both,
+                _all_of_ten(only_second + both, total) - all_both,
+                _all_of_ten(only_first, total),
+                _all_of_ten(only_second, total),
+            ]
+        )
+    right = [_all_of_ten(each[1], each.sum(axis=0)) for each in counts]
+    wrong = [_all_of_ten(each[0], each.sum(axis=0)) for each in counts]
+    return np.array([right[0] * (1 - right[1]), right[1] * (1 - right[0]), right[0] * wrong[1], right[1] * wrong[0]])
+
+
+def _all_of_ten(count: IntArray, total: IntArray) -> FloatArray:
+    """Return C(count, 10) / C(total, 10): the chance that ten of the runs are all among `count`; at most 1."""
+    found: FloatArray = np.prod(
+        [np.clip(count - drawn, 0, None) / np.maximum(total - drawn, 1) for drawn in range(TEN)], axis=0
+    )
+    return found

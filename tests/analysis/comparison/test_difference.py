@@ -1,0 +1,144 @@
+"""The difference of two systems: equal to textbook tests where these apply, and right about its own error."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from comparison_cases import answers, scored, system
+from scipy import stats
+
+from mlflow_l3d.analysis.comparison.covariance import mean_scores
+from mlflow_l3d.analysis.comparison.difference import (
+    examples_needed,
+    interval,
+    p_value,
+    probability_better,
+    runs_needed,
+    spread,
+)
+
+
+def compared(one, other):
+    means = mean_scores([one, other])
+    return float(means.means[0] - means.means[1]), spread(means, 0, 1)
+
+
+def test_without_predictions_shared_runs_are_a_paired_t_test(rng):
+    first = rng.normal(size=12)
+    second = first + 0.3 * rng.normal(size=12)
+    gap, found = compared(scored(first, range(12)), scored(second[::-1], range(11, -1, -1)))
+    expected = stats.ttest_rel(first, second)
+    assert p_value(gap, found) == pytest.approx(expected.pvalue)
+    assert interval(gap, found) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert found.saved == pytest.approx(1 - np.var(first - second) / (np.var(first) + np.var(second)))
+
+
+def test_without_shared_runs_it_is_the_test_of_welch(rng):
+    first, second = rng.normal(size=9), 3 * rng.normal(size=30)
+    gap, found = compared(scored(first, range(9)), scored(second, range(100, 130)))
+    expected = stats.ttest_ind(first, second, equal_var=False)
+    assert p_value(gap, found) == pytest.approx(expected.pvalue)
+    assert interval(gap, found) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert found.saved == pytest.approx(0)
+
+
+def test_on_one_test_set_it_is_the_two_way_analysis_of_variance(rng):
+    one, other = answers(rng, 7, 11, (0.7, 0.6))
+    _, found = compared(system(one), system(other))
+    table = one * 1.0 - other
+    rows, columns = table.shape
+    residual = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+    of_rows = table.mean(axis=1).var(ddof=1) / rows
+    error = np.square(residual).sum() / (rows - 1) / (columns - 1) / rows / columns
+    assert found.of_runs == pytest.approx(of_rows)
+    assert found.of_examples == pytest.approx(max(0, table.mean(axis=0).var(ddof=1) / columns - error))
+    assert found.degrees_runs == rows - 1
+    assert found.degrees_examples == columns - 1
+
+
+def test_the_order_of_two_systems_turns_the_sign_alone(rng):
+    one, other = answers(rng, 10, 20, (0.7, 0.6))
+    first, second = system(one[:8]), system(other)
+    gap, found = compared(first, second)
+    turned, same = compared(second, first)
+    assert turned == -gap
+    assert same.error == pytest.approx(found.error)
+    assert spread(mean_scores([first, second]), 1, 0).error == pytest.approx(found.error)
+    assert same.degrees == pytest.approx(found.degrees)
+
+
+def test_a_test_set_of_its_own_for_each_run_leaves_the_spread_of_the_runs(rng):
+    right = rng.random((6, 30)) < 0.7
+    seen = np.kron(np.eye(6, dtype=bool), np.ones((1, 5), dtype=bool))
+    alone = mean_scores([system(right, seen=seen), scored(rng.normal(size=6))])
+    assert alone.of_examples[0, 0] == pytest.approx(0, abs=1e-15)
+    assert alone.of_runs[0, 0] == pytest.approx(alone.systems[0].scores.var(ddof=1) / 6)
+
+
+@pytest.mark.parametrize("layout", ["paired", "half", "unpaired", "unequal", "missing", "own test sets"])
+def test_the_error_is_that_of_repeated_experiments(rng, layout):
+    runs, examples = 12, 30
+    apart = {"half": 6, "unpaired": 12}.get(layout, 0)
+    seeds = np.arange(runs) + 100 * (np.arange(runs) >= runs - apart)
+    seen = np.ones((runs, examples), dtype=bool)
+    gaps, variances = [], []
+    for _ in range(400):
+        one, other = answers(rng, runs, examples, (0.8, 0.75), of_run=0.6, apart=apart)
+        if layout == "missing":
+            seen = rng.random((runs, examples)) < 0.8
+        if layout == "own test sets":
+            seen = rng.random((runs, examples)).argsort(axis=1) < 10
+        kept = 5 if layout == "unequal" else runs
+        gap, found = compared(system(one[:kept], seen=seen[:kept]), system(other, seeds, seen=seen))
+        gaps.append(gap)
+        variances.append(found.error**2)
+    assert math.sqrt(np.mean(variances)) == pytest.approx(np.std(gaps), rel=0.12)
+
+
+def test_runs_needed_reach_the_power_that_they_promise(rng):
+    one, other = answers(rng, 40, 400, (0.75, 0.7), of_run=0.5)
+    _, found = compared(system(one), system(other))
+    effect = 3.2 * math.sqrt(found.of_examples)
+    needed = runs_needed(effect, found, 0.8)
+    error, degrees = found.with_runs(needed)
+    power = stats.nct.sf(stats.t.ppf(0.975, degrees), degrees, effect / error)
+    assert power == pytest.approx(0.8, abs=0.02)
+    assert runs_needed(effect, found, 0.95) > needed
+    assert found.with_runs(40)[0] == pytest.approx(found.error)
+
+
+def test_where_examples_are_short_no_number_of_runs_is_enough(rng):
+    one, other = answers(rng, 30, 60, (0.75, 0.7))
+    _, found = compared(system(one), system(other))
+    assert found.of_examples > 0
+    effect = math.sqrt(found.of_examples)
+    assert runs_needed(effect, found, 0.8) == math.inf
+    needed = examples_needed(effect, found, 0.8)
+    assert needed == pytest.approx(60 * 2.8016**2, rel=0.01)
+
+
+def test_the_confidence_distribution_is_one_less_half_the_p_value(rng):
+    gap, found = compared(scored(rng.normal(1, 1, 10), range(10)), scored(rng.normal(0, 1, 10), range(10)))
+    assert probability_better(gap, found) == pytest.approx(1 - p_value(gap, found) / 2)
+    assert probability_better(-gap, found) == pytest.approx(p_value(gap, found) / 2)
+
+
+def test_equal_systems_have_no_difference():
+    gap, found = compared(scored([0.5] * 4, range(4)), scored([0.5] * 4, range(4)))
+    assert (gap, found.error, p_value(gap, found), probability_better(gap, found)) == (0, 0, 1, 0.5)
+    assert interval(gap, found) == (0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accuracy", [0.55, 0.9])
+@pytest.mark.parametrize("apart", [0, 20])
+def test_intervals_hold_the_truth(rng, accuracy, apart):
+    held = 0
+    for _ in range(400):
+        one, other = answers(rng, 20, 40, (accuracy, accuracy - 0.05), apart=apart)
+        gap, found = compared(system(one), system(other, np.arange(20) + 100 * (apart > 0)))
+        low, high = interval(gap, found)
+        held += low <= 0.05 <= high
+    assert 0.925 <= held / 400 <= 0.98

@@ -1,0 +1,77 @@
+"""Systems from predictions, and which of their runs share configurations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from comparison_cases import scored
+
+from mlflow_l3d.analysis.comparison.covariance import mean_scores
+from mlflow_l3d.analysis.comparison.system import Predictions, System, paired, systems
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.known import named
+
+
+def table(runs, ids, labels, guesses):
+    return Predictions(*(np.asarray(part) for part in (runs, ids, labels, guesses)))
+
+
+def test_units_are_numbered_alike_and_cells_sorted():
+    one = table([0, 0, 1, 1], ["x", "y", "y", "x"], [1, 0, 0, 1], [1, 0, 1, 1])
+    other = table([0, 0], ["z", "y"], [1, 0], [1, 1])
+    scores = [np.array([1.0, 0.5]), np.array([0.5])]
+    first, second = systems(["A", "B"], scores, [{}, {}], [one, other], named("accuracy"))
+    assert first.unit.tolist() == [0, 1, 0, 1]
+    assert first.right.tolist() == [True, True, True, False]
+    assert second.unit.tolist() == [1, 2]
+    assert first.units == second.units == 3
+    assert first.share == pytest.approx([0, 0, 0.25, -0.25])
+
+
+def test_an_example_with_two_labels_is_another_test_set():
+    tables = [table([0, 0], [1, 2], [0, label], [0, 0]) for label in (0, 1)]
+    with pytest.raises(ParameterError, match="runs=A, B: test example 2 has the labels 0 and 1"):
+        systems(["A", "B"], [np.array([1.0])] * 2, [{}, {}], tables, named("accuracy"))
+
+
+def test_systems_without_a_common_test_example_are_refused():
+    tables = [table([0, 0], ids, [0, 1], [0, 0]) for ids in ([1, 2], [3, 4])]
+    with pytest.raises(ParameterError, match="have no test example in common"):
+        systems(["A", "B"], [np.array([1.0])] * 2, [{}, {}], tables, named("accuracy"))
+
+
+def test_runs_are_paired_by_the_factors_that_both_vary_alike():
+    split, order = [1, 2, 3, 4], [11, 12, 13, 14]
+    one = System("A", np.arange(4.0), {"data_split": np.array(split), "data_order": np.array(order)})
+    other = System("B", np.arange(3.0), {"data_split": np.array([4, 2, 9]), "sample_choice": np.array([4, 2, 9])})
+    pairing = paired(one, other)
+    assert pairing.first.tolist() == [1, 3]
+    assert pairing.second.tolist() == [1, 0]
+    assert pairing.factors == ("data_split",)
+
+
+def test_other_seeds_and_other_factors_pair_nothing():
+    one, other = scored(range(3), [1, 2, 3]), scored(range(3), [4, 5, 6])
+    assert paired(one, other).factors == ()
+    assert len(paired(one, scored(range(3))).first) == 0
+    assert mean_scores([one, other]).of_runs[0, 1] == 0
+
+
+def test_chosen_runs_keep_their_cells():
+    one = System(
+        "A",
+        np.array([1.0, 2.0, 3.0]),
+        {"data_order": np.array([7, 8, 9])},
+        np.array([0, 0, 1, 2]),
+        np.array([0, 1, 1, 0]),
+        np.array([0.1, 0.2, 0.3, 0.4]),
+        np.array([True, False, True, True]),
+        2,
+    )
+    part = one.chosen(np.array([2, 0]))
+    assert part.scores.tolist() == [3, 1]
+    assert part.configurations["data_order"].tolist() == [9, 7]
+    assert part.run.tolist() == [0, 1, 1]
+    assert part.unit.tolist() == [0, 0, 1]
+    assert part.share.tolist() == [0.4, 0.1, 0.2]
+    assert part.right.tolist() == [True, True, False]

@@ -1,0 +1,86 @@
+"""Which run, and which system on which example, wins: equal to counting all choices."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from comparison_cases import answers, scored, system
+
+from mlflow_l3d.analysis.comparison.system import Pairing, paired
+from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
+
+NONE = Pairing(np.zeros(0, dtype=int), np.zeros(0, dtype=int), ())
+
+
+def points(first, second):
+    return (1 + np.sign(first - second)) / 2
+
+
+def test_runs_of_independent_draws_are_counted_pair_by_pair(rng):
+    first, second = rng.integers(0, 6, 7) / 6, rng.integers(0, 6, 9) / 6
+    expected = np.mean([points(a, b) for a, b in product(first, second)])
+    assert run_wins(scored(first), scored(second), NONE, 1, 0, 0.95).value == pytest.approx(expected)
+    assert run_wins(scored(first), scored(second), NONE, -1, 0, 0.95).value == pytest.approx(1 - expected)
+
+
+def test_no_run_is_compared_with_its_own_partner(rng):
+    first, second = rng.integers(0, 6, 6) / 6, rng.integers(0, 6, 6) / 6
+    one, other = scored(first, range(6)), scored(second, [0, 1, 2, 3, 8, 9])
+    pairs = [(i, j) for i, j in product(range(6), range(6)) if i != j or i > 3]
+    expected = np.mean([points(first[i], second[j]) for i, j in pairs])
+    assert run_wins(one, other, paired(one, other), 1, 0, 0.95).value == pytest.approx(expected)
+
+
+def test_runs_of_the_same_configurations_are_counted_pair_by_pair(rng):
+    first, second = rng.integers(0, 3, 8) / 3, rng.integers(0, 3, 8) / 3
+    one, other = scored(first, range(8)), scored(second[::-1], range(7, -1, -1))
+    found = pair_wins(one, other, paired(one, other), 1, 0, 0.95)
+    assert found.value == pytest.approx(points(first, second).mean())
+    assert found.low < found.value < found.high
+    assert pair_wins(one, other, paired(one, other), 1, 0.01, 0.95).low < found.low
+
+
+def test_a_system_that_always_wins_has_a_share_of_one_and_an_open_interval():
+    one, other = scored(range(10, 20), range(10)), scored(range(10), range(10))
+    for found in (
+        pair_wins(one, other, paired(one, other), 1, 0, 0.95),
+        run_wins(one, other, paired(one, other), 1, 0, 0.95),
+    ):
+        assert found.value == 1
+        assert 0.5 < found.low < found.high == pytest.approx(1)
+
+
+def test_wins_on_examples_are_those_of_all_choices_of_ten_shared_runs(rng):
+    one, other = answers(rng, 12, 15, (0.95, 0.8))
+    first, second = system(one), system(other)
+    found = example_wins(first, second, paired(first, second))
+    chosen = [list(each) for each in combinations(range(12), 10)]
+    ours = np.array([one[each].all(axis=0) for each in chosen])
+    theirs = np.array([other[each].all(axis=0) for each in chosen])
+    always = np.array([(one[each] & ~other[each]).all(axis=0) for each in chosen])
+    assert found.examples == 15
+    assert found.first.value == pytest.approx((ours & ~theirs).mean())
+    assert found.second.value == pytest.approx((theirs & ~ours).mean())
+    assert found.first_always == pytest.approx(always.mean())
+    assert found.first.low < found.first.value < found.first.high
+
+
+def test_without_shared_runs_ten_are_drawn_of_each(rng):
+    one, other = answers(rng, 12, 10, (0.95, 0.8))
+    first, second = system(one), system(other[:11], np.arange(100, 111))
+    found = example_wins(first, second, paired(first, second))
+    ours = np.mean([one[list(each)].all(axis=0) for each in combinations(range(12), 10)], axis=0)
+    theirs = np.mean([other[list(each)].all(axis=0) for each in combinations(range(11), 10)], axis=0)
+    wrong = np.mean([~other[list(each)].any(axis=0) for each in combinations(range(11), 10)], axis=0)
+    assert found.first.value == pytest.approx((ours * (1 - theirs)).mean())
+    assert found.first_always == pytest.approx((ours * wrong).mean())
+
+
+def test_fewer_than_ten_runs_say_nothing_of_examples(rng):
+    one, other = answers(rng, 9, 10, (0.9, 0.8))
+    found = example_wins(system(one), system(other), paired(system(one), system(other)))
+    assert found.examples == 0
+    assert np.isnan(found.first.value)
+    assert example_wins(scored([1, 2, 3]), scored([1, 2, 3]), NONE).examples == 0
