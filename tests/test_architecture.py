@@ -81,7 +81,18 @@ def test_no_room_imports_one_that_stands_below_it() -> None:
 
 
 def test_rooms_of_the_analysis_import_those_before_them_only() -> None:
-    order = ["typing", "jackknife", "importance", "stability", "seeds", "planning", "results", "search", "sweep"]
+    order = [
+        "typing",
+        "jackknife",
+        "importance",
+        "stability",
+        "seeds",
+        "planning",
+        "results",
+        "search",
+        "sweep",
+        "comparison",
+    ]
     for module, found in IMPORTS.items():
         if module.startswith("analysis."):
             own = [name.split(".")[1] for name in found if name.startswith("own:analysis.")]

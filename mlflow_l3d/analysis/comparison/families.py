@@ -62,13 +62,13 @@ def _drawn(correlation: FloatArray, spreads: Sequence[Spread]) -> FloatArray:
     """Return p-values of differences that are all luck, shape (draws, P)."""
     from scipy.special import stdtr
 
-    random = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     degrees = np.array([each.degrees for each in spreads])
     values, vectors = np.linalg.eigh(correlation)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    normal = random.standard_normal((DRAWS, len(degrees))) @ root.T
+    normal = generator.standard_normal((DRAWS, len(degrees))) @ root.T
     common = max(1.0, float(degrees.min()))
-    scale = np.sqrt(random.chisquare(common, size=(DRAWS, 1)) / common)
+    scale = np.sqrt(generator.chisquare(common, size=(DRAWS, 1)) / common)
     found: FloatArray = 2 * stdtr(degrees, -np.abs(normal) / scale)
     return found
 

@@ -51,12 +51,12 @@ class SelfCheck:
 
 def halves(system: System, repeats: int, *, seed: int, level: float = LEVEL) -> SelfCheck:
     """Compare two random halves of the runs of one system, four runs or more, again and again."""
-    random = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     half = system.runs // 2
 
     def drawn() -> Iterator[tuple[System, System]]:
         for _ in range(repeats):
-            order = random.permutation(system.runs)
+            order = generator.permutation(system.runs)
             yield system.chosen(np.sort(order[:half])), system.chosen(np.sort(order[half:]))
 
     return _checked(system.name, drawn(), level)
@@ -69,13 +69,13 @@ def swapped(
 
     What either system gains by that is luck, so every claim is false; the comparison is paired, as that of the systems.
     """
-    random = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     together = _joined([one.chosen(pairing.first), other.chosen(pairing.second)])
     count = len(pairing.first)
 
     def drawn() -> Iterator[tuple[System, System]]:
         for _ in range(repeats):
-            places = np.where(random.random(count) < 0.5, 0, count)
+            places = np.where(generator.random(count) < 0.5, 0, count)
             yield together.chosen(np.arange(count) + places), together.chosen(np.arange(count) + count - places)
 
     return _checked(f"{one.name}, {other.name}", drawn(), level)
