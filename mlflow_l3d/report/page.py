@@ -1,4 +1,4 @@
-"""A report as one HTML file without scripts, fonts or pictures from elsewhere."""
+"""A report as one HTML file without scripts (but the filter of a sweep), fonts or pictures from elsewhere."""
 
 from __future__ import annotations
 

@@ -55,6 +55,7 @@ SEARCH_REPORT: Final = "search.html"
 TRIALS: Final = "trials.json"
 TABLES: Final = (CELLS_TABLE, EXAMPLES, INTERIM_ANALYSES, TRIALS)
 """Artifacts in the form of MLflow's ``log_table``, which the UI shows as tables."""
+SWEEP_REPORT: Final = "sweep.html"
 POINTS: Final = "points"
 """Stem of the table of a sweep, as ``.parquet``, ``.csv``, ``.tex`` and, for the UI, ``.json``."""
 TRACEBACK: Final = "traceback.txt"

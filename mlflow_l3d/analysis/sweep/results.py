@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.sweep.point import Choice, SweptPoint, choices_of
+from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.analysis.jackknife import LEVEL, check_level
+from mlflow_l3d.analysis.sweep.interactions import Interaction, interaction
+from mlflow_l3d.analysis.sweep.layout import clusters_of
+from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD, LeftOut, golden_stds, importances
+from mlflow_l3d.analysis.sweep.point import Choice, SweptPoint, choices_of, is_numeric, value_text
 from mlflow_l3d.analysis.sweep.table import long_table
+from mlflow_l3d.analysis.sweep.trends import Trend, trend
+from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError
+
+_OF_TEST: Final = ("statistic", "numerator", "denominator", "p", "spread", "spread_low", "spread_high", "points")
 
 
 @dataclass(frozen=True)
@@ -26,12 +37,21 @@ class Sweep:
         Investigated factors, in the order in which they first occur.
     rows
         One row a point and factor; see :func:`mlflow_l3d.analysis.sweep.table.long_table`.
+    trends
+        One for each numeric choice and factor, and for the golden standard deviation, where points allow it.
+    interactions
+        One for each choice and factor, and for the golden standard deviation, likewise.
+    level
+        Confidence level of all intervals; a claim holds with an adjusted p-value of at most ``1 - level``.
     """
 
     points: tuple[SweptPoint, ...]
     choices: Mapping[str, tuple[Choice, ...]]
     factors: tuple[str, ...]
     rows: pd.DataFrame
+    trends: tuple[Trend, ...] = ()
+    interactions: tuple[Interaction, ...] = ()
+    level: float = LEVEL
 
     @property
     def failed(self) -> tuple[SweptPoint, ...]:
@@ -39,26 +59,94 @@ class Sweep:
         return tuple(point for point in self.points if not point.complete)
 
     def metrics(self) -> dict[str, float]:
-        """Return the single numbers by name."""
-        failed = self.rows.drop_duplicates("point")["cells_failed"].sum()
-        return {"points": float(len(self.points)), "points_failed": float(len(self.failed)), "cells_failed": failed}
+        """Return the single numbers by name, those of a choice and factor as ``<name>/<choice>/<factor>``."""
+        failed = float(self.rows.drop_duplicates("point")["cells_failed"].sum())
+        found = {"points": float(len(self.points)), "points_failed": float(len(self.failed)), "cells_failed": failed}
+        for one in self.trends:
+            numbers = {
+                "trend": one.slope,
+                "trend_ci_low": one.low,
+                "trend_ci_high": one.high,
+                "trend_p_holm": one.p_holm,
+            }
+            found |= {f"trend{name}/{one.choice}/{one.of}": value for name, value in numbers.items()}
+        for each in self.interactions:
+            numbers = {"interaction_std": each.test.spread, "interaction_p_holm": each.p_holm}
+            found |= {f"{name}/{each.choice}/{each.of}": value for name, value in numbers.items()}
+        return known(found)
+
+    def trends_frame(self) -> pd.DataFrame:
+        """Return one row a trend: the fields of :class:`~mlflow_l3d.analysis.sweep.trends.Trend`."""
+        return pd.DataFrame(self.trends, columns=list(Trend.__dataclass_fields__))
+
+    def interactions_frame(self) -> pd.DataFrame:
+        """Return one row a choice, factor and level: mean, error, and the test of the choice."""
+        rows = [
+            {
+                "choice": one.choice,
+                "of": one.of,
+                "value": value_text(value),
+                "mean": float(mean),
+                "error": float(error),
+                **{name: getattr(one.test, name) for name in _OF_TEST},
+                "p_holm": one.p_holm,
+            }
+            for one in self.interactions
+            for value, mean, error in zip(one.values, one.test.means, one.test.errors, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=["choice", "of", "value", "mean", "error", *_OF_TEST, "p_holm"])
 
 
-def analyse_sweep(points: Sequence[SweptPoint]) -> Sweep:
+def analyse_sweep(
+    points: Sequence[SweptPoint],
+    left_out: Mapping[tuple[int, str], LeftOut] = MappingProxyType({}),
+    *,
+    level: float = LEVEL,
+) -> Sweep:
     """Return what several investigations say together.
 
     Parameters
     ----------
     points
         At least one.
+    left_out
+        (number of the point, factor) -> corrected importance without each row, and without each column
+        (:func:`mlflow_l3d.analysis.sweep.measured.without_each`). Points of one task and root seed have the same
+        configurations; with this, what they share cancels in differences.
+    level
+        Confidence level.
 
     Raises
     ------
     ParameterError
-        If there is none.
+        If there is none, or `level` is not allowed.
     """
+    check_level(level)
     if not points:
         raise ParameterError("points", "(none)", "must be at least one investigation")
-    rows = long_table(points)
+    rows, choices = long_table(points), choices_of(points)
     factors = tuple(str(name) for name in rows["factor"].unique() if name)
-    return Sweep(tuple(points), choices_of(points), factors, rows)
+    clusters = clusters_of(points, choices)
+    measured = {factor: importances(points, clusters, factor, left_out) for factor in factors}
+    if len({point.analysis.metric for point in points if point.analysis is not None}) == 1:
+        measured[GOLDEN_STD] = golden_stds(points, clusters)
+    trends = [
+        trend(points, choices, choice, of, each, level)
+        for choice, values in choices.items()
+        if is_numeric(values)
+        for of, each in measured.items()
+    ]
+    moves = [
+        interaction(points, choices, choice, of, each, level) for choice in choices for of, each in measured.items()
+    ]
+    found, moved = [one for one in trends if one is not None], [one for one in moves if one is not None]
+    of_trends, of_moves = holm([one.p for one in found]), holm([one.test.p for one in moved])
+    return Sweep(
+        tuple(points),
+        choices,
+        factors,
+        rows,
+        tuple(replace(one, p_holm=float(p)) for one, p in zip(found, of_trends, strict=True)),
+        tuple(replace(one, p_holm=float(p)) for one, p in zip(moved, of_moves, strict=True)),
+        level,
+    )

@@ -2,38 +2,83 @@
 
 from __future__ import annotations
 
-import pandas as pd
+import math
+from functools import partial
 
-from mlflow_l3d.analysis.sweep.results import Sweep
-from mlflow_l3d.report.investigation.verdicts import Shown
-from mlflow_l3d.report.numbers import between, shorten, signed, unit_of
+from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
+from mlflow_l3d.analysis.sweep.point import value_text
+from mlflow_l3d.report.numbers import MISSING, between, percent, probability, signed
+from mlflow_l3d.report.sweep.shown import ShownSweep, short
 from mlflow_l3d.report.table import Table
 
-FAILED = "failed"
+_TREND_NOTE = (
+    "Change of the importance (no unit), or of the golden standard deviation in per cent. p: adjusted for all trends "
+    "(Holm). Points are set against points that are alike in all other choices."
+)
+_INTERACTION_NOTE = (
+    "Whether all values of a choice have one importance, or one golden standard deviation. Std: how far they differ, "
+    "without what their errors add. p: adjusted for all tests (Holm). It is about these points: whether other tasks or "
+    "models would show the same is another question."
+)
 
 
-def with_verdicts(sweep: Sweep) -> pd.DataFrame:
-    """Return the table of a sweep with a column ``verdict``: the words of a report, ``failed`` without a score."""
-    shown = {at: Shown(point.analysis) for at, point in enumerate(sweep.points) if point.analysis is not None}
-    verdicts = [
-        shown[at].verdict(shown[at].analysis.importances[factor]).status if factor else FAILED
-        for at, factor in zip(sweep.rows["point"], sweep.rows["factor"], strict=True)
-    ]
-    return sweep.rows.assign(verdict=verdicts)
-
-
-def point_table(sweep: Sweep) -> Table:
-    """Return one row a point and factor."""
-    body = [
+def trend_table(shown: ShownSweep) -> Table | None:
+    """Return the slopes of all trends; None where there is none."""
+    rows = [
         {
-            "point": shorten(sweep.points[row["point"]].name, 40),
-            "factor": row["factor"],
-            "importance": signed(row["importance"]),
-            "corrected": signed(row["importance_corrected"]),
-            "interval": between(row["importance_ci_low"], row["importance_ci_high"]),
-            "golden std": unit_of(row["metric"]).text(row["golden_std"]),
-            "verdict": row["verdict"],
+            "choice": one.choice,
+            "of": _of(one.of),
+            "per": "doubling" if one.scale == "log2" else "1 more",
+            "change": shown.change(one.of, one.slope),
+            percent(shown.sweep.level): between(one.low, one.high, partial(shown.change, one.of)),
+            "p, Holm": _p(one.p_holm),
+            "points": str(one.points),
+            "tasks": str(one.tasks),
         }
-        for row in with_verdicts(sweep).to_dict("records")
+        for one in shown.sweep.trends
     ]
-    return Table.of(body)
+    return Table.of(rows, _TREND_NOTE, texts=frozenset({1, 2})) if rows else None
+
+
+def interaction_table(shown: ShownSweep) -> Table | None:
+    """Return the tests of all choices and factors; None where there is none."""
+    rows = []
+    for one in shown.sweep.interactions:
+        ends = [f"{short(value_text(value))} {shown.level(one.of, mean)}" for value, mean in one.extremes()]
+        spread = partial(shown.change, one.of, sign=False)
+        rows.append(
+            {
+                "choice": one.choice,
+                "of": _of(one.of),
+                "lowest": ends[0].removesuffix(f" {shown.unit.noun}"),
+                "highest": ends[1].removesuffix(f" {shown.unit.noun}"),
+                "std": spread(one.test.spread),
+                percent(shown.sweep.level): between(one.test.spread_low, one.test.spread_high, spread),
+                "p, Holm": _p(one.p_holm),
+                "points": str(one.test.points),
+            }
+        )
+    return Table.of(rows, _INTERACTION_NOTE, texts=frozenset({1, 2, 3})) if rows else None
+
+
+def score_table(shown: ShownSweep, most: int = 60) -> Table | None:
+    """Return the corrected importance of every point and factor for the terminal; None where no point has one."""
+    (panel,) = shown.panels()
+    golden = shown.rows.drop_duplicates("point")["golden_std"].tolist()
+    rows = []
+    for at, name in enumerate(shown.names[:most]):
+        scores = zip(panel.columns, panel.values[at].tolist(), panel.uncertain[at].tolist(), strict=True)
+        cells = {factor: signed(score) + ("?" if unsure else " ") for factor, score, unsure in scores}
+        rows.append({shown.names_head: name, **cells, "golden std": shown.unit.text(golden[at])})
+    note = f"Corrected importance; ? is not certain. Golden std in {shown.unit.name}."
+    if len(shown.sweep.points) > most:
+        note += f" {len(shown.sweep.points) - most} more points stand in the table of the run."
+    return Table.of(rows, note) if shown.sweep.factors else None
+
+
+def _of(name: str) -> str:
+    return "golden std" if name == GOLDEN_STD else name
+
+
+def _p(value: float) -> str:
+    return probability(value) if math.isfinite(value) else MISSING

@@ -12,7 +12,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.studies.files import write_json, write_tables
+from mlflow_l3d.studies.files import file_stem, write_json, write_tables
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
 
@@ -67,8 +67,7 @@ def write_artifacts(
     html = render(analysis, figures, settings=settings, title=title, notes=notes)
     (folder / names.REPORT).write_text(html, encoding="utf-8")
     for name, figure in figures.items():
-        stem = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name)
-        save_png(figure, folder / f"{stem}.png")
+        save_png(figure, folder / f"{file_stem(name)}.png")
 
 
 def description(analysis: Analysis) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pandas as pd
 
+from mlflow_l3d.analysis.sweep.measured import LeftOut, without_each
 from mlflow_l3d.analysis.sweep.point import SweptPoint
 from mlflow_l3d.analysis.sweep.results import Sweep, analyse_sweep
-from mlflow_l3d.studies.files import write_tables
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.studies.files import file_stem, write_tables
 from mlflow_l3d.tracking import names
 
 
@@ -34,9 +37,9 @@ class SweepResult:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a point and factor: choices, importance with its interval, standard deviations, verdict."""
-        from mlflow_l3d.report.sweep.tables import with_verdicts
+        from mlflow_l3d.report.sweep.shown import ShownSweep
 
-        return with_verdicts(self.sweep)
+        return ShownSweep(self.sweep).rows
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the study run."""
@@ -49,7 +52,13 @@ class SweepResult:
         return summary(self.sweep, title=self.title)
 
 
-def write_sweep(folder: Path, points: Sequence[SweptPoint], *, title: str) -> SweepResult:
+def write_sweep(
+    folder: Path,
+    points: Sequence[SweptPoint],
+    *,
+    title: str,
+    links: Mapping[str, str] = MappingProxyType({}),
+) -> SweepResult:
     """Write the result of a sweep: the table of all points as Parquet, CSV and LaTeX, the report and the pictures.
 
     Parameters
@@ -60,15 +69,44 @@ def write_sweep(folder: Path, points: Sequence[SweptPoint], *, title: str) -> Sw
         The investigations, those that failed included; at least one.
     title
         Heading of the report.
+    links
+        Run id -> address of the run, where there is one.
 
     Raises
     ------
     ParameterError
         If there is no point.
     """
-    result = SweepResult(analyse_sweep(points), title)
-    rows = result.to_frame()
-    rows.to_parquet(folder / f"{names.POINTS}.parquet", index=False)
-    rows.to_csv(folder / f"{names.POINTS}.csv", index=False)
-    tables = write_tables(folder, {f"{names.POINTS}.json": rows})
+    from mlflow_l3d.report.style import save_png
+    from mlflow_l3d.report.sweep.figures import drawn
+    from mlflow_l3d.report.sweep.latex import latex_table
+    from mlflow_l3d.report.sweep.page import render
+    from mlflow_l3d.report.sweep.shown import ShownSweep
+
+    result = SweepResult(analyse_sweep(points, left_out(points)), title)
+    shown = ShownSweep(result.sweep)
+    shown.rows.to_parquet(folder / f"{names.POINTS}.parquet", index=False)
+    shown.rows.to_csv(folder / f"{names.POINTS}.csv", index=False)
+    (folder / f"{names.POINTS}.tex").write_text(latex_table(shown, title=title), encoding="utf-8")
+    frames = {"trends": result.sweep.trends_frame(), "interactions": result.sweep.interactions_frame()}
+    found = {names.POINTS: shown.rows, **{name: frame for name, frame in frames.items() if len(frame)}}
+    tables = write_tables(folder, {f"{name}.json": frame for name, frame in found.items()})
+    figures = drawn(shown)
+    (folder / names.SWEEP_REPORT).write_text(render(shown, figures, title=title, links=links), encoding="utf-8")
+    for name, figure in figures.items():
+        save_png(figure, folder / f"{file_stem(name)}.png")
     return SweepResult(result.sweep, title, tuple(tables))
+
+
+def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
+    """Return (point, factor) -> corrected importance without each row, and each column, for points that share them."""
+    found = {}
+    for at, point in enumerate(points):
+        if point.analysis is None or point.analysis.collapse is not None:
+            continue
+        design = design_named(point.analysis.design)
+        tables = {factor: record.table for factor, record in point.analysis.importances.items()}
+        for factor in tables:
+            if (values := without_each(design.compared(tables, factor))) is not None:
+                found[at, factor] = values
+    return found

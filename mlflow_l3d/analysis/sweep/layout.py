@@ -1,0 +1,44 @@
+"""How the choices of a sweep lie: which points differ in one choice alone, and which share configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.analysis.sweep.point import TASK, Choice, SweptPoint, value_of
+
+Indices = npt.NDArray[np.int64]
+_SAME_CONFIGURATIONS = ("task", "root_seed", "num_labelled", "design")
+"""Points that differ in one of these do not share configurations."""
+
+
+def clusters_of(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]]) -> list[object]:
+    """Return for each point what is equal for two points that share configurations."""
+    named = [name for name in _SAME_CONFIGURATIONS if name in choices and name != TASK]
+    return [(point.task, *(value_of(point, name) for name in named)) for point in points]
+
+
+def blocks_of(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]], choice: str) -> list[object]:
+    """Return for each point what is equal for two points that are alike in all other choices.
+
+    A choice that says nothing beyond this one, or beyond which this one says nothing (the number of classes of a task),
+    is none of the others.
+    """
+    others = [name for name in choices if name != choice and not _nested(points, name, choice)]
+    return [tuple(value_of(point, name) for name in others) for point in points]
+
+
+def groups(labels: Sequence[object]) -> list[Indices]:
+    """Return the places of equal labels, in the order in which these first occur."""
+    found: dict[object, list[int]] = {}
+    for at, label in enumerate(labels):
+        found.setdefault(label, []).append(at)
+    return [np.array(each, dtype=np.int64) for each in found.values()]
+
+
+def _nested(points: Sequence[SweptPoint], one: str, other: str) -> bool:
+    """Return whether one of two choices follows from the other."""
+    pairs = {(value_of(point, one), value_of(point, other)) for point in points}
+    return any(len({pair[side] for pair in pairs}) == len(pairs) for side in (0, 1))

@@ -1,0 +1,151 @@
+"""What a sweep says, in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import partial
+from typing import Final
+
+from mlflow_l3d.analysis.sweep.interactions import Interaction
+from mlflow_l3d.analysis.sweep.point import TASK, value_text
+from mlflow_l3d.analysis.sweep.trends import Trend
+from mlflow_l3d.report.numbers import MISSING, between, counted, percent, probability, shorten
+from mlflow_l3d.report.sweep.shown import ShownSweep, tests
+from mlflow_l3d.report.text import Answer
+
+_SCOPES: Final = {
+    "one task": "",
+    "these tasks": " on average over these two tasks",
+    "tasks": " over {tasks} tasks",
+    "between tasks": " from task to task, of which there are {tasks}",
+}
+
+
+def trend_sentence(shown: ShownSweep, one: Trend) -> str:
+    """Return what one trend says."""
+    change = partial(shown.change, one.of)
+    interval, what = between(one.low, one.high, change), shown.what(one.of)
+    if interval == MISSING or math.isnan(one.p_holm):
+        return f"{_first(what)} over {one.choice}: {counted(one.points, 'point')} cannot tell a trend."
+    step = f"with each doubling of {one.choice}" if one.scale == "log2" else f"with each 1 more of {one.choice}"
+    scope = _SCOPES[one.scope].format(tasks=one.tasks)
+    numbers = f"{percent(shown.sweep.level)} interval {interval}; p {_p(one.p_holm)}, {tests(shown.sweep.trends)}"
+    if shown.claimed(one.p_holm):
+        moves = "rises" if one.slope > 0 else "falls"
+        return f"{_first(what)} {moves} by {change(one.slope).lstrip('+-')} {step}{scope} ({numbers})."
+    return f"{_first(what)} has no certain trend: {change(one.slope)} {step}{scope} ({numbers})."
+
+
+def interaction_sentence(shown: ShownSweep, one: Interaction) -> str:
+    """Return whether a choice moves a factor."""
+    what = shown.what(one.of)
+    if math.isnan(one.p_holm):
+        return f"{one.choice} and {what}: there is nothing to tell its values apart by."
+    (low, lowest), (high, highest) = one.extremes()
+    ends = [
+        f"{shown.level(one.of, mean)} ({shorten(value_text(value), 30)})"
+        for value, mean in ((low, lowest), (high, highest))
+    ]
+    spread = partial(shown.change, one.of, sign=False)
+    numbers = (
+        f"standard deviation over {counted(len(one.values), 'value')} {spread(one.test.spread)}, "
+        f"{between(one.test.spread_low, one.test.spread_high, spread)}; p {_p(one.p_holm)}, "
+        f"{tests(shown.sweep.interactions)}"
+    )
+    moves = "moves" if shown.claimed(one.p_holm) else "does not for certain move"
+    return f"{one.choice} {moves} {what}: from {ends[0]} to {ends[1]} ({numbers})."
+
+
+def answers(shown: ShownSweep) -> tuple[Answer, Answer, Answer]:
+    """Return which factors matter, what moves them, and where luck is largest."""
+    return _factors(shown), _moves(shown), _luck(shown)
+
+
+def _factors(shown: ShownSweep) -> Answer:
+    question = "Which factors matter?"
+    if not shown.sweep.factors:
+        return Answer(question, MISSING, ("No point has a score.",))
+    found = {
+        factor: Counter(shown.rows.loc[shown.rows["factor"] == factor, "verdict"]) for factor in shown.sweep.factors
+    }
+    sentences = [
+        f"{factor}: important at {own['important']} of {counted(own.total(), 'point')}, not at {own['not important']}, "
+        f"not certain at {own.total() - own['important'] - own['not important']}."
+        for factor, own in found.items()
+    ]
+    most = max(own["important"] for own in found.values())
+    short = ", ".join(factor for factor, own in found.items() if own["important"] == most)
+    return Answer(question, short if most else "none for certain", tuple(sentences))
+
+
+def _moves(shown: ShownSweep) -> Answer:
+    question = "Does it depend on the choices?"
+    if not shown.sweep.interactions:
+        return Answer(question, MISSING, ("No two points with a score are alike in all choices but one.",))
+    moved = shown.moved()
+    if not moved:
+        text = "No choice moves the importance of a factor, or the golden standard deviation, for certain"
+        more = "That is no proof that none does: the intervals say how much they may."
+        return Answer(question, "not for certain", (f"{text} ({tests(shown.sweep.interactions)}).", more))
+    named = list(dict.fromkeys(one.choice for one in moved))
+    sentences = [
+        f"{choice} moves {' and '.join(shown.what(one.of) for one in moved if one.choice == choice)}."
+        for choice in named
+    ]
+    return Answer(question, f"on {', '.join(named)}", tuple(sentences))
+
+
+def _luck(shown: ShownSweep) -> Answer:
+    question = "Where is luck largest?"
+    rows = shown.rows.dropna(subset=["golden_std"]).drop_duplicates("point")
+    if rows.empty:
+        return Answer(question, MISSING, ("No point has a golden standard deviation.",))
+    ordered = rows.sort_values("golden_std", ascending=False, kind="stable").to_dict("records")
+    sentences = []
+    for word, row in (("Most", ordered[0]), ("Least", ordered[-1]))[: len(ordered)]:
+        limits = between(row["golden_std_ci_low"], row["golden_std_ci_high"], shown.unit.text)
+        name, std = shown.names[row["point"]], shown.unit.text(row["golden_std"])
+        ends = "" if limits == MISSING else f", {limits}"
+        sentences.append(f"{word}: {name} ({std} {shown.unit.noun}{ends}).")
+    most = f"{shown.unit.text(ordered[0]['golden_std'])} {shown.unit.noun}"
+    return Answer(question, most, (*sentences, "Golden standard deviation: every factor varies."))
+
+
+def watch(shown: ShownSweep) -> list[str]:
+    """Return what a reader must know: points without a score, cells without one, collapsed runs, one task only."""
+    sweep = shown.sweep
+    notes = [
+        f"{shorten(point.name, 100)} has no score{f': {shorten(point.error, 300)}' if point.error else ''}."
+        for point in sweep.failed
+    ]
+    analyses = [point.analysis for point in sweep.points if point.analysis is not None]
+    if lacking := [each.cells_failed for each in analyses if each.cells_failed]:
+        verb = "has" if sum(lacking) == 1 else "have"
+        notes.append(f"{counted(sum(lacking), 'cell')} of {counted(len(lacking), 'point')} {verb} no score.")
+    if down := sum(each.collapse is not None for each in analyses):
+        notes.append(
+            f"Runs collapse at {counted(down, 'point')}. Trends and tests take the runs that did not; heat map and "
+            "table show all runs."
+        )
+    if len(metrics := sorted({each.metric for each in analyses})) > 1:
+        notes.append(
+            f"Points have different metrics ({', '.join(metrics)}): golden standard deviations do not compare."
+        )
+    if TASK not in sweep.choices and analyses:
+        notes.append("All points are of one task: what another task would show is not known.")
+    seen = Counter(
+        found
+        for each in analyses
+        for found in {(one.code, one.title) for one in each.checks if one.severity == "warning"}
+    )
+    notes += [f"{title} ({code}) at {counted(number, 'point')}." for (code, title), number in sorted(seen.items())]
+    return notes
+
+
+def _p(value: float) -> str:
+    return probability(value)
+
+
+def _first(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,232 @@
+"""Trends and interactions against libraries, arithmetic, and what is known of special cases."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+from sweep_cases import drawn_point, drawn_sweep
+
+from mlflow_l3d.analysis.importance.models import CROSSED
+from mlflow_l3d.analysis.sweep.interactions import interaction
+from mlflow_l3d.analysis.sweep.layout import blocks_of, clusters_of
+from mlflow_l3d.analysis.sweep.levels import level_test
+from mlflow_l3d.analysis.sweep.measured import Measured, Source, golden_stds, importances, without_each
+from mlflow_l3d.analysis.sweep.point import SweptPoint, choices_of
+from mlflow_l3d.analysis.sweep.regression import Slope, mean_slope, slope
+from mlflow_l3d.analysis.sweep.results import analyse_sweep
+from mlflow_l3d.analysis.sweep.trends import scale_of, trend
+
+SHARES = {"data_order": (0.5, 0.25, 0.25)}
+
+
+def independent(values: list[float], errors: list[float], degrees: float = math.inf) -> Measured:
+    sources = [Source(np.eye(len(errors))[[at]] * error, degrees) for at, error in enumerate(errors)]
+    return Measured(np.array(values), tuple(sources))
+
+
+def test_slope_is_that_of_weighted_least_squares_where_points_lie_far_from_the_line() -> None:
+    x, y = np.array([0.0, 1.0, 2.0, 3.0, 4.0]), [0.1, 0.5, 0.2, 0.9, 0.4]
+    errors = [0.02, 0.05, 0.03, 0.04, 0.02]
+    found = slope(x, independent(y, errors), [np.arange(5)], 0.95)
+    assert found is not None
+    weights = 1 / (np.square(errors) + found.between**2)
+    fit = sm.WLS(y, sm.add_constant(x), weights=weights).fit()
+    assert found.value == pytest.approx(fit.params[1])
+    assert found.error == pytest.approx(fit.bse[1])
+    assert found.interval(0.95) == pytest.approx(tuple(fit.conf_int()[1]))
+    assert found.p_value() == pytest.approx(fit.pvalues[1])
+    # The method of moments sets the weighted squares of the distances to what it expects.
+    plain = 1 / np.square(errors)
+    residual = sm.WLS(y, sm.add_constant(x), weights=plain).fit()
+    design = sm.add_constant(x)
+    hat = design @ np.linalg.inv(design.T @ np.diag(plain) @ design) @ design.T @ np.diag(plain)
+    expected = np.trace(np.diag(plain) @ (np.eye(5) - hat))
+    between = (residual.ssr - 3) / expected
+    assert found.between**2 == pytest.approx(between)
+
+
+def test_points_on_a_line_keep_the_error_of_their_own() -> None:
+    x = np.array([0.0, 1.0, 2.0, 3.0])
+    found = slope(x, independent([0.0, 0.1, 0.2, 0.3], [0.1] * 4), [np.arange(4)], 0.95)
+    assert found is not None
+    assert found.value == pytest.approx(0.1)
+    assert found.error == pytest.approx(0.1 / math.sqrt(5))
+    assert found.between == 0
+
+
+def test_blocks_have_intercepts_of_their_own_and_say_nothing_without_a_difference() -> None:
+    x = np.array([0.0, 1.0, 0.0, 1.0, 1.0])
+    measured = independent([0.0, 0.2, 5.0, 5.2, 9.0], [0.1] * 5)
+    found = slope(x, measured, [np.array([0, 1]), np.array([2, 3]), np.array([4])], 0.95)
+    assert found is not None
+    assert (found.value, found.points) == (pytest.approx(0.2), 4)
+    assert slope(x, measured, [np.array([4])], 0.95) is None
+
+
+def test_what_points_share_has_no_part_in_a_slope() -> None:
+    shared = Source(np.tile([[0.3], [-0.3]], (1, 4)), 1.0)
+    own = tuple(Source(np.eye(4)[[at]] * 0.01, 20.0) for at in range(4))
+    found = slope(np.arange(4.0), Measured(np.array([0.0, 0.1, 0.2, 0.3]), (shared, *own)), [np.arange(4)], 0.95)
+    assert found is not None
+    assert found.error == pytest.approx(0.01 / math.sqrt(5))
+
+
+def test_slopes_of_three_tasks_are_draws_of_tasks() -> None:
+    values = np.array([0.1, 0.3, -0.1, 0.2])
+    found = mean_slope([Slope(value, 9.0, 5.0, 0.0, 4, 0.05) for value in values])
+    known = stats.ttest_1samp(values, 0.0)
+    assert found.p_value() == pytest.approx(known.pvalue)
+    assert found.interval(0.95) == pytest.approx(tuple(known.confidence_interval(0.95)))
+    assert found.between**2 == pytest.approx(values.var(ddof=1) - 0.05**2)
+
+
+def test_two_tasks_say_what_these_two_do() -> None:
+    found = mean_slope([Slope(0.1, 0.06, 8.0, 0.0, 3, 0.0), Slope(0.5, 0.08, 8.0, 0.0, 3, 0.0)])
+    assert found.value == pytest.approx(0.3)
+    assert found.error == pytest.approx(0.05)
+    assert found.degrees == pytest.approx(0.0025**2 / ((0.0009**2 + 0.0016**2) / 8))
+
+
+def test_two_levels_are_compared_as_by_welch() -> None:
+    one, two = Source(np.array([[0.1, 0.0]]), 9.0), Source(np.array([[0.0, 0.2]]), 19.0)
+    found = level_test([0, 1], Measured(np.array([0.1, 0.6]), (one, two)), [np.arange(2)], 0.95)
+    assert found is not None
+    variance = 0.01 + 0.04
+    degrees = variance**2 / (0.01**2 / 9 + 0.04**2 / 19)
+    assert found.statistic == pytest.approx(0.5**2 / variance)
+    assert found.denominator == pytest.approx(degrees, rel=0.15)
+    assert found.p == pytest.approx(2 * stats.t.sf(0.5 / math.sqrt(variance), found.denominator))
+
+
+def test_many_levels_with_known_equal_errors_are_compared_as_by_cochran() -> None:
+    values = [0.1, 0.4, 0.2, 0.6, 0.3]
+    found = level_test(range(5), independent(values, [0.15] * 5), [np.arange(5)], 0.95)
+    assert found is not None
+    cochran = float(np.square(np.array(values) - np.mean(values)).sum() / 0.15**2)
+    assert found.statistic * 4 == pytest.approx(cochran)
+    assert found.p == pytest.approx(stats.chi2.sf(cochran, 4), rel=1e-3)
+    spread = np.var(values, ddof=1) - 0.15**2
+    assert found.spread == pytest.approx(math.sqrt(max(0, spread)))
+    assert found.spread_low <= found.spread <= found.spread_high
+
+
+def test_levels_are_set_against_points_that_are_alike_in_all_else() -> None:
+    # Block 0 lacks level 2, block 1 lacks level 0; blocks differ by 10.
+    measured = independent([1.0, 2.0, 12.0, 14.0], [0.1] * 4)
+    found = level_test([0, 1, 1, 2], measured, [np.array([0, 1]), np.array([2, 3])], 0.95)
+    assert found is not None
+    assert found.means - found.means.mean() == pytest.approx([-4 / 3, -1 / 3, 5 / 3])
+    # Levels 3 and 4 are tied to no other.
+    measured = independent([1.0, 2.0, 3.0, 0.0, 9.0], [0.1] * 5)
+    found = level_test([0, 1, 2, 3, 4], measured, [np.arange(3), np.array([3, 4])], 0.95)
+    assert found is not None
+    assert found.levels == (0, 1, 2)
+
+
+def test_equal_runs_differ_in_nothing() -> None:
+    twin = Source(np.array([[0.1, 0.1], [-0.1, -0.1]]), 1.0)
+    same = level_test([0, 1], Measured(np.array([0.3, 0.3]), (twin,)), [np.arange(2)], 0.95)
+    assert same is not None
+    assert math.isnan(same.p)
+
+
+def test_a_number_of_the_task_is_compared_between_tasks() -> None:
+    points = [
+        drawn_point({"classes": classes, "prompt_format": form}, SHARES, task=f"t{classes}", seed=10 * classes + at)
+        for classes in (2, 4, 6, 14)
+        for at, form in enumerate("AB")
+    ]
+    choices = choices_of(points)
+    assert list(choices) == ["task", "classes", "prompt_format"]
+    found = trend(points, choices, "classes", "data_order", importances(points, [0] * 8, "data_order", {}), 0.95)
+    assert found is not None
+    assert (found.scope, found.tasks, found.scale) == ("between tasks", 4, "log2")
+    assert blocks_of(points, choices, "classes") == [("A",), ("B",)] * 4
+
+
+def test_scales_of_numbers() -> None:
+    assert scale_of([2, 4, 8]) == "log2"
+    assert scale_of([2, 3]) == "linear"
+    assert scale_of([0, 0.5, 10]) == "linear"
+
+
+def test_rows_are_left_out_of_all_points_of_one_root_seed_together() -> None:
+    points = [drawn_point({"shots": at}, SHARES, shared=1.0, seed=at) for at in (1, 2)]
+    estimates = [CROSSED.estimate(point.analysis.importances["data_order"].table) for point in points if point.analysis]
+    left_out = {(at, "data_order"): values for at, each in enumerate(estimates) if (values := without_each(each))}
+    assert len(left_out) == 2
+    choices = choices_of(points)
+    _, paired = importances(points, clusters_of(points, choices), "data_order", left_out)
+    _, apart = importances(points, [0, 1], "data_order", left_out)
+    difference = np.array([[1.0, -1.0]])
+    assert sum(float(part[0, 0]) for part, _ in paired.combined(difference)[1]) == pytest.approx(0, abs=1e-15)
+    assert sum(float(part[0, 0]) for part, _ in apart.combined(difference)[1]) == pytest.approx(
+        float(np.square(apart.errors()).sum())
+    )
+    assert estimates[0] is not None
+    assert estimates[0].jackknife is not None
+    # The error of one point is that of its interval, on the scale of the importance.
+    low, high = estimates[0].interval()
+    half = stats.t.ppf(0.975, estimates[0].jackknife.degrees) * paired.errors()[0]
+    assert half == pytest.approx((high - low) / 2, rel=0.2)
+
+
+def test_error_of_the_log_of_a_golden_std() -> None:
+    points = [drawn_point({"shots": at}, SHARES, golden=400, seed=at) for at in (1, 2)]
+    places, found = golden_stds(points, [0, 1])
+    assert places.tolist() == [0, 1]
+    assert found.values == pytest.approx(math.log(0.02), abs=0.1)
+    assert found.errors() == pytest.approx(1 / math.sqrt(800), rel=0.15)
+    assert found.sources[0].degrees == 399
+
+
+def test_claims_of_a_sweep_are_adjusted_for_all_of_them() -> None:
+    sweep = analyse_sweep(drawn_sweep({"shots": [1, 2, 4, 8, 16], "prompt_format": ["A", "B", "C"]}))
+    assert [(one.choice, one.of) for one in sweep.trends] == [
+        ("shots", "data_order"),
+        ("shots", "sample_choice"),
+        ("shots", "golden_std"),
+    ]
+    p = sorted(one.p for one in sweep.trends)
+    assert min(one.p_holm for one in sweep.trends) == pytest.approx(3 * p[0])
+    falls = sweep.trends[0]
+    assert falls.p_holm < 0.05
+    assert falls.high < 0
+    assert falls.low < -0.2 < falls.high  # from +0.19 at 1 shot to -0.45 at 16 by construction, roughly
+    assert len(sweep.interactions) == 6
+    moved = {(one.choice, one.of): one.p_holm for one in sweep.interactions}
+    assert moved["shots", "data_order"] < 0.05 < moved["prompt_format", "sample_choice"]
+
+
+def test_few_or_failed_points_claim_nothing() -> None:
+    lost = SweptPoint("lost", {"shots": 4.0}, "sst2", None, "out of memory")
+    alone = analyse_sweep([drawn_point({"shots": 2.0}, SHARES), lost])
+    assert alone.trends == ()
+    assert alone.interactions == ()
+    nothing = analyse_sweep([lost])
+    assert nothing.factors == ()
+    assert nothing.metrics()["points_failed"] == 1
+
+
+def test_different_metrics_have_no_common_golden_std() -> None:
+    from dataclasses import replace
+
+    points = drawn_sweep({"shots": [2, 4, 8]})
+    assert points[0].analysis is not None
+    points[0] = replace(points[0], analysis=replace(points[0].analysis, metric="accuracy"))
+    assert {one.of for one in analyse_sweep(points).trends} == {"data_order", "sample_choice"}
+
+
+def test_interaction_names_lowest_and_highest() -> None:
+    points = drawn_sweep({"model": ["a", "b", "c"]})
+    found = interaction(
+        points, choices_of(points), "model", "data_order", importances(points, [0] * 3, "data_order", {}), 0.95
+    )
+    assert found is not None
+    (low, lowest), (high, highest) = found.extremes()
+    assert {low, high} <= {"a", "b", "c"}
+    assert lowest <= highest

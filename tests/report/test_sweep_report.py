@@ -1,0 +1,172 @@
+"""The report of a sweep: what its figures, page, LaTeX and text say is what the points hold."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from sweep_cases import drawn_point, drawn_sweep
+
+from mlflow_l3d.analysis.sweep.point import SweptPoint
+from mlflow_l3d.analysis.sweep.results import analyse_sweep
+from mlflow_l3d.report.sweep.figures import drawn, heatmap, trend_points
+from mlflow_l3d.report.sweep.latex import escape, latex_table
+from mlflow_l3d.report.sweep.page import page_data, render
+from mlflow_l3d.report.sweep.shown import FACTOR, ShownSweep
+from mlflow_l3d.report.sweep.text import summary
+from mlflow_l3d.report.sweep.words import trend_sentence, watch
+
+LOST = SweptPoint("lost", {"shots": 32, "prompt_format": "A"}, "sst2", None, "out of <b>memory</b> & more")
+
+
+@pytest.fixture(scope="module")
+def shown() -> ShownSweep:
+    points = drawn_sweep({"shots": [1, 2, 4, 8, 16], "prompt_format": ["A", "B", "C"]})
+    return ShownSweep(analyse_sweep([*points, LOST]))
+
+
+def test_heat_map_holds_every_point_and_factor_whatever_the_axis(shown: ShownSweep) -> None:
+    (whole,) = shown.panels()
+    assert whole.columns == ("data_order", "sample_choice")
+    assert len(whole.rows) == 16
+    assert np.isnan(whole.values[-1]).all()  # the point that failed
+    rows = shown.sweep.rows
+    known = rows.loc[rows["factor"] != "", "importance_corrected"].to_numpy().reshape(15, 2)
+    assert whole.values[:15] == pytest.approx(known)
+    by_format = shown.panels("prompt_format", FACTOR)
+    assert [panel.title for panel in by_format] == ["data_order", "sample_choice"]
+    assert by_format[0].rows == ("1", "2", "4", "8", "16")
+    assert by_format[0].values == pytest.approx(known[:, 0].reshape(5, 3))
+    by_shots = shown.panels("shots", "prompt_format", score="importance")
+    assert [panel.title for panel in by_shots] == ["A", "B", "C"]
+    assert by_shots[1].rows == ("data_order", "sample_choice")
+    published = rows.loc[rows["factor"] == "sample_choice", "importance"].to_numpy().reshape(5, 3)
+    assert by_shots[1].values[1] == pytest.approx(published[:, 1])
+
+
+def test_what_is_not_certain_is_drawn_so(shown: ShownSweep) -> None:
+    (panel,) = shown.panels()
+    rows = shown.rows[shown.rows["factor"] != ""]
+    holds_zero = (rows["importance_ci_low"] <= 0) & (rows["importance_ci_high"] >= 0)
+    assert (panel.uncertain[:15].ravel() | ~holds_zero.to_numpy()).all()
+    assert panel.uncertain[:15].ravel().tolist() == rows["verdict"].str.endswith("?").tolist()
+    assert 0 < panel.uncertain.sum() < panel.uncertain.size
+    axes = heatmap(shown).axes[0]
+    texts = {text.get_text() for text in axes.texts}
+    assert len(axes.texts) == 30
+    assert sum(text.endswith("?") for text in texts) == len({t for t in texts if "?" in t})
+    unsure = int(panel.uncertain.sum())
+    assert len([text for text in axes.texts if text.get_style() == "italic"]) == unsure
+    assert len([patch for patch in axes.patches if patch.get_hatch()]) == unsure
+
+
+def test_trends_are_drawn_from_points_and_their_slope(shown: ShownSweep) -> None:
+    one = shown.sweep.trends[0]
+    frame = trend_points(shown, one)
+    rows = shown.sweep.rows[shown.sweep.rows["factor"] == "data_order"]
+    assert frame["y"].tolist() == rows["importance_corrected"].tolist()
+    assert frame["low"].tolist() == rows["importance_ci_low"].tolist()
+    assert frame["x"].tolist() == [1, 1, 1, 2, 2, 2, 4, 4, 4, 8, 8, 8, 16, 16, 16]
+    assert frame.groupby("line").size().tolist() == [5, 5, 5]
+    figures = drawn(shown)
+    assert set(figures) == {
+        "importance",
+        "importance-by-shots",
+        "importance-by-prompt_format",
+        "trend-shots",
+        "golden_std",
+    }
+    axes = figures["trend-shots"].axes[0]
+    line = axes.lines[-1]
+    x, y = line.get_xdata(), line.get_ydata()
+    assert (y[-1] - y[0]) / math.log2(x[-1] / x[0]) == pytest.approx(one.slope)
+    golden = figures["golden_std"].axes[0]
+    stds = shown.sweep.rows.drop_duplicates("point")["golden_std"].dropna()
+    assert list(golden.lines[-1].get_xdata()) == pytest.approx((100 * stds).tolist())
+
+
+def test_words_of_a_trend_and_of_what_to_watch(shown: ShownSweep) -> None:
+    falls, flat, golden = (trend_sentence(shown, one) for one in shown.sweep.trends)
+    assert re.match(
+        r"The importance of data_order falls by 0\.\d\d with each doubling of shots \(95 % interval -", falls
+    )
+    assert "has no certain trend" in flat
+    assert " % with each doubling of shots" in golden
+    notes = watch(shown)
+    assert notes[0] == "shots=32, prompt_format=A has no score: out of <b>memory</b> & more."
+    assert "one task" in notes[-1]
+
+
+def test_page_has_all_rows_escapes_and_loads_nothing(shown: ShownSweep) -> None:
+    html = render(shown, drawn(shown), title="a <sweep>", links={"run3": "https://host/#/experiments/1/runs/run3"})
+    assert "a &lt;sweep&gt;" in html
+    assert "<b>memory" not in html
+    assert "</script" not in re.search(r'id="data">(.*?)</script>', html, re.S).group(1)  # type: ignore[union-attr]
+    data = json.loads(re.search(r'id="data">(.*?)</script>', html, re.S).group(1))  # type: ignore[union-attr]
+    assert data["names"] == ["factor", "shots", "prompt_format"]
+    assert len(data["rows"]) == 31
+    first = shown.rows.iloc[0]
+    assert data["rows"][0]["corrected"] == pytest.approx(first["importance_corrected"], abs=1e-4)
+    assert data["rows"][0]["verdict"] == first["verdict"]
+    assert data["rows"][6]["link"].endswith("run3")
+    assert data["rows"][-1] | {"of": None} == {
+        "point": 15,
+        "run": "lost",
+        "link": "",
+        "of": None,
+        "corrected": None,
+        "published": None,
+        "interval": "n/a",
+        "golden": "n/a",
+        "score": "n/a",
+        "verdict": "failed",
+        "error": LOST.error,
+    }
+    assert not re.search(r'(src|href)="(?!#|data:)', html)
+    assert "What choices move" in html
+
+
+def test_a_sweep_without_scores_has_a_page() -> None:
+    nothing = ShownSweep(analyse_sweep([LOST]))
+    assert drawn(nothing) == {}
+    assert "No point has a score" in render(nothing, {}, title="nothing")
+    assert page_data(nothing, {})["rows"][0]["verdict"] == "failed"
+    assert "out of" in summary(nothing.sweep, title="nothing")
+
+
+def test_latex_marks_what_is_important_and_slants_what_is_not_certain(shown: ShownSweep) -> None:
+    text = latex_table(shown, title="50 % of a_b")
+    assert r"50 \% of a\_b" in text
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1
+    body = [line for line in text.splitlines() if r"\_" in line and line.endswith(r"\\") and "prompt" not in line]
+    assert len(body) == 30
+    for line, verdict in zip(body, shown.rows["verdict"], strict=False):
+        assert ("(*)" in line) == verdict.startswith("important")
+        assert (r"\textit" in line) == verdict.endswith("?")
+        assert line.count("&") == 9
+    first = shown.rows.iloc[0]
+    assert f"{100 * first['golden_std']:.2f} & {100 * first['contributed_std']:.2f}" in body[0]
+    assert r"\multicolumn{8}{l}{\textit{no score}}" in text
+    assert escape("\\x{1}^~") == r"\textbackslash{}x\{1\}\textasciicircum{}\textasciitilde{}"
+
+
+def test_a_long_table_breaks_over_pages() -> None:
+    points = drawn_sweep({"shots": [1, 2, 4, 8, 16, 32], "prompt_format": ["A", "B", "C", "D"]})
+    assert r"\begin{longtable}{lllrrrrrrr}" in latex_table(ShownSweep(analyse_sweep(points)), title="t")
+
+
+def test_text_fits_the_terminal(shown: ShownSweep) -> None:
+    text = summary(shown.sweep, title="a sweep")
+    assert max(map(len, text.splitlines())) <= 100
+    assert text.isascii()
+    assert re.search(r"shots=16, C +[+-]0\.\d\d", text)
+
+
+def test_one_point_of_one_task() -> None:
+    alone = ShownSweep(analyse_sweep([drawn_point({}, {"data_order": (0.5, 0.25, 0.25)})]))
+    assert alone.names == ["sst2"]
+    assert set(drawn(alone)) == {"importance", "golden_std"}
+    assert alone.panels()[0].values.shape == (1, 1)
