@@ -38,6 +38,10 @@ class Job:
     device: str
     cache: Path
 
+    def of(self, cell: Cell) -> Job:  # noqa: ARG002
+        """Return the job that a cell belongs to: this one, where all cells share it."""
+        return self
+
 
 class Executor(Protocol):
     """How cells are run: entry-point group ``mlflow_l3d.executors``.

@@ -113,7 +113,8 @@ def seeded(cell: Cell, job: Job) -> Cell:
 
     A design leaves such factors out, so they are no part of a cell's key.
     """
-    missing = {name: configuration_seed(0, name, 0) for name in job.approach.factors if name not in cell.seeds}
+    factors = job.of(cell).approach.factors
+    missing = {name: configuration_seed(0, name, 0) for name in factors if name not in cell.seeds}
     return replace(cell, seeds={**cell.seeds, **missing}) if missing else cell
 
 
@@ -129,6 +130,7 @@ def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     L3DError
         If the outcome is not what :class:`mlflow_l3d.plan.cells.Outcome` says; it names the approach.
     """
+    job = job.of(cell)
     try:
         return _finished(outcome, cell, job)
     except (TypeError, ValueError, OverflowError) as error:

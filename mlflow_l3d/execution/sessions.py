@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +18,11 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 
 _logger = logging.getLogger(__name__)
+
+MOST_OPEN: Final = 32
+"""Sessions that a process has open at once."""
+FREE_SHARE: Final = 0.25
+"""Share of the memory that stays free for the next session, and for other processes."""
 
 
 @contextmanager
@@ -31,10 +39,15 @@ def session_of(job: Job) -> Iterator[Session]:
     try:
         yield session
     finally:
-        try:
-            session.close()
-        except Exception:
-            _logger.warning("approach %s could not close its session", job.approach.name, exc_info=True)
+        close_session(job, session)
+
+
+def close_session(job: Job, session: Session) -> None:
+    """Close a session; what it raises is said and goes no further."""
+    try:
+        session.close()
+    except Exception:
+        _logger.warning("approach %s could not close its session", job.approach.name, exc_info=True)
 
 
 def prepared(job: Job) -> Session:
@@ -65,3 +78,57 @@ def cells_at_once(session: Session, job: Job) -> int:
         wrong = f"cells_at_once of its session must be a positive number, it is {value!r}"
         raise L3DError(f"approach {job.approach.name}: {wrong}")
     return int(value)
+
+
+class OpenSessions:
+    """Sessions of several jobs that stay open, the latest used ones, as long as there is memory.
+
+    Before another session is prepared, those that were not used for the longest time are closed until there are fewer
+    than :data:`MOST_OPEN` and at least :data:`FREE_SHARE` of the memory of the machine, and of the device, is free. The
+    last one stays where it has the model of the new one, so that what the approaches lend each other is not loaded
+    again.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[int, tuple[Job, Session]] = {}
+
+    def of(self, job: Job) -> Session:
+        """Return the session of a job, the same object each time; errors as :func:`session_of`."""
+        if id(job) not in self._open:
+            self._make_room(job)
+            self._open[id(job)] = job, prepared(job)
+        self._open[id(job)] = self._open.pop(id(job))  # the latest used one comes last
+        return self._open[id(job)][1]
+
+    def close(self) -> None:
+        """Close all sessions."""
+        while self._open:
+            self._close_oldest()
+
+    def _make_room(self, job: Job) -> None:
+        while self._open and (len(self._open) >= MOST_OPEN or free_share(job.device) < FREE_SHARE):
+            oldest, _ = next(iter(self._open.values()))
+            if len(self._open) == 1 and (oldest.model, oldest.approach.name) == (job.model, job.approach.name):
+                return
+            self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        job, session = self._open.pop(next(iter(self._open)))
+        close_session(job, session)
+
+
+def free_share(device: str) -> float:
+    """Return the share of memory that is free: on this machine or on a GPU, whichever is less; 1 where unknown."""
+    shares = [1.0]
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        kibibytes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+        shares.append(kibibytes["MemAvailable"] / kibibytes["MemTotal"])
+    except (OSError, KeyError, ValueError):  # no Linux
+        pass
+    if device.startswith("cuda") and "torch" in sys.modules:
+        import torch
+
+        free, total = torch.cuda.mem_get_info(torch.device(device))
+        shares.append(free / total)
+    return min(shares)

@@ -20,7 +20,7 @@ from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.predefined_split import NoParts
-from mlflow_l3d.tasks.resolve import bind_task, inactive_factors, load_task
+from mlflow_l3d.tasks.resolve import ReadTask, bind_task, inactive_factors, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
 
 _OF_FILES: Final = ("text_column", "label_column", "task_kind", "choice_columns")
@@ -118,6 +118,7 @@ def set_up(
     searches: Searches | None,
     predefined_split: bool = False,
     validation_fraction: float = 0.0,
+    read: ReadTask | None = None,
 ) -> Setup:
     """Load what the parameters name.
 
@@ -167,7 +168,7 @@ def set_up(
             return bind_task(task, settings)
         name = approach.default_task if given["task"] == "auto" else given["task"]
         asked: dict[str, Any] = {name: given[name] for name in _OF_FILES if name in given}
-        return load_task(name, Reading(**asked, numbered_choices=predefined_split), settings=settings)
+        return load_task(name, Reading(**asked, numbered_choices=predefined_split), settings=settings, read=read)
 
     published = partial(approach.published, model=model)
     hyperparameters, origin = choose(

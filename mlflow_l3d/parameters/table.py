@@ -223,6 +223,19 @@ PLAN: Final[Parameters] = _table(
     Parameter("assurance", "0.8", "probability that the interval becomes as narrow as half_width", Number(0, 1)),
 )
 
+SWEEP: Final[Parameters] = _table(
+    *MAIN.values(),
+    Parameter(
+        "over",
+        "none",
+        'hyperparameters and their values as JSON: {"shots": [2, 4, 8], "prompt_format": ["A", "B"]}',
+    ),
+    Parameter("file", "none", "a YAML or JSON file with the same, and with sets, exclusions and overrides"),
+    Parameter("budget", "none", "the most that is computed: 2h, 90m, or 5000 cells; what is given again goes on"),
+    Parameter("dry_run", "false", "say what there is to do, and start no run", Choice(("false", "true"))),
+)
+"""Of the entry point `sweep`: those of `main`, which may be lists."""
+
 STRATEGIES: Final[Parameters] = {
     name: parameter
     for name, parameter in MAIN.items()

@@ -62,6 +62,12 @@ class Verb:
 _ROWS: Final = (
     Verb("investigate", table.MAIN, "studies.investigation.run:investigate", "run an investigation and score it"),
     Verb(
+        "sweep",
+        table.SWEEP,
+        "studies.sweep.run:sweep",
+        "run an investigation for each of several models, tasks, hyperparameters, ...",
+    ),
+    Verb(
         "search",
         table.SEARCH,
         "studies.search.run:search",

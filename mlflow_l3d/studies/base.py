@@ -9,13 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from mlflow_l3d import registry
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.interrupts import deferred_interrupts
-from mlflow_l3d.studies.specification import StudySpecification
 from mlflow_l3d.tracking.connection import connect, error_line, own_settings
 from mlflow_l3d.tracking.ledger import Ledger
 from mlflow_l3d.tracking.parent import end_early
@@ -31,7 +30,17 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("mlflow_l3d")
 
-S = TypeVar("S", bound=StudySpecification)
+
+class HasRemarks(Protocol):
+    """What every specification has, that of one investigation and that of many."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said before it begins."""
+        ...
+
+
+S = TypeVar("S", bound=HasRemarks)
 K = TypeVar("K", bound=RunRecord)
 R = TypeVar("R")
 
@@ -184,10 +193,16 @@ class Study(ABC, Generic[S, K, R]):
             raise
 
 
-def executor_of(setup: Setup, approach: Approach | None = None) -> Executor:
-    """Return the executor that trains what `setup` says, or another approach in the place of its own."""
+def executor_of(setup: Setup, job: Job | None = None) -> Executor:
+    """Return the executor that trains what `setup` says, or another job in the place of its own."""
     executor_class = registry.load("executor", setup.executor)
-    job = Job(
+    executor: Executor = executor_class(job=job or job_of(setup), workers=setup.workers)
+    return executor
+
+
+def job_of(setup: Setup, approach: Approach | None = None) -> Job:
+    """Return what the cells of `setup` share, as executors know it; with another approach in the place of its own."""
+    return Job(
         approach=approach or setup.approach,
         task=setup.task,
         hyperparameters=setup.hyperparameters,
@@ -195,8 +210,6 @@ def executor_of(setup: Setup, approach: Approach | None = None) -> Executor:
         device=setup.device,
         cache=cache_folder(),
     )
-    executor: Executor = executor_class(job=job, workers=setup.workers)
-    return executor
 
 
 def progress_bar(what: str, unit: str, *, total: int, shown: bool, done: int = 0, state: str = "") -> tqdm[Any]:
@@ -214,3 +227,11 @@ def progress_bar(what: str, unit: str, *, total: int, shown: bool, done: int = 0
         mininterval=0.5 if sys.stderr.isatty() else 10.0,
         postfix=state or None,
     )
+
+
+def restart_clock(bar: tqdm[Any]) -> None:
+    """Let the rate of a bar be that from here on: loading and encoding are over."""
+    if not bar.disable:
+        bar.set_postfix_str("", refresh=False)
+        bar.unpause()
+        bar.start_t = bar.last_print_t

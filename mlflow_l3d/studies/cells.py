@@ -5,21 +5,22 @@ from __future__ import annotations
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.calls import Hinted
-from mlflow_l3d.studies.base import R, Study, executor_of, progress_bar
+from mlflow_l3d.studies.base import R, Study, executor_of, progress_bar, restart_clock
 from mlflow_l3d.studies.specification import CellSpecification
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
-    from mlflow_l3d.plan.cells import Cell
+    from mlflow_l3d.plan.cells import Cell, Outcome
 
 _logger = logging.getLogger("mlflow_l3d")
 
@@ -58,8 +59,8 @@ class CellStudy(Study[C, CellRecord, R]):
         What people call a cell.
     fewest
         How many cells must not fail, that there is a result.
-    reused, computed, failed
-        Cells that were done before, that were trained, and those of them that failed.
+    computed, failed
+        Cells that were trained, and those of them that failed.
     """
 
     unit: ClassVar[str] = "cell"
@@ -67,8 +68,14 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def __init__(self, specification: C, *, progress: bool = False) -> None:
         super().__init__(specification, progress=progress)
-        self.reused = self.computed = self.failed = 0
+        self.computed = self.failed = 0
+        self._first_error = ""
         self._started = time.monotonic()
+
+    @property
+    def reused(self) -> int:
+        """Cells that were done before."""
+        return len(self.ledger.recovered.metrics)
 
     @property
     @abstractmethod
@@ -91,11 +98,11 @@ class CellStudy(Study[C, CellRecord, R]):
     def on_record(self, cell: Cell, record: CellRecord) -> None:
         """Take note of a cell that was trained now."""
 
-    def open(self, project_run: str | None) -> Ledger[CellRecord]:
-        """Open the parent, and find the cells that are done already."""
+    def open(self, project_run: str | None, beside: Ledger[CellRecord] | None = None) -> Ledger[CellRecord]:
+        """Open the parent, `beside` another ledger where that is open, and find the cells that are done already."""
         asked = self.specification
         work = Work(asked.card(), CellRecord, asked.context_key, asked.shared_params(), lambda: asked.design().cells())
-        return open_ledger(work, project_run)
+        return open_ledger(work, project_run, beside=beside)
 
     def how_far(self) -> str:
         """Return how many cells are done."""
@@ -113,50 +120,74 @@ class CellStudy(Study[C, CellRecord, R]):
         L3DError
             If too many cells failed; it names the error of the first.
         """
-        design, done = self.specification.design(), self.ledger.recovered.metrics
-        self.reused = len(done)
         running: dict[str, Cell] = {}
-        first_error = ""
 
         def missing() -> Iterator[Cell]:
-            for cell in design.cells():
-                if self.stopped:
-                    return
-                if cell.key in done:
-                    self.on_known(cell, done[cell.key])
-                else:
-                    running[cell.key] = cell
-                    yield cell
+            for cell in self.missing(self.specification.design().cells()):
+                running[cell.key] = cell
+                yield cell
 
         def hint() -> int:
-            left = len(design) - self.reused - self.computed - len(running)
-            most = self.most_ahead
+            left, most = self.left - len(running), self.most_ahead
             return left if most is None else min(left, most)
 
         executor = executor_of(self.specification.setup)
-        bar = progress_bar(
-            self.progress_title, self.unit, total=len(design), shown=self.progress, done=self.reused, state="preparing"
-        )
+        title, known = self.progress_title, {"total": self.size, "done": self.reused}
+        bar = progress_bar(title, self.unit, shown=self.progress, state="preparing", **known)
         with bar, closing(executor.run(Hinted(missing(), hint))) as outcomes:  # type: ignore[type-var]
             for outcome in outcomes:
-                cell = running.pop(outcome.key)
-                record = self.ledger.add(CellRecord.of(cell, outcome), outcome)
-                if record.error:
-                    self.failed += 1
-                    first_error = first_error or record.error
-                    _logger.warning("%s failed: %s", cell.name, record.error)
-                if self.computed == 0 and not bar.disable:
-                    # Loading and encoding are over: the rate is that of the cells from here on.
-                    bar.set_postfix_str("", refresh=False)
-                    bar.unpause()
-                    bar.start_t = bar.last_print_t
-                self.computed += 1
-                self.on_record(cell, record)
+                if self.computed == 0:
+                    restart_clock(bar)
+                self.take(running.pop(outcome.key), outcome)
                 bar.update()
-        if self.failed and len(design) - self.failed < self.fewest:
-            what = "Every cell" if self.fewest == 1 else f"{self.failed} of {len(design)} {self.unit}s"
-            msg = f"{what} failed; the first said: {first_error}"
-            raise L3DError(msg)
+        self.settle()
+
+    @property
+    def left(self) -> int:
+        """How many cells are neither done nor trained, those under way included."""
+        return self.size - self.reused - self.computed
+
+    @cached_property
+    def size(self) -> int:
+        """How many cells it has."""
+        return len(self.specification.design())
+
+    def missing(self, cells: Iterable[Cell]) -> Iterator[Cell]:
+        """Yield those of some cells that must be trained, until the study is stopped; take note of the others."""
+        done = self.ledger.recovered.metrics
+        for cell in cells:
+            if self.stopped:
+                return
+            if cell.key in done:
+                self.on_known(cell, done[cell.key])
+            else:
+                yield cell
+
+    def take(self, cell: Cell, outcome: Outcome) -> None:
+        """Record what came of a cell that was missing."""
+        record = self.ledger.add(CellRecord.of(cell, outcome), outcome)
+        if record.error:
+            self.failed += 1
+            self._first_error = self._first_error or record.error
+            _logger.warning("%s failed: %s", self.cell_name(cell), record.error)
+        self.computed += 1
+        self.on_record(cell, record)
+
+    def cell_name(self, cell: Cell) -> str:
+        """Return what messages call a cell."""
+        return cell.name
+
+    def settle(self) -> None:
+        """Wait until the server holds every cell.
+
+        Raises
+        ------
+        L3DError
+            If too many cells failed; it names the error of the first.
+        """
+        if self.failed and self.size - self.failed < self.fewest:
+            what = "Every cell" if self.fewest == 1 else f"{self.failed} of {self.size} {self.unit}s"
+            raise L3DError(f"{what} failed; the first said: {self._first_error}")
         self.ledger.wait()
 
     def result(self) -> dict[str, Any]:

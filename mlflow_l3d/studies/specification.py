@@ -88,13 +88,15 @@ class StudySpecification(ABC):
         return {name: public_name(value) for name, value in self.given.items()}
 
     def card(self) -> Card:
-        """Return what the parent says of itself."""
+        """Return what the parent says of itself: also each hyperparameter alone, for the columns of MLflow's UI."""
+        values = {f"hyperparameter.{name}": str(value) for name, value in self.setup.hyperparameters.items()}
+        resolved = {f"resolved.{name}": value for name, value in self.resolved().items()}
         return Card(
             role=self.role,
             key=self.key,
             title=self.title,
             tags={**self.tags(), names.CONTEXT_KEY: self.context_key},
-            params={**self.public(), **{f"resolved.{name}": value for name, value in self.resolved().items()}},
+            params={**self.public(), **resolved, **{name: public_name(value) for name, value in values.items()}},
         )
 
     def document(self) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,8 +20,12 @@ from mlflow_l3d.tasks.predefined_split import evaluated_part, no_predefined_spli
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
+ReadTask: TypeAlias = Callable[[str, Reading], Task]
 
-def load_task(name: str, reading: Reading = USUAL, *, settings: SplitSettings | None = None) -> Task:
+
+def load_task(
+    name: str, reading: Reading = USUAL, *, settings: SplitSettings | None = None, read: ReadTask | None = None
+) -> Task:
     """Return the task that `name` stands for, checked, with `settings` bound to it.
 
     Parameters
@@ -33,6 +38,8 @@ def load_task(name: str, reading: Reading = USUAL, *, settings: SplitSettings | 
         the defaults. Whether the published parts are read, the settings say.
     settings
         How many examples a split draws, or that the task's own split is used; the defaults where None.
+    read
+        Reads the data in the place of :func:`read_task`, for who has read some before.
 
     Raises
     ------
@@ -45,7 +52,7 @@ def load_task(name: str, reading: Reading = USUAL, *, settings: SplitSettings | 
     settings = settings or SplitSettings()
     if settings.source == "own":
         reading = replace(reading, predefined_split=True, numbered_choices=True)
-    task = replace(_load(name, reading), settings=settings)
+    task = replace((read or read_task)(name, reading), settings=settings)
     return replace(task, notes=(*task.notes, *_size_notes(task)))
 
 
@@ -86,7 +93,8 @@ def inactive_factors(task: Task) -> Mapping[str, str]:
     return inactive
 
 
-def _load(name: str, reading: Reading) -> Task:
+def read_task(name: str, reading: Reading) -> Task:
+    """Return the task that `name` stands for with default settings, checked; arguments as for :func:`load_task`."""
     known = registry.names("task")
     if name in known:
         task = registry.load("task", name)(reading.options())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
@@ -99,6 +99,8 @@ class Ledger(Generic[R]):
         Where records lie until the server holds them.
     lock
         Held as long as the parent is open.
+    beside
+        A ledger that is open all the while, whose threads do the work of this one, too.
 
     Attributes
     ----------
@@ -107,11 +109,17 @@ class Ledger(Generic[R]):
     """
 
     def __init__(
-        self, client: MlflowClient, parent: parents.Parent, work: Work[R], spool: Spool[R], lock: BaseFileLock
+        self,
+        client: MlflowClient,
+        parent: parents.Parent,
+        work: Work[R],
+        spool: Spool[R],
+        lock: BaseFileLock,
+        beside: Ledger[Any] | None = None,
     ) -> None:
         self.client, self.parent, self.work, self.spool = client, parent, work, spool
         remote = str(client.tracking_uri).startswith(("http://", "https://", "databricks"))
-        self.uploader = Uploader(8 if remote else 2)
+        self.uploader = Uploader(8 if remote else 2, beside=None if beside is None else beside.uploader)
         self.recovered = Recovered()
         self._lock = lock
         shared = work.context_key, work.shared_params, parent.source_tags
@@ -119,7 +127,10 @@ class Ledger(Generic[R]):
         self._metrics: list[Metric] = []
         self._sending_metrics = threading.Lock()
         self._ended = threading.Event()
-        threading.Thread(target=self._beat, name="l3d-heartbeat", daemon=True).start()
+        self._beating: list[Ledger[Any]] = [] if beside is None else beside._beating
+        self._beating.append(self)
+        if beside is None:
+            threading.Thread(target=self._beat, name="l3d-heartbeat", daemon=True).start()
 
     def add(self, record: R, outcome: Outcome | None = None) -> R:
         """Keep one record: in the spool at once, on the server by and by; `outcome` holds its predictions, if any."""
@@ -206,6 +217,7 @@ class Ledger(Generic[R]):
 
     def _close(self) -> None:
         self._ended.set()
+        self._beating.remove(self)
         self.uploader.stop()
         self._lock.release()
 
@@ -218,9 +230,10 @@ class Ledger(Generic[R]):
 
     def _beat(self) -> None:
         while not self._ended.wait(_HEARTBEAT_SECONDS):
-            if self.uploader.outage_seconds == 0.0:
+            for ledger in tuple(self._beating) if self.uploader.outage_seconds == 0.0 else ():
                 tags = {names.HEARTBEAT: str(int(time.time()))}
-                self.uploader.submit("the heartbeat", partial(parents.set_tags, self.client, self.parent.run_id, tags))
+                beat = partial(parents.set_tags, ledger.client, ledger.parent.run_id, tags)
+                ledger.uploader.submit("the heartbeat", beat)
 
 
 def patience_seconds() -> float:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mlflow_l3d")
 
 
-def open_ledger(work: Work[R], project_run: str | None = None) -> Ledger[R]:
+def open_ledger(work: Work[R], project_run: str | None = None, *, beside: Ledger[Any] | None = None) -> Ledger[R]:
     """Connect, take the lock of this work, open the parent, and find what is already done.
 
     Parameters
@@ -52,6 +52,8 @@ def open_ledger(work: Work[R], project_run: str | None = None) -> Ledger[R]:
         What is to be recorded.
     project_run
         The run that `mlflow run` made for us; None for a new one.
+    beside
+        A ledger that is open all the while, whose threads do the work of this one, too.
 
     Raises
     ------
@@ -62,7 +64,7 @@ def open_ledger(work: Work[R], project_run: str | None = None) -> Ledger[R]:
     """
     patience_seconds()
     card = work.card
-    client = connect()
+    client = connect() if beside is None else beside.client
     experiment_id = parents.current_experiment_id(client, project_run)
     folder = _spool_folder(client, experiment_id, card.key)
     lock = _lock(folder, card.role)
@@ -71,7 +73,7 @@ def open_ledger(work: Work[R], project_run: str | None = None) -> Ledger[R]:
     try:
         spool = Spool(folder, work.kind)
         parent = parents.open_parent(client, card, project_run, spool.identity)
-        ledger = Ledger(client, parent, work, spool, lock)
+        ledger = Ledger(client, parent, work, spool, lock, beside)
         recover(ledger)
     except BaseException as error:
         status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
@@ -84,6 +86,13 @@ def open_ledger(work: Work[R], project_run: str | None = None) -> Ledger[R]:
             raise L3DError(f"The tracking server does not answer: {error_line(error)}") from error
         raise
     return ledger
+
+
+def spooled_cells(client: MlflowClient, key: str) -> set[str]:
+    """Return the keys of the cells in the spool of a piece of work in the current experiment."""
+    folder = _spool_folder(client, parents.current_experiment_id(client), key)
+    found = folder.iterdir() if folder.is_dir() else ()
+    return {path.name for path in found if path.is_dir() and not path.name.startswith(".")}
 
 
 def _spool_folder(client: MlflowClient, experiment_id: str, key: str) -> Path:
@@ -196,7 +205,10 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> None:
             child_id, status = str(child.info.run_id), child.info.status
             key = child.data.tags.get(names.CELL_KEY, "")
             adopt = partial(client.set_tag, child_id, names.PARENT_RUN_ID, parent.run_id)
-            if status == "FINISHED" or (status == "KILLED" and child.data.tags.get(names.TRIAL_STATE) == "pruned"):
+            # A point of a sweep that is not complete is continued by its own next parent.
+            settled = child.data.tags.get(names.STATE, "complete") == "complete"
+            pruned = status == "KILLED" and child.data.tags.get(names.TRIAL_STATE) == "pruned"
+            if settled and (status == "FINISHED" or pruned):
                 ledger.uploader.submit(f"run {child_id}", adopt)
             elif status == "RUNNING" and key in spooled and spool.run_id(key) in {None, child_id}:
                 spool.set_run_id(key, child_id)

@@ -29,6 +29,7 @@ _RANDOM_NAME: Final = re.compile(r"[a-z]+-[a-z]+-\d+")
 _SOURCE_TAGS: Final = ("mlflow.user", "mlflow.source.name", "mlflow.source.type", "mlflow.source.git.commit")
 METRICS_A_BATCH: Final = 1000
 _STALE_SECONDS: Final = 600.0
+_KEY_TAGS: Final = {"investigation": names.INVESTIGATION_KEY, "search": names.SEARCH_KEY, "sweep": names.SWEEP_KEY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Card:
     Attributes
     ----------
     role
-        ``investigation`` or ``search``.
+        ``investigation``, ``search`` or ``sweep``.
     key
         The same key means the same work, so that one parent can continue another.
     title
@@ -56,7 +57,7 @@ class Card:
     @property
     def key_tag(self) -> str:
         """Return the tag that holds the key."""
-        return names.INVESTIGATION_KEY if self.role == "investigation" else names.SEARCH_KEY
+        return _KEY_TAGS[self.role]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,9 @@ def log_params(client: MlflowClient, run_id: str, params: Mapping[str, str], kno
     """Log the parameters that are not `known`: those that `mlflow run` has logged."""
     from mlflow.entities import Param
 
-    client.log_batch(run_id, params=[Param(name, value[:6000]) for name, value in params.items() if name not in known])
+    missing = [Param(name, value[:6000]) for name, value in params.items() if name not in known]
+    for batch in batches(missing, 100):  # MLflow takes no more
+        client.log_batch(run_id, params=batch)
 
 
 def metrics_of(values: Mapping[str, float], step: int) -> list[Metric]:

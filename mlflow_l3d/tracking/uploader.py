@@ -17,8 +17,88 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
 
 
+class _Line:
+    """Threads, one queue, and what is known of the server: what several uploaders may share.
+
+    Attributes
+    ----------
+    state
+        Held while anything of the line or of its uploaders changes.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._queue: queue.SimpleQueue[tuple[Uploader, str, Callable[[], object]] | None] = queue.SimpleQueue()
+        self.state = threading.Condition()
+        self.outage_since: float | None = None
+        self._pause = 0.0
+        self._probe = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"l3d-upload-{number}", daemon=True) for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def put(self, uploader: Uploader, name: str, work: Callable[[], object]) -> None:
+        """Queue one piece of work."""
+        self._queue.put((uploader, name, work))
+
+    def end(self) -> None:
+        """End the threads after what they are doing."""
+        for _ in self._threads:
+            self._queue.put(None)
+
+    def _run(self) -> None:
+        while (upload := self._queue.get()) is not None:
+            self._until_done(*upload)
+
+    def _until_done(self, uploader: Uploader, name: str, work: Callable[[], object]) -> None:
+        while not uploader.stopped:
+            probing = self.outage_since is not None
+            with self._probe if probing else nullcontext():
+                if probing and self.outage_since is not None:
+                    with self.state:
+                        self.state.wait_for(lambda: uploader.stopped, timeout=self._pause)
+                if uploader.stopped or self._attempt(uploader, name, work):
+                    return
+
+    def _attempt(self, uploader: Uploader, name: str, work: Callable[[], object]) -> bool:
+        """Try once; return whether the piece of work is settled."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - whatever a store raises must not end the thread
+            line = error_line(error)
+            if is_outage(error):
+                self._note_outage(line)
+                return False
+            _logger.error("%s was refused by the tracking server: %s", name, line)
+            with self.state:
+                uploader.refused.append((name, line))
+        else:
+            self._note_answer()
+        with self.state:
+            uploader.pending -= 1
+            self.state.notify_all()
+        return True
+
+    def _note_outage(self, line: str) -> None:
+        with self.state:
+            if self.outage_since is None:
+                self.outage_since = time.monotonic()
+                self._pause = _FIRST_PAUSE
+                _logger.warning("The tracking server does not answer; results are kept in the spool. (%s)", line)
+            else:
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def _note_answer(self) -> None:
+        with self.state:
+            if self.outage_since is not None:
+                away = time.monotonic() - self.outage_since
+                _logger.warning("The tracking server is back after %.0f s; uploads go on.", away)
+                self.outage_since = None
+
+
 class Uploader:
-    """A few threads and a queue of pieces of work, each with a name for messages.
+    """Pieces of work, each with a name for messages, that a few threads do.
 
     A piece of work must be safe to call again: it is, where an earlier attempt failed half-way.
 
@@ -29,6 +109,8 @@ class Uploader:
     ----------
     threads
         How many calls are under way at once.
+    beside
+        An uploader whose threads are shared; it must be the last to stop.
 
     Attributes
     ----------
@@ -36,34 +118,29 @@ class Uploader:
         How many pieces of work are not done.
     refused
         Name and error of those that the server refused.
+    stopped
+        Whether work that is still queued is left undone.
     """
 
-    def __init__(self, threads: int) -> None:
-        self._queue: queue.SimpleQueue[tuple[str, Callable[[], object]] | None] = queue.SimpleQueue()
-        self._state = threading.Condition()
+    def __init__(self, threads: int, *, beside: Uploader | None = None) -> None:
+        self._own = beside is None
+        self._line = _Line(threads) if beside is None else beside._line
         self.pending = 0
-        self._stopped = False
-        self._pause = 0.0
-        self._outage_since: float | None = None
-        self._probe = threading.Lock()
+        self.stopped = False
         self.refused: list[tuple[str, str]] = []
-        self._threads = [
-            threading.Thread(target=self._run, name=f"l3d-upload-{number}", daemon=True) for number in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
 
     def submit(self, name: str, work: Callable[[], object]) -> None:
         """Queue one piece of work; returns at once."""
-        with self._state:
+        with self._line.state:
             self.pending += 1
-        self._queue.put((name, work))
+        self._line.put(self, name, work)
 
     @property
     def outage_seconds(self) -> float:
         """For how long the server has been away; 0 while it answers."""
-        with self._state:
-            return 0.0 if self._outage_since is None else time.monotonic() - self._outage_since
+        with self._line.state:
+            since = self._line.outage_since
+            return 0.0 if since is None else time.monotonic() - since
 
     def wait(self, *, patience: float) -> bool:
         """Wait until no work is left.
@@ -78,68 +155,19 @@ class Uploader:
         bool
             Whether the work is done.
         """
-        started = time.monotonic()
-        with self._state:
+        started, line = time.monotonic(), self._line
+        with line.state:
             while self.pending:
-                self._state.wait(timeout=0.2)
-                since = self._outage_since
+                line.state.wait(timeout=0.2)
+                since = line.outage_since
                 if since is not None and time.monotonic() - max(since, started) > patience:
                     return False
         return True
 
     def stop(self) -> None:
-        """Stop the threads after what they are doing; work still queued is left undone (the spool holds it)."""
-        with self._state:
-            self._stopped = True
-            self._state.notify_all()
-        for _ in self._threads:
-            self._queue.put(None)
-
-    def _run(self) -> None:
-        while (upload := self._queue.get()) is not None:
-            self._until_done(*upload)
-
-    def _until_done(self, name: str, work: Callable[[], object]) -> None:
-        while not self._stopped:
-            probing = self._outage_since is not None
-            with self._probe if probing else nullcontext():
-                if probing and self._outage_since is not None:
-                    with self._state:
-                        self._state.wait_for(lambda: self._stopped, timeout=self._pause)
-                if self._stopped or self._attempt(name, work):
-                    return
-
-    def _attempt(self, name: str, work: Callable[[], object]) -> bool:
-        """Try once; return whether the piece of work is settled."""
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001 - whatever a store raises must not end the thread
-            line = error_line(error)
-            if is_outage(error):
-                self._note_outage(line)
-                return False
-            _logger.error("%s was refused by the tracking server: %s", name, line)
-            with self._state:
-                self.refused.append((name, line))
-        else:
-            self._note_answer()
-        with self._state:
-            self.pending -= 1
-            self._state.notify_all()
-        return True
-
-    def _note_outage(self, line: str) -> None:
-        with self._state:
-            if self._outage_since is None:
-                self._outage_since = time.monotonic()
-                self._pause = _FIRST_PAUSE
-                _logger.warning("The tracking server does not answer; results are kept in the spool. (%s)", line)
-            else:
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-
-    def _note_answer(self) -> None:
-        with self._state:
-            if self._outage_since is not None:
-                away = time.monotonic() - self._outage_since
-                _logger.warning("The tracking server is back after %.0f s; uploads go on.", away)
-                self._outage_since = None
+        """Stop after what is under way; work still queued is left undone (the spool holds it)."""
+        with self._line.state:
+            self.stopped = True
+            self._line.state.notify_all()
+        if self._own:
+            self._line.end()

@@ -91,6 +91,11 @@ class Monitor:
     ----------
     specification
         What is investigated; its plan may have a rule that ends the investigation.
+
+    Attributes
+    ----------
+    steps_done
+        Steps that are complete, with all before them.
     """
 
     def __init__(self, specification: Specification) -> None:
@@ -102,7 +107,7 @@ class Monitor:
         self._chance = named(self.metric).chance_level(len(specification.setup.task.class_names))
         self._stopping = None if plan.stop == "none" else Stopping(plan, specification.factors)
         self._left = np.array([self.design.step_size(step) for step in range(self.design.steps)])
-        self._done = 0
+        self.steps_done = 0
 
     @property
     def stopped(self) -> int | None:
@@ -127,10 +132,10 @@ class Monitor:
         None come after the step at which the stopping rule says stop.
         """
         found: list[tuple[int, dict[str, float]]] = []
-        while self.stopped is None and self._done < len(self._left) and self._left[self._done] == 0:
-            self._done += 1
-            part = self.design.first(self.scores, self._done, len(self._left))
-            found.append((self._done, self._metrics(part)))
+        while self.stopped is None and self.steps_done < len(self._left) and self._left[self.steps_done] == 0:
+            self.steps_done += 1
+            part = self.design.first(self.scores, self.steps_done, len(self._left))
+            found.append((self.steps_done, self._metrics(part)))
             if self._stopping is not None:
                 self._stopping.analyse(part)
         return found

@@ -131,18 +131,38 @@ class InvestigationStudy(CellStudy[Specification, Investigation]):
 
     def carry_out(self) -> Investigation:
         """Train, and score what is recorded."""
-        specification = self.specification
         self.train()
-        if specification.plan.stop != "none":
-            specification = specification.truncate(self._monitor.stopped or specification.plan.mitigation_runs)
+        return self.conclude(self.specification.plan.mitigation_runs)
+
+    @property
+    def steps_done(self) -> int:
+        """Rows that are complete, with all before them."""
+        return self._monitor.steps_done
+
+    def conclude(self, rows: int) -> Investigation:
+        """Score what is recorded and end the parent.
+
+        Parameters
+        ----------
+        rows
+            As many as are there, where nothing stopped it before.
+        """
+        specification = self.specification
+        if not specification.final_runs:
+            specification = specification.truncate(self._monitor.stopped or rows)
             runs = specification.resolved_runs()
             self.ledger.log_params({f"resolved.{name}": value for name, value in runs.items()})
-        cells, scored = finalize(specification, self.ledger, self._monitor.interim_analyses)
+        whole = bool(self._monitor.stopped) or rows == self.specification.plan.mitigation_runs
+        cells, scored = finalize(specification, self.ledger, self._monitor.interim_analyses, whole=whole)
         return Investigation(specification=specification, analysis=scored.analysis, cells=cells, **self.result())
 
 
 def finalize(
-    specification: Specification, ledger: Ledger[CellRecord], interim_analyses: pd.DataFrame | None = None
+    specification: Specification,
+    ledger: Ledger[CellRecord],
+    interim_analyses: pd.DataFrame | None = None,
+    *,
+    whole: bool = True,
 ) -> tuple[pd.DataFrame, Scored]:
     """Score everything once more from what is recorded, write the parent's artifacts, and end the parent.
 
@@ -154,6 +174,8 @@ def finalize(
         Holds the cells.
     interim_analyses
         The looks of the stopping rule.
+    whole
+        Whether these are all rows that were asked for.
     """
     with deferred_interrupts():
         run_ids = ledger.run_ids()
@@ -186,7 +208,7 @@ def finalize(
             ledger.log_metrics(metrics, step)
         ledger.log_metrics(scored.analysis.metrics(), specification.design().steps)
         ledger.wait()
-        complete = scored.analysis.cells_failed == 0
+        complete = whole and scored.analysis.cells_failed == 0
         ledger.finish(folder, complete=complete, description=description(scored.analysis))
     return frame, scored
 

@@ -19,6 +19,7 @@ from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
 from mlflow_l3d.studies.specification import CellSpecification, context_of
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.resolve import ReadTask
 from mlflow_l3d.tracking import names
 
 
@@ -55,6 +56,11 @@ class Specification(CellSpecification):
         return f"{self.setup.approach.name} {self.setup.task.name}: {self.factor_words}{design}"
 
     @property
+    def final_runs(self) -> bool:
+        """Whether the numbers of rows and golden runs are final before it begins."""
+        return self.plan.stop == "none"
+
+    @property
     def factor_words(self) -> str:
         """Names of one or two investigated factors, or how many they are."""
         return f"{len(self.factors)} factors" if len(self.factors) > 2 else ", ".join(self.factors)
@@ -89,7 +95,7 @@ class Specification(CellSpecification):
 
         Where a stopping rule may end it, the numbers of rows and golden runs are final only then.
         """
-        runs = self._runs() if self.plan.stop == "none" else {}
+        runs = self._runs() if self.final_runs else {}
         return {"factor": ",".join(self.factors), **super().final(), **runs}
 
     def resolved_runs(self) -> dict[str, str]:
@@ -128,6 +134,7 @@ def specify(
     approach: Approach | None = None,
     task: Task | None = None,
     searches: Searches | None = None,
+    read: ReadTask | None = None,
 ) -> Specification:
     """Check the parameters of `main` and load what they name.
 
@@ -140,6 +147,8 @@ def specify(
         Objects in place of the names, for the Python API.
     searches
         Finds the search that ``hyperparameters=latest`` or a run id means; None where no tracking server can be asked.
+    read
+        See :func:`mlflow_l3d.tasks.resolve.load_task`.
 
     Raises
     ------
@@ -151,7 +160,7 @@ def specify(
     metric = asked["metric"] = "f1_macro" if asked["metric"] == "auto" else asked["metric"]
     plan = parse_plan(asked, approach.factors)
     wanted = _wanted_factors(given["factor"], approach)
-    setup = set_up(asked, approach, task, root_seed=plan.root_seed, searches=searches)
+    setup = set_up(asked, approach, task, root_seed=plan.root_seed, searches=searches, read=read)
     factors = _effective(wanted, approach, setup.fixed_factors)
     context = context_of(setup)
     layout = {

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from mlflow_l3d.analysis.search import HeldOut, held_out
-from mlflow_l3d.studies.base import executor_of, progress_bar
+from mlflow_l3d.studies.base import executor_of, job_of, progress_bar
 from mlflow_l3d.studies.search.cells import held_out_cells
 from mlflow_l3d.studies.search.trials import Tuned
 
@@ -53,7 +53,7 @@ def compare(
     kinds = {cell.key: (kind, cell) for kind, cell in cells}
     tuned = Tuned(setup.approach, metric=specification.metric, evaluated="test")
     bar = progress_bar("held out", "trial", total=len(missing), shown=progress and bool(missing))
-    with bar, closing(executor_of(setup, tuned).run(iter(missing))) as outcomes:  # type: ignore[type-var]
+    with bar, closing(executor_of(setup, job_of(setup, tuned)).run(iter(missing))) as outcomes:  # type: ignore[type-var]
         for outcome in outcomes:
             kind, cell = kinds[outcome.key]
             name = f"held out {cell.trial_number}, {kind}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.studies.base import Study, executor_of, progress_bar
+from mlflow_l3d.studies.base import Study, executor_of, job_of, progress_bar
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.search.artifacts import description, write_search
 from mlflow_l3d.studies.search.cells import TrialMaker
@@ -234,7 +234,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
                 self._count(stage, earlier)
         pruned = PrunedBefore.all_of(ledger.recovered.pruned.get(stage, {}), asked.metric)
         stage_run = StageRun(study, space, maker, partial(self._ended, stage), known_scores(ledger), pruned)
-        executor = executor_of(setup, tuned)
+        executor = executor_of(setup, job_of(setup, tuned))
         found = stage_run.run(wanted, executor, [*first, *queue], queue_only=sampler in PLANNED)
         return _Level(space, study, found)
 

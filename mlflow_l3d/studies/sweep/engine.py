@@ -1,0 +1,200 @@
+"""The work of a sweep: one run of one executor for the cells of all points."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+from mlflow_l3d.execution.calls import Hinted
+from mlflow_l3d.execution.environment import default_workers
+from mlflow_l3d.studies.base import executor_of, job_of, progress_bar, restart_clock
+from mlflow_l3d.studies.interrupts import deferred_interrupts
+from mlflow_l3d.studies.sweep.jobs import NOT_PREPARED, PointCell, SweepJob
+from mlflow_l3d.studies.sweep.order import turns
+from mlflow_l3d.tracking.connection import error_line
+
+if TYPE_CHECKING:
+    from mlflow_l3d.plan.cells import Cell, Outcome
+    from mlflow_l3d.studies.sweep.budget import Budget
+    from mlflow_l3d.studies.sweep.point import PointStudy
+
+CALL_SECONDS: Final = 10.0
+"""About as long is a worker busy with one call: longer ones leave workers idle at the end, and overrun a budget."""
+
+
+class Engine:
+    """Hands out the cells of the points, breadth first, and gives what comes back to its point.
+
+    A cell that several points have is trained for the first of them, and lent to the others. A point is scored as soon
+    as it has all of its cells; points that may lend each other cells wait for one another. What goes wrong at one point
+    ends that point alone.
+
+    Parameters
+    ----------
+    points
+        The points, those that are adopted included.
+    budget
+        The most that is computed. A step (a row, as a rule) is begun only where all of its cells fit.
+    progress
+        Whether to show a progress bar on stderr.
+
+    Attributes
+    ----------
+    spent
+        Whether the budget ended the work.
+    computed
+        Cells that were trained.
+    """
+
+    def __init__(self, points: Sequence[PointStudy], budget: Budget, *, progress: bool) -> None:
+        self.points = points
+        self.spent = False
+        self.computed = 0
+        self._budget = budget
+        self._progress = progress
+        self._setup = points[0].specification.setup
+        self._workers = self._setup.workers or default_workers(self._setup.device)
+        self._under_way: dict[str, list[tuple[PointStudy, Cell]]] = {}
+        self._trained: dict[str, PointStudy] = {}
+        self._given = 0
+        self._now = points[0]
+        self._deadline = 0.0
+
+    def run(self) -> None:
+        """Train, and score each point.
+
+        Whatever happens, no parent stays open.
+        """
+        try:
+            self._train()
+            for group in self._groups():
+                self._finish(group)
+        except BaseException as error:
+            with deferred_interrupts():
+                for point in self.points:
+                    if isinstance(error, KeyboardInterrupt):
+                        how = f"Interrupted {point.how_far()}" if point.opened else "Interrupted"
+                        point.end("KILLED", f"{how}. The same command continues where it stopped.")
+                    else:
+                        point.end("FAILED", error_line(error))
+            raise
+
+    def _train(self) -> None:
+        executor = executor_of(self._setup, SweepJob.joined([job_of(each.specification.setup) for each in self.points]))
+        if self._budget.seconds is not None:
+            self._deadline = time.monotonic() + self._budget.seconds
+        bar = progress_bar("sweep", "cell", total=self._waiting, shown=self._progress, state="preparing")
+        with bar, closing(executor.run(Hinted(self._cells(), self._hint))) as outcomes:  # type: ignore[type-var]
+            for outcome in outcomes:
+                if self.computed == 0:
+                    restart_clock(bar)
+                self._take(outcome)
+                if not bar.disable:
+                    bar.total = self.computed + self._waiting
+                bar.update()
+
+    @property
+    def _waiting(self) -> int:
+        """How many cells are neither done nor trained, as far as that is known."""
+        return sum(point.waits for point in self.points)
+
+    def _cells(self) -> Iterator[PointCell]:
+        """Yield the cells that must be trained, breadth first, while the budget lasts."""
+        for number, _ in turns([point.steps for point in self.points]):
+            point = self._now = self.points[number]
+            for cell in [] if point.handed_out else self._next(point):
+                if point.ended or point.stopped:
+                    break
+                self._under_way[cell.key] = [(point, cell)]
+                point.under_way += 1
+                self._given += 1
+                yield PointCell.of(cell, number)
+            if self.spent:
+                return
+
+    def _next(self, point: PointStudy) -> list[Cell]:
+        """Return the cells of the next step of a point that nobody trains or has trained."""
+        try:
+            missing = point.next_step()
+        except Exception as error:  # noqa: BLE001 - the other points go on
+            point.fail(error_line(error))
+            return []
+        new: list[Cell] = []
+        for cell in missing:
+            if cell.key in self._under_way:
+                self._under_way[cell.key].append((point, cell))
+                point.under_way += 1
+            elif (lender := self._trained.get(cell.key)) is None or not lender.lend(cell, point):
+                new.append(cell)
+        if new and not self._fits(point, len(new)):
+            self.spent = True
+            return []
+        return new
+
+    def _fits(self, point: PointStudy, cells: int) -> bool:
+        """Return whether so many cells more are within the budget."""
+        if self._budget.cells is not None:
+            return self._given + cells <= self._budget.cells
+        if self._budget.seconds is None:
+            return True
+        waiting = len(self._under_way) + cells
+        return time.monotonic() + waiting * self._seconds(point) / self._workers <= self._deadline
+
+    def _seconds(self, point: PointStudy) -> float:
+        """Return how long a cell of a point takes: as those before it, or as those of all points; 0 before the first."""
+        if point.computed:
+            return point.seconds / point.computed
+        return sum(each.seconds for each in self.points) / max(1, self.computed)
+
+    def _hint(self) -> int:
+        """Return how many cells may be handed out soon: so many that no call lasts much longer than CALL_SECONDS."""
+        left = self._waiting - len(self._under_way)
+        seconds = self._seconds(self._now)
+        soon = int(CALL_SECONDS * self._workers / seconds) if seconds else self._workers
+        most = self._now.most_ahead if self._now.opened else None
+        return max(0, min(left, max(soon, self._workers), left if most is None else most))
+
+    def _take(self, outcome: Outcome) -> None:
+        """Give an outcome to the points that wait for it."""
+        self.computed += 1
+        waiting = self._under_way.pop(outcome.key)
+        first, _ = waiting[0]
+        if outcome.error is not None and outcome.error.startswith(NOT_PREPARED):
+            for point, _ in waiting:
+                point.under_way -= 1
+                if not point.ended:
+                    point.fail(outcome.error.removeprefix(NOT_PREPARED))
+            return
+        for point, cell in waiting:
+            if point.ended:
+                point.under_way -= 1
+            elif point is first or first.ended or not first.lend(cell, point):
+                point.take(cell, outcome)
+            else:
+                point.under_way -= 1
+        if outcome.error is None and not first.ended:
+            self._trained[outcome.key] = first
+        if any(point.handed_out and not point.under_way for point, _ in waiting):
+            self._finish_what_is_done()
+
+    def _finish_what_is_done(self) -> None:
+        """Score the points that have all of their cells."""
+        for group in self._groups():
+            if all(point.handed_out and not point.under_way for point in group):
+                self._finish(group)
+
+    def _groups(self) -> list[list[PointStudy]]:
+        """Return the points that are not ended, those together that may lend each other cells."""
+        found: dict[str, list[PointStudy]] = {}
+        for point in self.points:
+            found.setdefault(point.specification.context_key, []).append(point)
+        return [group for group in found.values() if not all(point.ended for point in group)]
+
+    def _finish(self, group: Sequence[PointStudy]) -> None:
+        """Score some points; their uploads are waited for first, so that each knows the runs of the others' cells."""
+        for point in group:
+            point.wait()
+        for point in group:
+            point.finish()

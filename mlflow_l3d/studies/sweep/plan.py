@@ -1,0 +1,169 @@
+"""What a sweep has to do: points, cells, cells that are done, hours, and how far its budget goes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.execution.environment import default_workers
+from mlflow_l3d.studies.sweep.order import turns
+from mlflow_l3d.studies.sweep.points import PointSpecification
+from mlflow_l3d.studies.sweep.specification import SweepSpecification
+from mlflow_l3d.tracking.children import finished_cells
+from mlflow_l3d.tracking.opening import spooled_cells
+from mlflow_l3d.tracking.past import similar_cells
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What there is to do.
+
+    Attributes
+    ----------
+    specification
+        What is asked.
+    points
+        One row a point: its choices, ``cells``, ``done``, ``to_compute`` (cells that an earlier point has, too, are
+        counted there), ``steps`` and ``steps_in_budget`` (rows, as a rule), ``seconds_per_cell`` (nan where no earlier
+        run tells) and ``hours``.
+    workers
+        Cells that run side by side.
+    """
+
+    specification: SweepSpecification
+    points: pd.DataFrame
+    workers: int
+
+    @property
+    def hours(self) -> float:
+        """Hours of all cells that are not done; nan where the cost of one of them is unknown."""
+        return float(self.points["hours"].sum(skipna=False))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return :attr:`points`."""
+        return self.points
+
+    def line(self) -> str:
+        """Return what there is to do, in one line."""
+        frame, budget = self.points, self.specification.budget
+        done, left = int(frame["done"].sum()), int(frame["to_compute"].sum())
+        known = f"about {_hours(self.hours)} with {self.workers} workers" if math.isfinite(self.hours) else _UNKNOWN
+        parts = [
+            f"{len(frame)} points, {int(frame['cells'].sum()):,} cells, {done:,} done, {left:,} to compute: {known}"
+        ]
+        if budget:
+            whole = int((frame["steps_in_budget"] >= frame["steps"]).sum())
+            fewest = int(frame["steps_in_budget"].min())
+            parts.append(
+                f"the budget of {budget} is enough for {whole} whole points, and for {fewest} rows of every point"
+                if budget.cells is not None or math.isfinite(self.hours)
+                else f"the budget of {budget} is kept; how far it goes shows when the first cells are timed"
+            )
+        return "; ".join(parts)
+
+    def summary(self) -> str:
+        """Return the table that the command line prints."""
+        frame = self.points.drop(columns=["seconds_per_cell"])
+        if not self.specification.budget:
+            frame = frame.drop(columns=["steps", "steps_in_budget"])
+        shown = frame.assign(hours=[_hours(value) if math.isfinite(value) else "?" for value in frame["hours"]])
+        title = self.specification.title
+        return "\n".join([title, "=" * len(title), "", shown.to_string(index=False), "", self.line(), ""])
+
+
+_UNKNOWN = "no earlier cells of the same task, approach and model tell how long they take"
+
+
+def plan_sweep(specification: SweepSpecification, client: MlflowClient) -> SweepPlan:
+    """Count what there is to do, and look up how long earlier cells took."""
+    points = specification.points
+    contexts = dict.fromkeys(point.context_key for point in points)
+    done = {context: finished_cells(client, context) for context in contexts}
+    keys = [_Counted(point, {*done[point.context_key], *spooled_cells(client, point.key)}) for point in points]
+    seconds = [_seconds(point, client, list(done[point.context_key].values())) for point in points]
+    workers = points[0].setup.workers or default_workers(points[0].setup.device)
+    new = _new(keys)
+    rows = []
+    for point, counted, each, own in zip(points, keys, seconds, new, strict=True):
+        row = {**point.choices, "cells": counted.cells, "done": counted.done, "to_compute": sum(own)}
+        row |= {"steps": len(own), "steps_in_budget": 0, "seconds_per_cell": each}
+        rows.append({**row, "hours": each * sum(own) / 3600 / workers if sum(own) else 0.0})
+    frame = pd.DataFrame(rows)
+    frame["steps_in_budget"] = steps_in_budget(new, seconds, workers, specification)
+    return SweepPlan(specification, frame, workers)
+
+
+def steps_in_budget(
+    new: Sequence[Sequence[int]], seconds: Sequence[float], workers: int, specification: SweepSpecification
+) -> list[int]:
+    """Return for each point how many steps the budget is enough for, in the order of work.
+
+    Parameters
+    ----------
+    new
+        Cells to compute: point -> step -> number.
+    seconds
+        Of a cell of each point; nan where unknown.
+    workers
+        Cells that run side by side.
+    specification
+        Has the budget.
+    """
+    budget, found, cells, time = specification.budget, [0] * len(new), 0, 0.0
+    for point, step in turns([len(own) for own in new]):
+        cells += new[point][step]
+        time += new[point][step] * seconds[point] / workers if new[point][step] else 0.0
+        if budget.cells is not None and cells > budget.cells:
+            break
+        if budget.seconds is not None and not time <= budget.seconds:
+            break
+        found[point] = step + 1
+    return found
+
+
+class _Counted:
+    """The cells of a point, step by step: how many there are, how many are done, and the keys of the others."""
+
+    def __init__(self, point: PointSpecification, done: set[str]) -> None:
+        design = point.design()
+        self.context = point.context_key
+        self.cells = self.done = 0
+        self.left: list[list[str]] = []
+        for _, cells in groupby(design.cells(), key=design.step_of):
+            keys = [cell.key for cell in cells]
+            self.cells += len(keys)
+            self.left.append([key for key in keys if key not in done])
+            self.done += len(keys) - len(self.left[-1])
+
+
+def _new(points: Sequence[_Counted]) -> list[list[int]]:
+    """Return point -> step -> cells that no point before it, in the order of work, has computed by then."""
+    seen: set[str] = set()
+    found = [[0] * len(point.left) for point in points]
+    for point, step in turns([len(each.left) for each in points]):
+        fresh = set(points[point].left[step]) - seen
+        found[point][step] = len(fresh)
+        seen |= fresh
+    return found
+
+
+def _seconds(point: PointSpecification, client: MlflowClient, finished: Sequence[Run]) -> float:
+    """Return the mean wall clock of earlier cells: of the same settings, else of the same task, approach and model."""
+    setup = point.setup
+    runs = finished or similar_cells(client, task=setup.task.name, approach=setup.approach.name, model=setup.model)
+    values = [run.data.metrics["duration_seconds"] for run in runs if "duration_seconds" in run.data.metrics]
+    return float(np.mean(values)) if values else math.nan
+
+
+def _hours(value: float) -> str:
+    return f"{value:.1f} h" if value >= 1 else f"{60 * value:.1f} min"

@@ -1,0 +1,193 @@
+"""The entry point `sweep`: many investigations as one study, trained together."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from mlflow_l3d.analysis.sweep.point import SweptPoint
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.studies.base import Study, entry_point, say
+from mlflow_l3d.studies.files import temporary_folder, write_json
+from mlflow_l3d.studies.investigation.evaluate import planned_by, score_parent
+from mlflow_l3d.studies.sweep.artifacts import SweepResult, write_sweep
+from mlflow_l3d.studies.sweep.engine import Engine
+from mlflow_l3d.studies.sweep.plan import SweepPlan, plan_sweep
+from mlflow_l3d.studies.sweep.point import PointStudy
+from mlflow_l3d.studies.sweep.specification import SweepSpecification, specify_sweep
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import children_of
+from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.ledger import Ledger, Work
+from mlflow_l3d.tracking.opening import open_ledger
+from mlflow_l3d.tracking.past import find_search
+from mlflow_l3d.tracking.reader import read_investigation
+from mlflow_l3d.tracking.records import CellRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_logger = logging.getLogger("mlflow_l3d")
+DOCUMENT = "sweep.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """A finished sweep.
+
+    Attributes
+    ----------
+    run_id
+        The run on top.
+    specification
+        What was asked.
+    points
+        The investigations, in the order of the request.
+    computed
+        How many cells were trained now.
+    seconds
+        Wall clock.
+    spent
+        Whether the budget ended it before all was done.
+    result
+        What the points say together.
+    """
+
+    run_id: str
+    specification: SweepSpecification
+    points: tuple[SweptPoint, ...]
+    computed: int
+    seconds: float
+    spent: bool
+    result: SweepResult
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the table of all points and factors."""
+        return self.result.to_frame()
+
+    def summary(self) -> str:
+        """Return what the command line prints at the end."""
+        failed = [f"point {point.name} failed: {point.error}" for point in self.points if point.error]
+        end = f"the budget of {self.specification.budget} is spent: the same command with a larger one continues"
+        lines = [
+            f"{self.computed} cells computed in {self.seconds:.0f} s",
+            *([end] if self.spent else []),
+            *failed,
+            f"MLflow run {self.run_id}; report.html is among its artifacts",
+        ]
+        return "\n".join([self.result.summary().rstrip(), "", *lines, ""])
+
+
+def sweep(
+    *,
+    approach: Any = None,
+    task: Any = None,
+    progress: bool = False,
+    **parameters: Any,
+) -> Sweep | SweepPlan:
+    """Investigate at several points: models, tasks, hyperparameters, and whatever else `main` has a parameter for.
+
+    Parameters
+    ----------
+    approach, task
+        A name, an object of your own, or a list of them.
+    progress
+        Whether to show a progress bar on stderr.
+    **parameters
+        As on the command line, see :data:`mlflow_l3d.parameters.table.SWEEP`: those of
+        :func:`mlflow_l3d.studies.investigation.run.investigate`, each a value or a list of values; ``over``, a mapping
+        of hyperparameter to values; ``file``; ``budget``; ``dry_run``.
+
+    Returns
+    -------
+    Sweep
+        Its runs are on the current MLflow tracking server; with ``dry_run`` a
+        :class:`~mlflow_l3d.studies.sweep.plan.SweepPlan`, and there are none.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what to change.
+    """
+    with entry_point() as project_run:
+        specification = specify_sweep(parameters, approach=approach, task=task, searches=find_search)
+        say(specification.remarks)
+        plan = plan_sweep(specification, connect())
+        if specification.dry_run:
+            return plan
+        _logger.warning("%s", plan.line())
+        return SweepStudy(specification, progress=progress).run(project_run.take())
+
+
+class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
+    """One sweep under way."""
+
+    _points: tuple[PointStudy, ...] = ()
+
+    def open(self, project_run: str | None) -> Ledger[CellRecord]:
+        """Open the run on top; complete points of an earlier run of the same sweep become children of this one."""
+        asked = self.specification
+        ledger = open_ledger(Work(asked.card(), CellRecord, asked.key, {}, lambda: ()), project_run)
+        self._points = tuple(PointStudy(replace(point, sweep=ledger.parent.run_id), ledger) for point in asked.points)
+        return ledger
+
+    def how_far(self) -> str:
+        """Return how many points are done."""
+        return f"with {sum(point.complete for point in self._points)} of {len(self._points)} points done"
+
+    def carry_out(self) -> Sweep:
+        """Train the points together, score each, and write what they say together."""
+        started, asked, points = time.monotonic(), self.specification, self._points
+        self._adopt()
+        engine = Engine(points, asked.budget, progress=self.progress)
+        engine.run()
+        failed = [point for point in points if point.error]
+        if len(failed) == len(points):
+            raise L3DError(f"Every point failed; the first said: {failed[0].error}")
+        swept = tuple(point.swept() for point in points)
+        complete = sum(point.complete for point in points)
+        with temporary_folder() as folder:
+            result = write_sweep(folder, swept, title=asked.title)
+            ends = [{"run_id": point.run_id, "complete": point.complete, "error": point.error} for point in points]
+            write_json(folder / DOCUMENT, {**asked.document(), "ends": ends}, indent=2)
+            counts = {"points": len(points), "points_complete": complete, "points_failed": len(failed)}
+            self.ledger.log_metrics({**counts, "cells_computed": engine.computed, **result.metrics()}, 0)
+            found = Sweep(
+                run_id=self.ledger.parent.run_id,
+                specification=asked,
+                points=swept,
+                computed=engine.computed,
+                seconds=time.monotonic() - started,
+                spent=engine.spent,
+                result=result,
+            )
+            self.ledger.wait()
+            self.ledger.finish(folder, complete=complete == len(points), description=self._description(found, complete))
+        return found
+
+    def _adopt(self) -> None:
+        """Take the points that an earlier run of the same sweep completed as they are."""
+        ledger = self.ledger
+        ledger.wait()  # until they are children of this run
+        client, own = ledger.client, {point.specification.key: point for point in self._points}
+        for run in list(children_of(client, ledger.parent.experiment_id, ledger.parent.run_id)):
+            point = own.get(run.data.tags.get(names.INVESTIGATION_KEY, ""))
+            if point is not None:
+                client.set_tag(run.info.run_id, names.SWEEP, ledger.parent.run_id)
+                recorded = read_investigation(str(run.info.run_id), client)
+                planned = planned_by(recorded.parent)
+                cells, metric = planned.select(recorded.cells), point.specification.metric
+                analysis = score_parent(client, recorded.parent, cells, metric=metric, planned=planned, log=False)
+                point.adopt(str(run.info.run_id), analysis)
+
+    def _description(self, found: Sweep, complete: int) -> str:
+        """Return what MLflow's UI shows above the run."""
+        lines = [f"{complete} of {len(found.points)} points are complete, of {found.specification.title}."]
+        lines += (
+            [f"The budget of {found.specification.budget} is spent; a larger one continues."] if found.spent else []
+        )
+        lines += [f"- {point.name}: failed: {point.error}" for point in found.points if point.error]
+        return "\n".join(lines)
