@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.search.run import search
     from mlflow_l3d.studies.seeds.run import seeds
     from mlflow_l3d.studies.strategies.run import compare_strategies
+    from mlflow_l3d.studies.sweep.run import sweep
     from mlflow_l3d.testing.skeleton import new
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "plan_investigation",
     "search",
     "seeds",
+    "sweep",
 ]
 
 

@@ -123,7 +123,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         (
             "--factor data_order",
             r"verb='data_order': must be one of ablation, delete, evaluate, investigate, new, plan, search, seeds, "
-            r"strategies\.",
+            r"strategies, sweep\.",
         ),
         ("", r"mlflow-l3d: the following arguments are required: VERB \(see mlflow-l3d --help\)"),
         ("investigate --factor", r"mlflow-l3d investigate: argument --factor: expected one argument \(see .*"),

@@ -119,7 +119,7 @@ class Ledger(Generic[R]):
     ) -> None:
         self.client, self.parent, self.work, self.spool = client, parent, work, spool
         remote = str(client.tracking_uri).startswith(("http://", "https://", "databricks"))
-        self.uploader = Uploader(8 if remote else 2, beside=None if beside is None else beside.uploader)
+        self.uploader: Uploader = Uploader(8 if remote else 2, beside=None if beside is None else beside.uploader)
         self.recovered = Recovered()
         self._lock = lock
         shared = work.context_key, work.shared_params, parent.source_tags

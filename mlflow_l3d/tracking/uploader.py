@@ -124,7 +124,7 @@ class Uploader:
 
     def __init__(self, threads: int, *, beside: Uploader | None = None) -> None:
         self._own = beside is None
-        self._line = _Line(threads) if beside is None else beside._line
+        self._line: _Line = _Line(threads) if beside is None else beside._line
         self.pending = 0
         self.stopped = False
         self.refused: list[tuple[str, str]] = []

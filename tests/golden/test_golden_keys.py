@@ -416,13 +416,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def read_once() -> Callable[..., Task]:
     """Give the loader of tasks with a memory: many cases have the same task."""
-    return cache(resolve._load)
+    return cache(resolve.read_task)
 
 
 @pytest.fixture
 def _fixed_versions(monkeypatch: pytest.MonkeyPatch, read_once: Callable[..., Task]) -> None:
     fix_versions(monkeypatch)
-    monkeypatch.setattr(resolve, "_load", read_once)
+    monkeypatch.setattr(resolve, "read_task", read_once)
 
 
 @pytest.fixture(scope="module")

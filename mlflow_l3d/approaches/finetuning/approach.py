@@ -172,9 +172,9 @@ class Finetuning(Approach):
             raise ParameterError("text_column", len(task.texts), "must be one column, or two for sentence pairs")
         if recipe.trainable != "head":
             from mlflow_l3d.approaches.finetuning.full import FullSession
-            from mlflow_l3d.approaches.finetuning.loading import load
+            from mlflow_l3d.approaches.finetuning.loading import borrow
 
-            return FullSession(task, load(model, task, recipe, device, cache), recipe, device)
+            return FullSession(task, borrow(model, task, recipe, device, cache), recipe, device)
         if task.kind != "classification":
             allowed = f"a head on frozen features classifies, and {task.name} is a {task.kind.replace('_', ' ')}"
             raise ParameterError("hyperparameters.trainable", "head", allowed, "Use trainable=full or trainable=lora.")

@@ -21,6 +21,7 @@ from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates, validate
 from mlflow_l3d.approaches.finetuning.weights import Kept, copy_into, initialise
 from mlflow_l3d.approaches.global_seeds import seeded
+from mlflow_l3d.approaches.lending import lent
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -48,7 +49,7 @@ class FullSession(CellwiseSession):
     Attributes
     ----------
     original
-        Name -> pretrained weight, of those that are trained; never written to. Frozen ones are not copied.
+        See :class:`~mlflow_l3d.approaches.finetuning.loading.Loaded`.
     new
         Names of the weights that each cell initialises, adapters excepted.
     apart
@@ -61,11 +62,13 @@ class FullSession(CellwiseSession):
         _check_validation(task, recipe)
         self.task, self.recipe, self.device = task, recipe, device
         self.loaded, self.model, self.new = loaded, loaded.model, list(loaded.new)
-        fresh = {*loaded.new, *loaded.adapters}
-        state = {} if loaded.adapters else self.model.state_dict()
-        self.original = {name: tensor.detach().clone() for name, tensor in state.items() if name not in fresh}
-        self.inputs = inputs_of(
-            task, loaded.tokenizer, recipe.max_length, truncation=recipe.truncation, decoder=loaded.decoder
+        self.original = loaded.original
+        # The loaded model is part of the key, and held, so that its id is that of no other one.
+        self.inputs = lent(
+            ("tokens", id(loaded), task.fingerprint, recipe.max_length, recipe.truncation),
+            lambda: inputs_of(
+                task, loaded.tokenizer, recipe.max_length, truncation=recipe.truncation, decoder=loaded.decoder
+            ),
         )
         self.apart = not loaded.decoder and not type(self.model).__name__.endswith("ForMultipleChoice")
         self.width = 1 if task.kind == "regression" else len(task.class_names)

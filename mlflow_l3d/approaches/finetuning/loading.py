@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -28,12 +29,22 @@ from mlflow_l3d.approaches.finetuning.kinds import outputs
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.icl.gguf import located
+from mlflow_l3d.approaches.lending import lent
 from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
+TRAINING: Final = frozenset(
+    {
+        *("learning_rate", "epochs", "batch_size", "warmup_share", "weight_decay"),
+        *("early_stopping_metric", "early_stopping_patience", "selection"),
+        *("gradient_accumulation", "gradient_clipping", "max_length", "truncation", "pooling", "hidden_units"),
+    }
+)
+"""Hyperparameters that the loaded model does not depend on: recipes that differ in these alone share one."""
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Loaded:
     """A model that cells can be trained on.
 
@@ -49,6 +60,8 @@ class Loaded:
         Whether it is decoder-only.
     dtype
         What is computed in; trained weights are float32.
+    original
+        Name -> pretrained weight, of those that are trained; never written to. Frozen ones are not copied.
     """
 
     model: Any
@@ -57,12 +70,23 @@ class Loaded:
     adapters: tuple[str, ...]
     decoder: bool
     dtype: torch.dtype
+    original: Mapping[str, torch.Tensor]
 
     def autocast(self, device: str) -> AbstractContextManager[Any]:
         """Return the block in which the model computes in `dtype`."""
         if self.dtype is torch.float32:
             return nullcontext()
         return torch.autocast(torch.device(device).type, dtype=self.dtype)
+
+
+def borrow(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -> Loaded:
+    """Return what :func:`load` does; sessions of this process whose models are the same share one."""
+    found, _ = located(reference, cache)
+    settings = tuple((each.name, getattr(recipe, each.name)) for each in fields(recipe) if each.name not in TRAINING)
+    key = ("finetuning", found, device, task.kind, outputs(task), settings)
+    loaded = lent(key, lambda: load(reference, task, recipe, device, cache))
+    check_length(recipe.max_length, loaded.tokenizer, loaded.model.config)
+    return loaded
 
 
 def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -> Loaded:
@@ -107,7 +131,9 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
         model.to(device)
     if recipe.gradient_checkpointing:
         _checkpoint(model, name, decoder=decoder)
-    return Loaded(model, tokenizer, tuple(new), tuple(drawn), decoder, dtype)
+    state = {} if drawn else model.state_dict()
+    original = {name: tensor.detach().clone() for name, tensor in state.items() if name not in new}
+    return Loaded(model, tokenizer, tuple(new), tuple(drawn), decoder, dtype, original)
 
 
 def is_decoder(config: Any) -> bool:

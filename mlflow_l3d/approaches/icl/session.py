@@ -18,12 +18,13 @@ from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, uses_
 from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, stop_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine
 from mlflow_l3d.approaches.icl.engine.base import Engine
-from mlflow_l3d.approaches.icl.models import load_model
+from mlflow_l3d.approaches.icl.models import LoadedModel, load_model, revision
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, Shot
 from mlflow_l3d.approaches.icl.prompts.custom import custom_format
 from mlflow_l3d.approaches.icl.prompts.formats import format_for
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, truncated
+from mlflow_l3d.approaches.lending import lent
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
@@ -76,14 +77,7 @@ class PromptSession(CellwiseSession):
         self.classes = chosen_classes(recipe.classes, task.class_names)
         self.format = prompt_format(task, recipe, self.classes)
         check_shots(task, self.classes, recipe.shots)
-        self.loaded = load_model(
-            model,
-            device,
-            quantise=recipe.quantise,
-            cache=cache,
-            trust=recipe.trust_remote_code == "true",
-            check=lambda loaded: check_model(loaded, task, recipe, self.classes, self.format),
-        )
+        self.loaded = self._borrowed(model, device, cache)
         self.chat = uses_chat(recipe.chat, self.loaded)
         self.conversation = conversation_in(recipe.chat, self.loaded)
         engine = CausalEngine if self.loaded.kind == "causal" else Seq2SeqEngine
@@ -93,6 +87,21 @@ class PromptSession(CellwiseSession):
         if recipe.selection == "similarity":
             encoder = resolve(recipe.selection_encoder)
             self.features = load_or_encode(task.texts, encoder, device=device, cache=cache)
+
+    def _borrowed(self, model: str, device: str, cache: Path) -> LoadedModel:
+        """Return the model, which all sessions of this process share, after a look at whether it fits this one."""
+        recipe = self.recipe
+        trust = recipe.trust_remote_code == "true"
+
+        def check(loaded: LoadedModel) -> None:
+            check_model(loaded, self.task, recipe, self.classes, self.format)
+
+        def load() -> LoadedModel:
+            return load_model(model, device, quantise=recipe.quantise, cache=cache, trust=trust, check=check)
+
+        found = lent(("icl", model, revision(model), device, recipe.quantise, trust), load)
+        check(found)
+        return found
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Answer the test examples of a cell, with one thread."""

@@ -13,12 +13,12 @@ from mlflow_l3d.studies.base import executor_of, job_of, progress_bar, restart_c
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.sweep.jobs import NOT_PREPARED, PointCell, SweepJob
 from mlflow_l3d.studies.sweep.order import turns
+from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.tracking.connection import error_line
 
 if TYPE_CHECKING:
     from mlflow_l3d.plan.cells import Cell, Outcome
     from mlflow_l3d.studies.sweep.budget import Budget
-    from mlflow_l3d.studies.sweep.point import PointStudy
 
 CALL_SECONDS: Final = 10.0
 """About as long is a worker busy with one call: longer ones leave workers idle at the end, and overrun a budget."""
@@ -143,7 +143,7 @@ class Engine:
         return time.monotonic() + waiting * self._seconds(point) / self._workers <= self._deadline
 
     def _seconds(self, point: PointStudy) -> float:
-        """Return how long a cell of a point takes: as those before it, or as those of all points; 0 before the first."""
+        """Return how long a cell of a point takes: as those before it, or of all points; 0 before the first."""
         if point.computed:
             return point.seconds / point.computed
         return sum(each.seconds for each in self.points) / max(1, self.computed)
@@ -194,7 +194,6 @@ class Engine:
 
     def _finish(self, group: Sequence[PointStudy]) -> None:
         """Score some points; their uploads are waited for first, so that each knows the runs of the others' cells."""
-        for point in group:
-            point.wait()
-        for point in group:
-            point.finish()
+        for step in (PointStudy.wait, PointStudy.take_run_ids, PointStudy.finish):
+            for point in group:
+                step(point)

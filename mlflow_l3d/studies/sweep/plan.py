@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.environment import default_workers
-from mlflow_l3d.studies.sweep.order import turns
+from mlflow_l3d.studies.sweep.order import FIRST_STEPS, turns
 from mlflow_l3d.studies.sweep.points import PointSpecification
 from mlflow_l3d.studies.sweep.specification import SweepSpecification
 from mlflow_l3d.tracking.children import finished_cells
@@ -48,6 +49,14 @@ class SweepPlan:
     def hours(self) -> float:
         """Hours of all cells that are not done; nan where the cost of one of them is unknown."""
         return float(self.points["hours"].sum(skipna=False))
+
+    def check(self) -> None:
+        """Raise ParameterError where the budget is known to be enough for no point."""
+        frame, budget = self.points, self.specification.budget
+        scored = frame["steps_in_budget"] >= np.minimum(frame["steps"], FIRST_STEPS)
+        if budget.cells is not None and not scored.any():
+            fix = "A point is scored from two rows on. Use a larger one."
+            raise ParameterError("budget", budget, "is enough for no point", fix)
 
     def to_frame(self) -> pd.DataFrame:
         """Return :attr:`points`."""

@@ -131,7 +131,6 @@ class PointStudy(InvestigationStudy):
             return
         whole = self.stopped or self.left == 0
         try:
-            self._take_run_ids()
             self.settle()
             if not whole and self.steps_done < FIRST_STEPS:
                 self.end("KILLED", f"The budget of the sweep was spent {self.how_far()}: too few to score.")
@@ -160,9 +159,9 @@ class PointStudy(InvestigationStudy):
         asked = self.specification
         return SweptPoint(self.run_id, asked.choices, asked.setup.task.name, self.analysis, self.error)
 
-    def _take_run_ids(self) -> None:
+    def take_run_ids(self) -> None:
         """Learn the runs of cells that other points trained; those that have none become children of this point."""
-        for key, lender in self.borrowed.items():
+        for key, lender in () if self.ended else self.borrowed.items():
             run_id = lender.ledger.spool.run_id(key)
             if run_id is None:
                 self.ledger.submit(key)

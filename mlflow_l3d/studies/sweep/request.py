@@ -165,9 +165,7 @@ def read_file(name: Any) -> dict[str, Any]:
         raise ParameterError("file", name, "must hold a mapping: name -> value or list of values")
     for key in content:
         if key == "file" or key not in {*SWEEP, *_OF_FILE}:
-            raise unknown_name(
-                "file", str(key), [*(each for each in SWEEP if each != "file"), *_OF_FILE], "with keys of"
-            )
+            raise unknown_name("file", str(key), [*(each for each in SWEEP if each != "file"), *_OF_FILE])
     return content
 
 
@@ -208,8 +206,8 @@ def _override(rule: Mapping[str, Any]) -> tuple[Mapping[str, Any], Asked]:
     for name, values in {**own.parameters, **own.over}.items():
         if len(values) > 1:
             raise ParameterError(f"overrides.{name}", as_text(name, list(values)), "must be one value")
-    one = [{name: values[0] for name, values in part.items()} for part in (own.parameters, own.over)]
-    return _mapping("overrides.when", rule["when"]), Asked(*one)
+    parameters, over = ({name: values[0] for name, values in part.items()} for part in (own.parameters, own.over))
+    return _mapping("overrides.when", rule["when"]), Asked(parameters, over)
 
 
 def _changed(point: Asked, change: Asked) -> Asked:

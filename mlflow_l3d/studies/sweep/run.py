@@ -118,6 +118,7 @@ def sweep(
         plan = plan_sweep(specification, connect())
         if specification.dry_run:
             return plan
+        plan.check()
         _logger.warning("%s", plan.line())
         return SweepStudy(specification, progress=progress).run(project_run.take())
 

@@ -1,0 +1,261 @@
+"""A sweep as it runs: the same cells as separate commands, breadth first, shared, within its budget, and continued."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_helpers import SMALL, Hooked, Place, copied, sqlite_place
+
+from mlflow_l3d import sweep
+from mlflow_l3d.approaches.base import Session
+from mlflow_l3d.approaches.synthetic import Synthetic
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.sweep.order import turns
+from mlflow_l3d.studies.sweep.plan import SweepPlan
+from mlflow_l3d.studies.sweep.run import Sweep
+
+NOISE = [0, 0.1, 0.2]
+SIZES: dict[str, Any] = {"investigation_runs": 2, "mitigation_runs": 5, "golden_runs": 5}
+CELLS = 15
+"""Cells of a point with these sizes, three a row."""
+
+
+def run(place: Place, **parameters: Any) -> Any:
+    with place.entered():
+        return sweep(**{**SMALL, "executor": "inline", **SIZES, **parameters})
+
+
+def points_of(place: Place, run_id: str) -> list[Any]:
+    return place.runs(f"tags.`mlflow.parentRunId` = '{run_id}'")
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path / "place")
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Sweep]:
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("swept"))
+    return place, run(place, over={"noise": NOISE})
+
+
+def test_the_order_is_breadth_first() -> None:
+    first = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert list(turns([5, 2])) == [*first, (0, 2), (0, 3), (0, 4)]
+    assert list(turns([5, 4])) == [*first, (0, 2), (0, 3), (1, 2), (1, 3), (0, 4)]
+    assert list(turns([1, 3])) == [(0, 0), (1, 0), (1, 1), (1, 2)]
+    assert list(turns([])) == []
+    for steps in ([20, 20, 20], [7, 33, 1]):
+        found = list(turns(steps))
+        assert Counter(found) == Counter((point, step) for point, own in enumerate(steps) for step in range(own))
+        done = [0] * len(steps)
+        for point, step in found:
+            assert step == done[point]  # each point's own steps in their order
+            done[point] += 1
+            unfinished = [own for own, every in zip(done, steps, strict=True) if own < every]
+            assert not unfinished or max(done) <= max(2, 2 * min(unfinished))
+
+
+def test_three_levels_of_runs(swept: tuple[Place, Sweep]) -> None:
+    place, found = swept
+    study = place.client.get_run(found.run_id)
+    assert study.data.tags["l3d.role"] == "sweep"
+    assert (study.info.status, study.data.tags["l3d.state"]) == ("FINISHED", "complete")
+    assert study.data.metrics["points_complete"] == study.data.metrics["points"] == len(NOISE)
+    parents = points_of(place, found.run_id)
+    assert [point.run_id for point in found.points] == [parent.info.run_id for parent in parents]
+    for parent, noise in zip(parents, NOISE, strict=True):
+        assert parent.data.tags["l3d.sweep"] == found.run_id
+        assert parent.data.params["choice.noise"] == f"{noise:g}"
+        assert float(parent.data.params["hyperparameter.noise"]) == noise
+        assert set(parent.data.params) >= {f"hyperparameter.{name}" for name in Synthetic.hyperparameters}
+        assert parent.info.run_name.startswith(f"noise={noise:g} | ")
+        cells = place.cells(parent.info.run_id)
+        assert len(cells) == CELLS
+        assert {cell.info.status for cell in cells} == {"FINISHED"}
+    document = json.loads(place.download(found.run_id, "sweep.json", place.cache).read_text())
+    assert [point["choices"] for point in document["points"]] == [{"noise": noise} for noise in NOISE]
+    assert place.spooled() == set()
+
+
+def test_keys_numbers_and_predictions_are_those_of_separate_commands(
+    swept: tuple[Place, Sweep], place: Place, tmp_path: Path
+) -> None:
+    there, found = swept
+    for point, noise in zip(found.points, NOISE, strict=True):
+        alone = place.investigate(**SIZES, hyperparameters=f"noise={noise}")
+        first, second = place.client.get_run(alone.run_id), there.client.get_run(point.run_id)
+        for tag in ("l3d.investigation_key", "l3d.context_key", "l3d.factor", "l3d.state"):
+            assert first.data.tags[tag] == second.data.tags[tag]
+        assert first.data.metrics == second.data.metrics
+        for name in ("predictions.parquet", "cells.parquet"):
+            one, two = (
+                pd.read_parquet(where.download(run_id, name, tmp_path)).drop(
+                    columns=["run_id", "duration_seconds"], errors="ignore"
+                )
+                for where, run_id in ((place, alone.run_id), (there, point.run_id))
+            )
+            pd.testing.assert_frame_equal(one, two, check_exact=True)
+
+
+def test_the_separate_command_finds_everything_done(swept: tuple[Place, Sweep], tmp_path: Path) -> None:
+    place = copied(swept[0], tmp_path / "copy")
+    alone = place.investigate(**SIZES, hyperparameters="noise=0.1")
+    assert (alone.computed, alone.reused) == (0, CELLS)
+
+
+def test_a_dry_run_starts_nothing(place: Place) -> None:
+    before = place.investigate(**SIZES, hyperparameters="noise=0.1")
+    plan = run(place, over={"noise": NOISE}, dry_run=True, budget=20)
+    assert isinstance(plan, SweepPlan)
+    frame = plan.to_frame()
+    assert frame["done"].tolist() == [0, CELLS, 0]
+    assert frame["to_compute"].tolist() == [CELLS, 0, CELLS]
+    # Three cells a row, two rows of the first, both of the last, then the first again, while 20 are not exceeded.
+    assert frame["steps_in_budget"].tolist() == [4, 4, 2]
+    assert np.isfinite(plan.hours)
+    assert "3 points, 45 cells, 15 done, 30 to compute" in plan.summary()
+    assert [run.info.run_id for run in place.parents()] == [before.run_id]
+    assert place.runs("tags.`l3d.role` = 'sweep'") == []
+
+
+def test_cells_that_points_share_are_trained_once(place: Place) -> None:
+    found = run(place, factor="data_order;data_split;data_order,data_split")
+    # 2 x 5 cells of each of two factors, and 5 golden runs that all three points have.
+    assert found.computed == 25
+    assert len(place.cells()) == 25
+    analyses = [point.analysis for point in found.points]
+    assert all(analysis is not None and analysis.cells_failed == 0 for analysis in analyses)
+    golden = [analysis.importances[name].golden for analysis in analyses for name in analysis.importances]
+    assert all(np.array_equal(golden[0], other) for other in golden[1:])
+    states = {parent.data.tags["l3d.state"] for parent in points_of(place, found.run_id)}
+    assert states == {"complete"}
+    listed = pd.read_parquet(place.download(found.points[2].run_id, "cells.parquet", place.cache))
+    assert set(listed["run_id"]) == {cell.info.run_id for cell in place.cells()}
+
+
+def test_a_budget_of_cells_is_kept_and_a_larger_one_continues(place: Place) -> None:
+    first = run(place, over={"noise": NOISE}, budget=20)
+    assert (first.computed, first.spent) == (18, True)  # the next row of three would be the 21st cell
+    rows = [next(iter(point.analysis.importances.values())).table.shape[0] for point in first.points]
+    assert rows == [2, 2, 2]
+    parents = points_of(place, first.run_id)
+    assert {(run.info.status, run.data.tags["l3d.state"]) for run in parents} == {("FINISHED", "incomplete")}
+    assert {run.data.params["resolved.golden_runs"] for run in parents} == {"2"}
+    study = place.client.get_run(first.run_id)
+    assert study.data.tags["l3d.state"] == "incomplete"
+    assert "budget" in first.summary()
+
+    second = run(place, over={"noise": NOISE})
+    assert (second.computed, second.spent) == (3 * CELLS - 18, False)
+    assert place.client.get_run(first.run_id).data.tags["l3d.superseded_by"] == second.run_id
+    own = points_of(place, second.run_id)
+    assert [run.data.tags["l3d.state"] for run in own] == ["complete"] * 3
+    for parent in own:
+        assert len(place.cells(parent.info.run_id)) == CELLS
+    assert len(place.cells()) == 3 * CELLS
+
+
+def test_points_that_are_complete_are_taken_as_they_are(place: Place, tmp_path: Path) -> None:
+    longer = {"when": {"noise": 0.1}, "mitigation_runs": 4}
+    file = tmp_path / "sweep.json"
+    file.write_text(json.dumps({"over": {"noise": [0, 0.1]}, "mitigation_runs": 2, "overrides": [longer]}))
+    sizes = {"file": str(file), "mitigation_runs": "auto", "golden_runs": 4}  # 8 and 12 cells
+    first = run(place, **sizes, budget=14)
+    assert [run.data.tags["l3d.state"] for run in points_of(place, first.run_id)] == ["complete", "incomplete"]
+    second = run(place, **sizes)
+    assert second.computed == 6
+    assert second.points[0].run_id == first.points[0].run_id
+    assert second.points[1].run_id != first.points[1].run_id
+    old, new = points_of(place, second.run_id)
+    assert old.data.tags["l3d.sweep"] == second.run_id
+    assert (old.data.tags["l3d.state"], new.data.tags["l3d.state"]) == ("complete", "complete")
+    before, after = (each.points[0].analysis for each in (first, second))
+    assert before.metrics() == after.metrics()
+
+
+def test_too_small_a_budget_is_refused_before_anything_starts(place: Place) -> None:
+    with pytest.raises(
+        ParameterError, match=r"^budget=4 cells: is enough for no point\. A point is scored from two .*"
+    ):
+        run(place, over={"noise": NOISE}, budget=4)
+    assert place.runs() == []
+
+
+class Stumbling(Synthetic):
+    """Cannot be prepared where noise is 0.1; a cell with noise 0.2 fails."""
+
+    def prepare(self, task: Any, hyperparameters: Any, **more: Any) -> Session:
+        if hyperparameters["noise"] == 0.1:
+            raise RuntimeError("no such thing")
+        return super().prepare(task, hyperparameters, **more)
+
+
+def test_a_point_that_fails_is_said_and_the_others_go_on(place: Place) -> None:
+    found = run(place, approach=Stumbling(), over={"noise": NOISE})
+    errors = [point.error for point in found.points]
+    assert errors[0] == errors[2] == ""
+    assert errors[1] == "approach synthetic could not be prepared: RuntimeError: no such thing"
+    first, failed, last = points_of(place, found.run_id)
+    assert (failed.info.status, failed.data.tags["l3d.error"]) == ("FAILED", errors[1])
+    assert place.cells(failed.info.run_id) == []
+    assert {run.data.tags["l3d.state"] for run in (first, last)} == {"complete"}
+    study = place.client.get_run(found.run_id)
+    assert (study.info.status, study.data.tags["l3d.state"]) == ("FINISHED", "incomplete")
+    assert "noise=0.1: failed: approach synthetic" in study.data.tags["mlflow.note.content"]
+    assert "noise=0.1" in found.summary()
+
+
+def test_when_every_point_fails_the_sweep_does(place: Place) -> None:
+    with pytest.raises(L3DError, match=r"^Every point failed; the first said: Every cell failed; .*fail_every asks$"):
+        run(place, over={"noise": NOISE[:2]}, hyperparameters="fail_every=1")
+    assert {run.info.status for run in place.runs("tags.`l3d.role` != 'cell'")} == {"FAILED"}
+
+
+def test_an_interrupt_leaves_no_parent_open_and_something_for_every_point(place: Place) -> None:
+    def interrupt(number: int) -> None:
+        if number == 7:
+            raise KeyboardInterrupt
+
+    # Each point counts its own cells: the eighth of a point comes in the second round, when all have two rows.
+    with pytest.raises(KeyboardInterrupt):
+        run(place, approach=Hooked(interrupt), over={"noise": NOISE})
+    parents = place.parents()
+    assert [(parent.info.status, parent.data.tags["l3d.state"]) for parent in parents] == [("KILLED", "incomplete")] * 3
+    assert all("cells done" in parent.data.tags["l3d.error"] for parent in parents)
+    [study] = place.runs("tags.`l3d.role` = 'sweep'")
+    assert (study.info.status, study.data.tags["l3d.state"]) == ("KILLED", "incomplete")
+    done = Counter(cell.data.params["noise"] for cell in place.cells())
+    assert min(done.values()) >= 6
+    again = run(place, over={"noise": NOISE})
+    assert again.computed == 3 * CELLS - sum(done.values())
+    assert len(place.cells()) == 3 * CELLS
+    assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
+
+
+def test_threads_do_not_grow_with_the_points(place: Place) -> None:
+    most: list[int] = []
+    before = threading.active_count()
+    hook = Hooked(lambda _: most.append(threading.active_count()))
+    run(place, approach=hook, over={"noise": np.linspace(0, 0.9, 12).round(2).tolist()}, mitigation_runs=2)
+    assert max(most) <= before + 3  # two uploads and the heartbeat
+
+
+@pytest.mark.slow
+def test_a_stopping_rule_ends_each_point_by_itself(place: Place) -> None:
+    sizes = {"investigation_runs": 3, "mitigation_runs": "auto", "golden_runs": "auto", "stop": "epsilon"}
+    found = run(place, over={"a_data_order": [0, 9]}, **sizes, epsilon=0.5)
+    for point in found.points:
+        value = dict(point.choices)["a_data_order"]
+        alone = place.investigate(**sizes, epsilon=0.5, hyperparameters=f"a_data_order={value:g}")
+        assert alone.computed == 0
+        params = [place.client.get_run(run_id).data.params for run_id in (alone.run_id, point.run_id)]
+        assert params[0]["resolved.mitigation_runs"] == params[1]["resolved.mitigation_runs"]
