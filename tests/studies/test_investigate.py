@@ -178,7 +178,7 @@ def _silent(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> P
     ledgers: list[Ledger[CellRecord]] = []
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("silent"))
 
-    def stop(_specification: object, ledger: Ledger[CellRecord], _interim_analyses: object) -> None:
+    def stop(_specification: object, ledger: Ledger[CellRecord], _interim_analyses: object, **_more: object) -> None:
         ledgers.append(ledger)
         raise Stopped
 

@@ -51,7 +51,7 @@ class SweepSpecification:
         over = ", ".join(self.choices) or "one point"
         approaches = "/".join(dict.fromkeys(point.setup.approach.name for point in self.points))
         tasks = "/".join(dict.fromkeys(point.setup.task.name for point in self.points))
-        return f"sweep of {approaches} {tasks}: {len(self.points)} points over {over}"
+        return f"sweep over {over} | {approaches} {tasks}: {len(self.points)} points"
 
     @property
     def choices(self) -> tuple[str, ...]:
