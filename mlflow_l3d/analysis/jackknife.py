@@ -36,7 +36,7 @@ def jackknife_variance(left_out: FloatArray) -> float:
     return (count - 1) / count * float(np.square(left_out - left_out.mean()).sum())
 
 
-def combined_error(left_out: Sequence[FloatArray]) -> tuple[float, float]:
+def combined_error(left_out: Sequence[FloatArray], overlap: float = 0.0) -> tuple[float, float]:
     """Return the error of an estimate and its degrees of freedom.
 
     Parameters
@@ -44,6 +44,8 @@ def combined_error(left_out: Sequence[FloatArray]) -> tuple[float, float]:
     left_out
         For each kind of unit that was sampled (rows, columns), the estimate without one unit at a time. Their variances
         are added: all kinds are random.
+    overlap
+        What several kinds count alike, taken away again; the variance is never below that of one kind.
 
     Notes
     -----
@@ -51,10 +53,10 @@ def combined_error(left_out: Sequence[FloatArray]) -> tuple[float, float]:
     """
     variances = np.array([jackknife_variance(values) for values in left_out])
     degrees = np.array([len(values) - 1 for values in left_out])
-    total = float(variances.sum())
+    total = max(float(variances.sum()) - overlap, float(variances.max()))
     if not total > 0:
         return math.sqrt(total), float(degrees.min())
-    return math.sqrt(total), total**2 / float((np.square(variances) / degrees).sum())
+    return math.sqrt(total), max(float(degrees.min()), total**2 / float((np.square(variances) / degrees).sum()))
 
 
 def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import statistics
 from types import SimpleNamespace
 
 import numpy as np
+from proof_oracle import counted_twice
 from scipy import stats
 
 from mlflow_l3d.analysis.seeds.agreement import class_agreement, number_agreement
@@ -74,8 +75,9 @@ def interval(table):
     for values in (without_row, without_column):
         mean = statistics.fmean(values)
         variances.append((len(values) - 1) / len(values) * sum((value - mean) ** 2 for value in values))
-    variance = sum(variances)
+    variance = max(sum(variances) - counted_twice(np.array(table)), *variances)
     degrees = variance**2 / (variances[0] ** 2 / (m - 1) + variances[1] ** 2 / (n - 1))
+    degrees = max(min(m, n) - 1, degrees)
     half = stats.t.ppf(0.975, degrees) * math.sqrt(variance)
     ends = []
     for end in (logit(table) - half, logit(table) + half):

@@ -120,6 +120,39 @@ def jackknife_variance(left_out: Sequence[float]) -> float:
     return (units - 1) / units * math.fsum((value - middle) ** 2 for value in left_out)
 
 
+def weighted_logit(table: np.ndarray, weights: np.ndarray) -> float:
+    """logit(S_T) of a crossed table whose cells have weights: rows and columns are fitted by weighted least squares."""
+    m, n = table.shape
+    design = np.zeros((m * n, m + n))
+    for i in range(m):
+        for j in range(n):
+            design[i * n + j, [i, m + j]] = 1.0
+    root = np.sqrt(weights.ravel())
+    fit = np.linalg.lstsq(design * root[:, None], table.ravel() * root, rcond=None)[0]
+    squares = weights.ravel() * (table.ravel() - design @ fit) ** 2
+    ms_rows, ms_columns = n * var1(fit[:m]), m * var1(fit[m:])
+    residual = math.fsum(squares) / ((m - 1) * (n - 1))
+    return math.log((ms_columns - residual) / m + residual) - math.log((ms_rows - residual) / n)
+
+
+def counted_twice(table: np.ndarray, *, step: float = 1e-5) -> float:
+    """Variance of logit(S_T) that is of single cells: by numerical derivatives by the weight of each.
+
+    Leaving out rows counts it, and leaving out columns counts it again (Owen 2007: rows plus columns less cells).
+    """
+    m, n = table.shape
+    slopes = np.zeros((m, n))
+    for i in range(m):
+        for j in range(n):
+            up, down = np.ones((m, n)), np.ones((m, n))
+            up[i, j] += step
+            down[i, j] -= step
+            slopes[i, j] = (weighted_logit(table, up) - weighted_logit(table, down)) / (2 * step)
+    slopes = slopes - slopes.mean(axis=1, keepdims=True)
+    slopes = slopes - slopes.mean(axis=0)
+    return math.fsum((slopes**2).ravel()) * m * n / ((m - 1) * (n - 1))
+
+
 def jackknife(
     table: np.ndarray, estimate: Callable[[np.ndarray], dict[str, float]], *, columns_too: bool, level: float = 0.95
 ) -> tuple[float, float] | None:
@@ -130,10 +163,10 @@ def jackknife(
     if centre is None or any(value is None for group in groups for value in group):
         return None
     variances = [jackknife_variance([value for value in group if value is not None]) for group in groups]
-    error = math.sqrt(sum(variances))
+    total = max(sum(variances) - (counted_twice(table) if columns_too else 0.0), *variances, 0.0)
     parts = [variance**2 / (units - 1) for variance, units in zip(variances, (m, n), strict=False)]
-    degrees = sum(variances) ** 2 / sum(parts)
-    half = float(stats.t.ppf((1 + level) / 2, degrees)) * error
+    degrees = max(min(m, n if columns_too else m) - 1, total**2 / sum(parts))
+    half = float(stats.t.ppf((1 + level) / 2, degrees)) * math.sqrt(total)
     return of_logit(centre - half), of_logit(centre + half)
 
 

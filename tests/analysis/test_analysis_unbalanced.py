@@ -137,3 +137,16 @@ def test_tables_that_fall_apart_and_tables_of_little():
     diagonal = np.where(np.eye(4, dtype=bool), 0.5, np.nan)
     assert crossed.crossed_components(diagonal) is None
     assert nested.nested_components(np.array([[0.1, np.nan], [np.nan, 0.3]])) is None
+
+
+@pytest.mark.parametrize("missing", [1, 10])
+def test_what_rows_and_columns_both_count_is_taken_away_whatever_is_missing(missing):
+    """Pure interaction: intervals of tables that lack cells are hardly wider than those of the whole tables."""
+    generator, ratios = np.random.default_rng(11), []
+    for _ in range(40):
+        whole = drawn(generator, 20, 10, (0.5, 0.0, 0.5))
+        part = whole.copy()
+        part.flat[generator.choice(whole.size, missing, replace=False)] = np.nan
+        lengths = [np.ptp(crossed.crossed_estimate(table).interval()) for table in (part, whole)]
+        ratios.append(lengths[0] / lengths[1])
+    assert 0.97 < np.mean(ratios) < 1.04

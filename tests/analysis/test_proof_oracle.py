@@ -23,6 +23,8 @@ from mlflow_l3d.analysis.stability.prediction_importance import prediction_impor
 from mlflow_l3d.designs import design_named
 
 CLOSE = {"rel": 1e-8, "abs": 1e-10}
+DERIVED = {"rel": 1e-6, "abs": 1e-8}
+"""Where the oracle takes derivatives by differences."""
 SEEDS = st.integers(0, 2**32)
 SHARES = st.sampled_from([(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0), (0.3, 0.3, 0.4)])
 FEW = settings(max_examples=40, deadline=None)
@@ -95,10 +97,10 @@ def test_crossed_interval():
             assert found.jackknife is None
             continue
         compared += 1
-        assert found.interval() == pytest.approx(expected, **CLOSE)
+        assert found.interval() == pytest.approx(expected, **DERIVED)
         assert min(m, n) - 1 <= found.jackknife.degrees <= m + n - 2
         assert found.interval(0.8) == pytest.approx(
-            oracle.jackknife(table, oracle.crossed, columns_too=True, level=0.8), **CLOSE
+            oracle.jackknife(table, oracle.crossed, columns_too=True, level=0.8), **DERIVED
         )
     assert compared >= 30
     assert boundary >= 3

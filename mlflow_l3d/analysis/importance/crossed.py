@@ -7,6 +7,7 @@ cannot be told apart; both belong to what the investigated factor contributes.
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,6 +25,10 @@ from mlflow_l3d.analysis.importance.variances import MeanSquares
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import FloatArray
 
+FILLED: Final = 1e-6
+"""Missing cells are filled in until they change by less than this share of the standard deviation of the scores ..."""
+MOST_FILLINGS: Final = 100
+"""... or this often: tables that fall into parts have no one answer."""
 DOWNDATE_ROUNDING: Final = 1e-12
 """A sum of squares that falls below this share of itself when one row is taken away is rounding, and counts as zero."""
 
@@ -110,8 +115,9 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     Notes
     -----
     Jackknife of ``logit(S_T) = log(contributed / mitigated)``. Rows and columns are both random, so the variance is
-    that of leaving out one row at a time plus that of leaving out one column at a time (degrees of freedom by Welch and
-    Satterthwaite); leaving out rows alone would claim a precision that N columns cannot give.
+    that of leaving out one row at a time plus that of leaving out one column at a time, less what both count
+    (:func:`_overlap`); degrees of freedom by Welch and Satterthwaite. Leaving out rows alone would claim a precision
+    that N columns cannot give.
 
     The logit has no bounds near its ends, so :func:`boundary_interval` is used where rows differ no more than chance
     allows (F test of ``MS_R / MS_E``, one-sided at 97.5 %), or a component is zero in the table or in one that lacks a
@@ -126,8 +132,48 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
         return Estimate(squares.variances())
     jackknife = None
     if squares.rows_differ(BOUNDARY_TAIL):
-        jackknife = leave_out(squares.contributed, squares.mitigated, *crossed_without_each(table))
+        jackknife = leave_out(
+            squares.contributed,
+            squares.mitigated,
+            *crossed_without_each(table),
+            overlap=_overlap(table, squares),
+        )
     return Estimate(squares.variances(), jackknife, lambda level: boundary_interval(squares, level=level))
+
+
+def _overlap(table: FloatArray, squares: MeanSquares) -> float:
+    """Return the part of the variance of logit(S_T) that leaving out rows and leaving out columns both count.
+
+    Notes
+    -----
+    The variance of a statistic of two crossed random samples is that of rows plus that of columns less that of cells
+    (Owen 2007, The pigeonhole bootstrap). Of cells: the derivatives of the mean squares by the weight of a cell, which
+    are ``e^2``, ``2 r e`` and ``2 c e`` by their degrees of freedom but for what belongs to its row or column alone,
+    put together as the logit is, and centred in both directions.
+    """
+    known, (rows, columns) = np.isfinite(table), table.shape
+    parts = effects(_filled(table))
+    rest, degrees = parts.residuals, squares.residual_degrees
+    residual = np.square(rest) / degrees
+    of_rows = 2 * parts.of_rows[:, None] * rest / (rows - 1)
+    of_columns = 2 * parts.of_columns * rest / (columns - 1)
+    contributed = (of_columns / squares.column_size + (1 - 1 / squares.column_size) * residual) / squares.contributed
+    logit = contributed - (of_rows - residual) / squares.row_size / squares.mitigated
+    cells = effects(logit).residuals[known]
+    return float(cells @ cells) * cells.size / degrees
+
+
+def _filled(table: FloatArray) -> FloatArray:
+    """Return a table whose missing cells are the sums of the effects of rows and columns of the others."""
+    known = np.isfinite(table)
+    filled = np.where(known, table, table[known].mean())
+    change = 0.0 if known.all() else math.inf
+    enough, rounds = FILLED * float(table[known].std()), 0
+    while change > enough and rounds < MOST_FILLINGS:
+        before, rounds = filled, rounds + 1
+        filled = np.where(known, table, before - effects(before).residuals)
+        change = float(np.abs(filled - before).max())
+    return filled
 
 
 def crossed_without_each(table: FloatArray) -> tuple[Variances, Variances]:

@@ -76,7 +76,7 @@ class Jackknife:
 
 
 def leave_out(
-    contributed: float, mitigated: float, *without: Variances, scale: Scale | None = None
+    contributed: float, mitigated: float, *without: Variances, scale: Scale | None = None, overlap: float = 0.0
 ) -> Jackknife | None:
     """Return the jackknife of S_T, variances over rows and columns added; None where a value is not finite.
 
@@ -86,13 +86,15 @@ def leave_out(
         The variances.
     without, scale
         As in :class:`Jackknife`; the logit by default.
+    overlap
+        Part of the variance that leaving out rows and leaving out columns both count.
     """
     scale = scale or LOGIT
     centre = float(scale.of(np.array(contributed), np.array(mitigated)))
     values = [scale.of(*each) for each in without]
     if not (math.isfinite(centre) and all(np.isfinite(each).all() for each in values)):
         return None
-    return Jackknife(centre, *combined_error(values), without, scale)
+    return Jackknife(centre, *combined_error(values, overlap), without, scale)
 
 
 @dataclass(frozen=True, slots=True)
