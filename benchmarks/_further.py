@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
-from _tables import SETTINGS, Array, Shape, Variances, crossed, exponential, generator_of, normal, text_of
+from _tables import SETTINGS, Array, Shape, Variances, crossed, exponential, generator_of, normal, text_of, truth
 
 from mlflow_l3d.analysis.importance.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimate import Estimate, excludes_zero
@@ -16,6 +16,7 @@ from mlflow_l3d.analysis.importance.std_interval import std_interval
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs import design_named
 
+MIXED: Final[tuple[Variances, ...]] = ((0.5, 0.25, 0.25), (0.8, 0.1, 0.1), (0.9, 0.05, 0.05))
 EXAMPLES: Final = 100
 MEAN, SPREAD = 0.8, 0.05
 
@@ -33,19 +34,26 @@ GOLDEN: Final[Mapping[str, tuple[Shape, float]]] = {
 
 def further_lines(tables: int) -> Iterator[list[str]]:
     """Yield the lines: what, of which scores, and the share in %."""
+    for rows, columns in ((20, 10), (100, 10), (200, 10), (40, 5)):
+        for variances in MIXED:
+            generator, true = generator_of(16, rows, variances), truth(variances)
+            found = (crossed_estimate(crossed(generator, rows, columns, variances)) for _ in range(tables))
+            held = sum(low <= true <= high for low, high in (_known(each).interval() for each in found))
+            what = f"interval of crossed {rows} x {columns}, main effect and interaction"
+            yield [what, text_of(variances), _percent(held, tables)]
     for variances in SETTINGS:
         yield [
             "interval of crossed 20 x 10, accuracies of 100 examples",
             text_of(variances),
             _accuracies(variances, tables),
         ]
-    for name, (shape, truth) in GOLDEN.items():
+    for name, (shape, deviation) in GOLDEN.items():
         generator = np.random.default_rng([13, len(name)])
         ends = [std_interval(shape(generator, 200)) for _ in range(tables)]
         yield [
             "interval of golden_std, 200 runs",
             name,
-            _percent(sum(low <= truth <= high for low, high in ends), tables),
+            _percent(sum(low <= deviation <= high for low, high in ends), tables),
         ]
     crossed_design = design_named("crossed")
     for variances in SETTINGS:

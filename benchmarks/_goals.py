@@ -37,13 +37,24 @@ class Figure(NamedTuple):
 
 FIGURES: Final = (
     Figure("crossed interval covers %", "98.0 to 99.7", "92 to 98", "coverage", 3),
+    *(
+        Figure(
+            f"crossed interval covers %, {size}, main effect and interaction",
+            "",
+            "92 to 98",
+            "further",
+            2,
+            {0: f"interval of crossed {size}, main effect and interaction"},
+        )
+        for size in ("20 x 10", "100 x 10", "200 x 10", "40 x 5")
+    ),
     Figure(
         "crossed interval covers %, accuracies of 100 examples",
         "to 99.7",
         "92 to 98",
         "further",
         2,
-        {0: "interval of crossed"},
+        {0: "interval of crossed 20 x 10, accuracies of 100 examples"},
     ),
     Figure("radial interval covers %, scores that are no sums", "81 to 90", "92 to 98", "radial", 3),
     Figure("5 % missing: published score, RMSE", "0.105", "0.02", "missing", 5, {1: "5 %"}),

@@ -53,10 +53,11 @@ def combined_error(left_out: Sequence[FloatArray], overlap: float = 0.0) -> tupl
     """
     variances = np.array([jackknife_variance(values) for values in left_out])
     degrees = np.array([len(values) - 1 for values in left_out])
-    total = max(float(variances.sum()) - overlap, float(variances.max()))
+    total = float(variances.sum())
     if not total > 0:
         return math.sqrt(total), float(degrees.min())
-    return math.sqrt(total), max(float(degrees.min()), total**2 / float((np.square(variances) / degrees).sum()))
+    error = math.sqrt(max(total - overlap, float(variances.max())))
+    return error, total**2 / float((np.square(variances) / degrees).sum())
 
 
 def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]:

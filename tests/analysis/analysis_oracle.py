@@ -7,7 +7,7 @@ import statistics
 from types import SimpleNamespace
 
 import numpy as np
-from proof_oracle import counted_twice
+from proof_oracle import counted_twice, crossed_shifts
 from scipy import stats
 
 from mlflow_l3d.analysis.seeds.agreement import class_agreement, number_agreement
@@ -76,11 +76,10 @@ def interval(table):
         mean = statistics.fmean(values)
         variances.append((len(values) - 1) / len(values) * sum((value - mean) ** 2 for value in values))
     variance = max(sum(variances) - counted_twice(np.array(table)), *variances)
-    degrees = variance**2 / (variances[0] ** 2 / (m - 1) + variances[1] ** 2 / (n - 1))
-    degrees = max(min(m, n) - 1, degrees)
-    half = stats.t.ppf(0.975, degrees) * math.sqrt(variance)
+    degrees = sum(variances) ** 2 / (variances[0] ** 2 / (m - 1) + variances[1] ** 2 / (n - 1))
+    low, high = crossed_shifts(np.array(table), variance, stats.t.ppf(0.975, degrees))
     ends = []
-    for end in (logit(table) - half, logit(table) + half):
+    for end in (logit(table) - low, logit(table) + high):
         share = 1 / (1 + math.exp(-end))
         ends.append(math.sqrt(share) - math.sqrt(1 - share))
     return tuple(ends)

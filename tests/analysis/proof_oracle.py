@@ -153,6 +153,29 @@ def counted_twice(table: np.ndarray, *, step: float = 1e-5) -> float:
     return math.fsum((slopes**2).ravel()) * m * n / ((m - 1) * (n - 1))
 
 
+def crossed_shifts(table: np.ndarray, variance: float, quantile: float) -> tuple[float, float]:
+    """How far the ends of an interval of logit(S_T) lie below and above it.
+
+    The mean square of columns is taken to its limits on the scale of its logarithm; what that makes of the logarithm of
+    the contributed variance, and the rest of the error, are added as independent.
+    """
+    m, n = table.shape
+
+    def of_column_means(cells: np.ndarray) -> float:
+        return m * var1(mean(cells[:, j]) for j in range(cells.shape[1]))
+
+    contributed = crossed(table)["contributed"]
+    own = of_column_means(table) / m
+    error = math.sqrt(jackknife_variance([math.log(of_column_means(np.delete(table, j, 1))) for j in range(n)]))
+    error = min(error, math.sqrt(variance) * contributed / own)
+    rest = variance - (error * own / contributed) ** 2
+    shifts = []
+    for sign in (-1, 1):
+        at_the_limit = own * math.exp(sign * quantile * error) + contributed - own
+        shifts.append(math.hypot(quantile * math.sqrt(max(0.0, rest)), math.log(at_the_limit / contributed)))
+    return shifts[0], shifts[1]
+
+
 def jackknife(
     table: np.ndarray, estimate: Callable[[np.ndarray], dict[str, float]], *, columns_too: bool, level: float = 0.95
 ) -> tuple[float, float] | None:
@@ -165,9 +188,12 @@ def jackknife(
     variances = [jackknife_variance([value for value in group if value is not None]) for group in groups]
     total = max(sum(variances) - (counted_twice(table) if columns_too else 0.0), *variances, 0.0)
     parts = [variance**2 / (units - 1) for variance, units in zip(variances, (m, n), strict=False)]
-    degrees = max(min(m, n if columns_too else m) - 1, total**2 / sum(parts))
-    half = float(stats.t.ppf((1 + level) / 2, degrees)) * math.sqrt(total)
-    return of_logit(centre - half), of_logit(centre + half)
+    degrees = sum(variances) ** 2 / sum(parts)
+    quantile = float(stats.t.ppf((1 + level) / 2, degrees))
+    if not columns_too:
+        return of_logit(centre - quantile * math.sqrt(total)), of_logit(centre + quantile * math.sqrt(total))
+    low, high = crossed_shifts(table, total, quantile)
+    return of_logit(centre - low), of_logit(centre + high)
 
 
 def rows_differ(parts: dict[str, float], m: int, degrees: int, *, tail: float = 0.025) -> bool:

@@ -11,10 +11,13 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from mlflow_l3d.analysis.importance.estimate import (
     BOUNDARY_TAIL,
+    NOT_SKEWED,
     Estimate,
+    Skewed,
     Variances,
     importance_of_variances,
     leave_out,
@@ -22,7 +25,7 @@ from mlflow_l3d.analysis.importance.estimate import (
 from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
 from mlflow_l3d.analysis.importance.unbalanced import unbalanced_components, variances_without_each
 from mlflow_l3d.analysis.importance.variances import MeanSquares
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance
 from mlflow_l3d.analysis.typing import FloatArray
 
 FILLED: Final = 1e-6
@@ -48,6 +51,11 @@ class Effects(NamedTuple):
     of_columns: FloatArray
     residuals: FloatArray
     floor: float
+
+    @property
+    def turned(self) -> Effects:
+        """The same with rows and columns exchanged."""
+        return Effects(self.of_columns, self.of_rows, self.residuals.T, self.floor)
 
 
 def effects(table: FloatArray) -> Effects:
@@ -117,7 +125,8 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     Jackknife of ``logit(S_T) = log(contributed / mitigated)``. Rows and columns are both random, so the variance is
     that of leaving out one row at a time plus that of leaving out one column at a time, less what both count
     (:func:`_overlap`); degrees of freedom by Welch and Satterthwaite. Leaving out rows alone would claim a precision
-    that N columns cannot give.
+    that N columns cannot give. The mean square of columns is one of few draws, so that its error is taken on its own
+    logarithm: ends lie as far from the centre as that moves the contributed variance, the rest added in squares.
 
     The logit has no bounds near its ends, so :func:`boundary_interval` is used where rows differ no more than chance
     allows (F test of ``MS_R / MS_E``, one-sided at 97.5 %), or a component is zero in the table or in one that lacks a
@@ -132,16 +141,15 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
         return Estimate(squares.variances())
     jackknife = None
     if squares.rows_differ(BOUNDARY_TAIL):
+        parts = effects(_filled(table))
+        overlap, skewed = _overlap(np.isfinite(table), parts, squares), _of_column_means(parts, squares)
         jackknife = leave_out(
-            squares.contributed,
-            squares.mitigated,
-            *crossed_without_each(table),
-            overlap=_overlap(table, squares),
+            squares.contributed, squares.mitigated, *crossed_without_each(table), overlap=overlap, skewed=skewed
         )
     return Estimate(squares.variances(), jackknife, lambda level: boundary_interval(squares, level=level))
 
 
-def _overlap(table: FloatArray, squares: MeanSquares) -> float:
+def _overlap(known: npt.NDArray[np.bool_], parts: Effects, squares: MeanSquares) -> float:
     """Return the part of the variance of logit(S_T) that leaving out rows and leaving out columns both count.
 
     Notes
@@ -151,9 +159,7 @@ def _overlap(table: FloatArray, squares: MeanSquares) -> float:
     are ``e^2``, ``2 r e`` and ``2 c e`` by their degrees of freedom but for what belongs to its row or column alone,
     put together as the logit is, and centred in both directions.
     """
-    known, (rows, columns) = np.isfinite(table), table.shape
-    parts = effects(_filled(table))
-    rest, degrees = parts.residuals, squares.residual_degrees
+    (rows, columns), rest, degrees = known.shape, parts.residuals, squares.residual_degrees
     residual = np.square(rest) / degrees
     of_rows = 2 * parts.of_rows[:, None] * rest / (rows - 1)
     of_columns = 2 * parts.of_columns * rest / (columns - 1)
@@ -161,6 +167,15 @@ def _overlap(table: FloatArray, squares: MeanSquares) -> float:
     logit = contributed - (of_rows - residual) / squares.row_size / squares.mitigated
     cells = effects(logit).residuals[known]
     return float(cells @ cells) * cells.size / degrees
+
+
+def _of_column_means(parts: Effects, squares: MeanSquares) -> Skewed:
+    """Return the part of the contributed variance that column means have, with the jackknife error of its logarithm."""
+    of_columns = mean_squares_without_one_row(parts.turned)[0]
+    if not (of_columns > 0).all():
+        return NOT_SKEWED
+    share = squares.of_columns / squares.column_size / squares.contributed
+    return Skewed(share, math.sqrt(jackknife_variance(np.log(of_columns))))
 
 
 def _filled(table: FloatArray) -> FloatArray:
@@ -187,8 +202,7 @@ def crossed_without_each(table: FloatArray) -> tuple[Variances, Variances]:
     if not np.isfinite(table).all():
         return variances_without_each(table)
     (rows, columns), parts = table.shape, effects(table)
-    turned = Effects(parts.of_columns, parts.of_rows, parts.residuals.T, parts.floor)
-    of_columns, of_rows, residual = mean_squares_without_one_row(turned)
+    of_columns, of_rows, residual = mean_squares_without_one_row(parts.turned)
     without_row = _variances(*mean_squares_without_one_row(parts), rows - 1, columns)
     return without_row, _variances(of_rows, of_columns, residual, rows, columns - 1)
 

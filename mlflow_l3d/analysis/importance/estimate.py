@@ -17,6 +17,11 @@ BOUNDARY_TAIL: Final = 0.025
 """One-sided level of the F test for rows that differ; the jackknife is used only where they do."""
 SMALLEST_P: Final = 1e-12
 """A p-value found by search is not followed below this."""
+SMALLEST_SHARE: Final = 1e-9
+LARGEST_EXPONENT: Final = 700.0
+"""Beyond it there is no exponential."""
+HALVINGS: Final = 50
+"""How often the place of a p-value is looked for in the half of what is left."""
 Variances = tuple[FloatArray, FloatArray]
 """Contributed and mitigated variance of several tables; the latter may be below zero."""
 
@@ -39,6 +44,27 @@ class Scale(NamedTuple):
     middle: float
 
 
+class Skewed(NamedTuple):
+    """A part of the contributed variance that is a mean square of few draws.
+
+    Its logarithm has an error that hardly depends on its value, that of a sum of it and another part does not: such an
+    interval lies too low (Graybill and Wang 1980; Zou and Donner 2008).
+
+    Attributes
+    ----------
+    share
+        Of the contributed variance, in [0, 1].
+    error
+        Of the part's logarithm.
+    """
+
+    share: float
+    error: float
+
+
+NOT_SKEWED: Final = Skewed(1.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Jackknife:
     """S_T on a scale, with its jackknife error and degrees of freedom.
@@ -51,6 +77,8 @@ class Jackknife:
         The variances without each row in turn, and without each column where columns are draws as rows are.
     scale
         What it is taken on.
+    skewed
+        The part whose error is not the same on both sides; its scale is the logit.
     """
 
     centre: float
@@ -58,25 +86,45 @@ class Jackknife:
     degrees: float
     without: tuple[Variances, ...]
     scale: Scale
+    skewed: Skewed = NOT_SKEWED
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return the interval of the importance at `level`, from t quantiles."""
-        half = t_quantile(self.degrees, level) * self.error
-        ends = [self.scale.importance(self.centre + shift) for shift in (-half, half)]
+        quantile = t_quantile(self.degrees, level)
+        ends = [self.scale.importance(self.centre + self.shift(each)) for each in (-quantile, quantile)]
         return min(ends), max(ends)
+
+    def shift(self, quantile: float) -> float:
+        """Return how far the end of an interval lies from the centre, for a quantile of either sign."""
+        share, error = self.skewed.share, min(self.skewed.error, self.error / max(self.skewed.share, SMALLEST_SHARE))
+        rest = max(0.0, self.error**2 - (share * error) ** 2)
+        part = math.log1p(share * math.expm1(min(quantile * error, LARGEST_EXPONENT)))
+        return math.copysign(math.hypot(quantile * math.sqrt(rest), part), quantile)
 
     def p_value(self) -> float:
         """Return the two-sided p-value of ``S_T = 1/2``."""
         from scipy.special import stdtr
 
-        distance = abs(self.centre - self.scale.middle)
+        distance = self.scale.middle - self.centre
         if self.error == 0:
             return float(distance == 0)
-        return 2 * float(stdtr(self.degrees, -distance / self.error))
+        sign = math.copysign(1.0, distance)
+        low, high = 0.0, 1.0
+        while abs(self.shift(sign * high)) < abs(distance) and high < LARGEST_EXPONENT:
+            low, high = high, 2 * high
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if abs(self.shift(sign * middle)) < abs(distance) else (low, middle)
+        return 2 * float(stdtr(self.degrees, -high))
 
 
 def leave_out(
-    contributed: float, mitigated: float, *without: Variances, scale: Scale | None = None, overlap: float = 0.0
+    contributed: float,
+    mitigated: float,
+    *without: Variances,
+    scale: Scale | None = None,
+    overlap: float = 0.0,
+    skewed: Skewed = NOT_SKEWED,
 ) -> Jackknife | None:
     """Return the jackknife of S_T, variances over rows and columns added; None where a value is not finite.
 
@@ -84,7 +132,7 @@ def leave_out(
     ----------
     contributed, mitigated
         The variances.
-    without, scale
+    without, scale, skewed
         As in :class:`Jackknife`; the logit by default.
     overlap
         Part of the variance that leaving out rows and leaving out columns both count.
@@ -94,7 +142,7 @@ def leave_out(
     values = [scale.of(*each) for each in without]
     if not (math.isfinite(centre) and all(np.isfinite(each).all() for each in values)):
         return None
-    return Jackknife(centre, *combined_error(values, overlap), without, scale)
+    return Jackknife(centre, *combined_error(values, overlap), without, scale, skewed)
 
 
 @dataclass(frozen=True, slots=True)
