@@ -12,6 +12,7 @@ from mlflow_l3d.version import __version__
 # From here to __all__: written by .ci/write.py from the table of verbs, for type checkers.
 if TYPE_CHECKING:
     from mlflow_l3d.studies.ablation.run import ablate
+    from mlflow_l3d.studies.comparison.run import compare
     from mlflow_l3d.studies.evaluation.delete import delete
     from mlflow_l3d.studies.evaluation.run import evaluate
     from mlflow_l3d.studies.investigation.run import Investigation, investigate
@@ -26,6 +27,7 @@ __all__ = [
     "Investigation",
     "__version__",
     "ablate",
+    "compare",
     "compare_strategies",
     "delete",
     "evaluate",

@@ -213,6 +213,29 @@ EVALUATE: Final[Parameters] = _table(
     ),
 )
 
+COMPARE: Final[Parameters] = _table(
+    Parameter(
+        "runs",
+        "none",
+        "parents, separated by commas; or a JSON list of objects with the parameters of main, which are then run",
+    ),
+    Parameter("metric", "auto", "what systems are scored by; auto is the parents' own"),
+    Parameter(
+        "smallest_effect",
+        "none",
+        "differences up to this (percentage points) count for nothing: systems within it are called equivalent",
+        Number(0, words=("none",)),
+    ),
+    Parameter("level", "0.95", "confidence level of intervals and claims", Number(0, 1)),
+    Parameter(
+        "self_check",
+        "0",
+        "A/A: how many comparisons of each system with itself, which say how often a claim is false; 0 for none",
+        Whole(0, 100_000),
+    ),
+    replace(_ROOT_SEED, help="the number that the halves of an A/A comparison are derived from"),
+)
+
 PLAN: Final[Parameters] = _table(
     *MAIN.values(),
     Parameter(

@@ -77,18 +77,22 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number above `low`, or from `low` where that is `closed`, and below `high`."""
+    """A number above `low`, or from `low` where that is `closed`, and below `high`; or one of `words`."""
 
     low: float
     high: float = math.inf
     closed: bool = False
+    words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         low, high = ("from", "to") if self.closed else ("above", "and")
-        return f"a number {low} {self.low:g}" + (f" {high} below {self.high:g}" if self.high < math.inf else "")
+        words = "".join(f"{word} or " for word in self.words)
+        return f"{words}a number {low} {self.low:g}" + (f" {high} below {self.high:g}" if self.high < math.inf else "")
 
-    def parse(self, name: str, text: str) -> float:
-        """Return the value of the parameter `name`, or raise a ParameterError."""
+    def parse(self, name: str, text: str) -> float | None:
+        """Return the value of the parameter `name`, None for a word, or raise a ParameterError."""
+        if text in self.words:
+            return None
         try:
             number = float(text)
         except ValueError:

@@ -92,6 +92,12 @@ _ROWS: Final = (
         "say what fewer runs and test examples would have found, without new runs",
     ),
     Verb(
+        "compare",
+        table.COMPARE,
+        "studies.comparison.run:compare",
+        "say which of several systems is better, counting the luck of every factor and of the test examples",
+    ),
+    Verb(
         "plan",
         table.PLAN,
         "studies.planning.run:plan_investigation",

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 
 class L3DRunsSource(DatasetSource):
-    """The child runs of one parent run on a tracking server.
+    """The child runs of one parent run on a tracking server, or of several that are to be compared.
 
     Parameters
     ----------
     parent_run_id
-        Id of the parent run. The address of the server is not kept: it may hold a password.
+        Id of the parent run; several separated by commas. The address of the server is not kept: it may hold a
+        password.
     """
 
     def __init__(self, parent_run_id: str) -> None:
@@ -30,14 +31,22 @@ class L3DRunsSource(DatasetSource):
         return "l3d_runs"
 
     def load(self) -> "pd.DataFrame":
-        """Read the cells of the parent run from the current tracking server: one row a cell."""
+        """Read the cells from the current tracking server: one row a cell; of several parents with their ids."""
+        import pandas as pd
         from mlflow.tracking import MlflowClient
 
         from mlflow_l3d.tracking.connection import own_settings
         from mlflow_l3d.tracking.reader import read_investigation
 
+        run_ids = [run_id.strip() for run_id in self.parent_run_id.split(",")]
         with own_settings():
-            return read_investigation(self.parent_run_id, MlflowClient()).cells
+            every = [read_investigation(run_id, MlflowClient()).cells for run_id in run_ids]
+        if len(every) == 1:
+            return every[0]
+        return pd.concat(
+            [cells.assign(parent_run_id=run_id) for run_id, cells in zip(run_ids, every, strict=True)],
+            ignore_index=True,
+        )
 
     @staticmethod
     def _can_resolve(raw_source: Any) -> bool:
@@ -57,18 +66,20 @@ class L3DRunsSource(DatasetSource):
         return cls(source_dict["parent_run_id"])
 
 
-def from_l3d_runs(parent_run_id: str, name: str | None = None, digest: str | None = None) -> Dataset:
+def from_l3d_runs(parent_run_id: str | list[str], name: str | None = None, digest: str | None = None) -> Dataset:
     """Return the cells of a parent run as a data set for ``mlflow.models.evaluate``.
 
     Parameters
     ----------
     parent_run_id
-        A run whose children carry the tags of a cell (``l3d.role`` = ``cell``), ours or a stranger's.
+        A run whose children carry the tags of a cell (``l3d.role`` = ``cell``), ours or a stranger's. Several, in a
+        list or separated by commas, are compared.
     name, digest
         As for every MLflow data set; by default the id of the run, and a hash of the cells.
     """
     from mlflow.data.pandas_dataset import from_pandas
 
-    source = L3DRunsSource(parent_run_id)
-    dataset: Dataset = from_pandas(source.load(), source=source, name=name or f"l3d-{parent_run_id}", digest=digest)
+    source = L3DRunsSource(parent_run_id if isinstance(parent_run_id, str) else ",".join(parent_run_id))
+    title = name or f"l3d-{source.parent_run_id}"[:500]
+    dataset: Dataset = from_pandas(source.load(), source=source, name=title, digest=digest)
     return dataset

@@ -11,7 +11,7 @@ from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 
 
 class L3DEvaluator(ModelEvaluator):
-    """Importance scores and prediction consistency of the child runs of a parent run.
+    """Importance scores and prediction consistency of the child runs of a parent run; several parents are compared.
 
     Called as ``mlflow.models.evaluate(data=mlflow.data.from_l3d_runs(parent_run_id), model_type="l3d",
     evaluators="l3d", evaluator_config={...})``.
@@ -41,10 +41,11 @@ class L3DEvaluator(ModelEvaluator):
         dataset
             What :func:`mlflow_l3d.plugin.dataset.from_l3d_runs` returned.
         run_id
-            The active run; start it with the id of the parent.
+            The active run; start it with the id of the parent. Where several are compared it is a run of its own.
         evaluator_config
             ``metric``: the metric whose spread is investigated, by default the parent's own, or ``f1_macro``;
-            ``design``, ``missing`` and ``agreement`` as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`.
+            ``design``, ``missing`` and ``agreement`` as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`. Of a
+            comparison the options of :func:`mlflow_l3d.studies.comparison.run.compare`.
         model, **kwargs
             Unused.
 
@@ -59,6 +60,13 @@ class L3DEvaluator(ModelEvaluator):
         from mlflow_l3d.tracking.connection import own_settings
 
         client, settings = MlflowClient(), evaluator_config or {}
+        if "parent_run_id" in dataset.features_data:
+            from mlflow_l3d.studies.comparison.run import compare_into
+
+            with own_settings():
+                parents = dataset.features_data["parent_run_id"].unique().tolist()
+                found = compare_into(client, run_id, parents, settings)
+            return EvaluationResult(metrics=found.metrics(), artifacts={}, run_id=run_id)  # type: ignore[no-untyped-call]
         run = client.get_run(run_id)
         planned = planned_by(run, design=settings.get("design", "auto"), missing=settings.get("missing", "auto"))
         metric, agreement = metric_of(run, settings.get("metric", "auto")), settings.get("agreement", "auto")

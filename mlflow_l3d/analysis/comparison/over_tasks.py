@@ -25,7 +25,7 @@ class OverTasks:
     task_std
         Standard deviation of the true difference over tasks: what is left of its spread without the luck of each.
     weights
-        Shape (tasks,): of each task in the mean; they add up to 1.
+        Of each task in the mean; they add up to 1.
     """
 
     tasks: int
@@ -34,7 +34,7 @@ class OverTasks:
     high: float
     p: float
     task_std: float
-    weights: FloatArray
+    weights: tuple[float, ...]
 
 
 def over_tasks(differences: npt.ArrayLike, errors: npt.ArrayLike, level: float = LEVEL) -> OverTasks:
@@ -67,7 +67,7 @@ def over_tasks(differences: npt.ArrayLike, errors: npt.ArrayLike, level: float =
     error = math.sqrt(of_model * max(1.0, scatter))
     half = t_quantile(count - 1, level) * error
     p = 2 * float(stdtr(count - 1, -abs(mean) / error))
-    return OverTasks(count, mean, mean - half, mean + half, p, math.sqrt(between), weights)
+    return OverTasks(count, mean, mean - half, mean + half, p, math.sqrt(between), tuple(weights.tolist()))
 
 
 def _between(values: FloatArray, variances: FloatArray) -> float:

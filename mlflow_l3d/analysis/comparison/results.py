@@ -216,6 +216,16 @@ class Comparison:
         """The tasks, in their order."""
         return tuple(dict.fromkeys(each.task for each in self.differences))
 
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """The systems, in their order."""
+        return tuple(dict.fromkeys(name for each in self.differences for name in (each.first, each.second)))
+
+    @property
+    def title(self) -> str:
+        """What was compared on what, in a few words."""
+        return f"compare {', '.join(self.systems)}: {', '.join(self.tasks)}"
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row a pair and task: task, first, second, means, runs, verdict, and every metric."""
         rows = []

@@ -21,7 +21,7 @@ class SelfCheck:
     Attributes
     ----------
     what
-        What was compared: a system's name for halves of its runs, or two names for runs swapped between them.
+        What was compared: a system for halves of its runs, or two of them for runs swapped between them.
     repeats, claims
         How many comparisons, and how many of them claimed a difference.
     nominal
@@ -49,7 +49,7 @@ class SelfCheck:
         return self.interval[0] <= self.nominal
 
 
-def halves(system: System, repeats: int, *, seed: int, level: float = LEVEL) -> SelfCheck:
+def halves(system: System, repeats: int, *, seed: int, level: float = LEVEL, what: str = "") -> SelfCheck:
     """Compare two random halves of the runs of one system, four runs or more, again and again."""
     generator = np.random.default_rng(seed)
     half = system.runs // 2
@@ -59,11 +59,11 @@ def halves(system: System, repeats: int, *, seed: int, level: float = LEVEL) -> 
             order = generator.permutation(system.runs)
             yield system.chosen(np.sort(order[:half])), system.chosen(np.sort(order[half:]))
 
-    return _checked(system.name, drawn(), level)
+    return _checked(what or system.name, drawn(), level)
 
 
 def swapped(
-    one: System, other: System, pairing: Pairing, repeats: int, *, seed: int, level: float = LEVEL
+    one: System, other: System, pairing: Pairing, repeats: int, *, seed: int, level: float = LEVEL, what: str = ""
 ) -> SelfCheck:
     """Swap the two runs of each shared configuration, or do not, by the toss of a coin, and compare what comes out.
 
@@ -78,7 +78,7 @@ def swapped(
             places = np.where(generator.random(count) < 0.5, 0, count)
             yield together.chosen(np.arange(count) + places), together.chosen(np.arange(count) + count - places)
 
-    return _checked(f"{one.name}, {other.name}", drawn(), level)
+    return _checked(what or f"{one.name}-{other.name}", drawn(), level)
 
 
 def _checked(what: str, pairs: Iterator[tuple[System, System]], level: float) -> SelfCheck:

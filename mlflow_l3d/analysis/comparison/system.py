@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,9 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import occurring
 
-_NOTHING = np.zeros(0, dtype=np.int64)
+_NOTHING: Final = np.zeros(0, dtype=np.int64)
+_DIFFERENT: Final = 1e-6
+"""Where a recorded score is further from the one of the recorded predictions, they do not belong together."""
 
 
 @dataclass(frozen=True)
@@ -116,26 +118,36 @@ def systems(
     configurations: Sequence[Mapping[str, npt.NDArray[Any]]],
     predictions: Sequence[Predictions] | None,
     metric: Metric,
-) -> list[System]:
-    """Return the systems that are to be compared.
+    classes: int | None = None,
+) -> tuple[list[System], str]:
+    """Return the systems that are to be compared, and why the luck of test examples is not counted, where it is not.
 
     Parameters
     ----------
     names, scores, configurations
         One a system, as :class:`System` has them.
     predictions
-        One a system, two or more of each run; None where there are none, or the metric cannot be computed from them.
-        The luck of test examples is then not counted.
+        One a system, two or more of each run; None where there are none.
     metric
         What the scores are.
+    classes
+        How many classes are told apart; by default those that occur.
+
+    Raises
+    ------
+    ParameterError
+        If an example has two labels, or two systems have none in common.
     """
+    plain = [System(*each) for each in zip(names, scores, configurations, strict=True)]
     if predictions is None:
-        return [System(*each) for each in zip(names, scores, configurations, strict=True)]
+        return plain, "not every run has predictions"
+    if metric.function is None:
+        return plain, f"{metric.name} is not computed from predictions"
     codes, known = pd.factorize(np.concatenate([each.example_id for each in predictions]), sort=True)
     _check_examples(names, codes, known, predictions)
     of_classes = "classification" in metric.kinds
     values = [np.unique(part) for each in predictions for part in (each.label, each.prediction)]
-    classes = occurring(*values) if of_classes else None
+    classes = max(classes or 0, occurring(*values)) if of_classes else None
     found, start = [], 0
     for name, own, configuration, each in zip(names, scores, configurations, predictions, strict=True):
         example = codes[start : start + len(each.run)]
@@ -143,12 +155,14 @@ def systems(
         place = each.run * np.int64(len(known)) + example
         order = slice(None) if (np.diff(place) > 0).all() else np.argsort(place)
         run, example, label, guess = each.run[order], example[order], each.label[order], each.prediction[order]
-        _, runs, units, share = shares(
+        again, runs, units, share = shares(
             metric, run, example, label, guess, runs=len(own), examples=len(known), classes=classes
         )
+        if not np.allclose(again, own, rtol=0, atol=_DIFFERENT):
+            return plain, f"the recorded {metric.name} is not that of the recorded predictions"
         right = label == guess if of_classes and len(units) == len(run) else np.zeros(0, dtype=bool)
         found.append(System(name, own, configuration, runs, units, share, right, len(known)))
-    return found
+    return found, ""
 
 
 def _check_examples(names: Sequence[str], codes: IntArray, known: Any, predictions: Sequence[Predictions]) -> None:

@@ -128,7 +128,7 @@ def test_over_tasks_that_agree_the_interval_is_that_of_their_own_luck():
     found = over_tasks([0.1, 0.1, 0.1], [0.02, 0.02, 0.02])
     assert found.task_std == 0
     assert found.high - found.difference == pytest.approx(4.3027 * 0.02 / math.sqrt(3), rel=1e-4)
-    assert found.weights == pytest.approx(1 / 3)
+    assert found.weights == pytest.approx((1 / 3,) * 3)
 
 
 @pytest.mark.parametrize(("tasks", "between"), [(3, 0.0), (3, 0.05), (8, 0.05)])

@@ -20,12 +20,25 @@ def test_units_are_numbered_alike_and_cells_sorted():
     one = table([0, 0, 1, 1], ["x", "y", "y", "x"], [1, 0, 0, 1], [1, 0, 1, 1])
     other = table([0, 0], ["z", "y"], [1, 0], [1, 1])
     scores = [np.array([1.0, 0.5]), np.array([0.5])]
-    first, second = systems(["A", "B"], scores, [{}, {}], [one, other], named("accuracy"))
+    (first, second), why = systems(["A", "B"], scores, [{}, {}], [one, other], named("accuracy"))
+    assert why == ""
     assert first.unit.tolist() == [0, 1, 0, 1]
     assert first.right.tolist() == [True, True, True, False]
     assert second.unit.tolist() == [1, 2]
     assert first.units == second.units == 3
     assert first.share == pytest.approx([0, 0, 0.25, -0.25])
+
+
+def test_why_test_examples_are_not_counted():
+    guesses = [table([0, 0], [1, 2], [0, 1], [0, 0])] * 2
+    for predictions, metric, score, why in (
+        (None, "accuracy", 0.5, "not every run has predictions"),
+        (guesses, "reward", 0.5, "reward is not computed from predictions"),
+        (guesses, "accuracy", 0.6, "the recorded accuracy is not that of the recorded predictions"),
+    ):
+        found, said = systems(["A", "B"], [np.array([score])] * 2, [{}, {}], predictions, named(metric))
+        assert said == why
+        assert [each.units for each in found] == [0, 0]
 
 
 def test_an_example_with_two_labels_is_another_test_set():

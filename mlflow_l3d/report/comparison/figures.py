@@ -1,0 +1,102 @@
+"""The figures of a comparison: the scores of all runs, and the differences with their intervals."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.results import BETTER, WORSE, Comparison
+from mlflow_l3d.report import style
+from mlflow_l3d.report.numbers import percent, shorten, unit_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_LINES = 200
+"""Shared configurations beyond which single ones cannot be seen."""
+
+
+def difference_figure(found: Comparison) -> Figure:
+    """Return every difference with its interval, coloured where the better one is known; over tasks below."""
+    unit = unit_of(found.metric)
+    rows = [
+        (
+            (each.first, each.second, each.task if len(found.tasks) > 1 else ""),
+            (each.low, each.difference, each.high),
+            (each.joint_low, each.joint_high),
+            each.verdict,
+        )
+        for each in found.differences
+    ]
+    for pair in found.over_tasks:
+        one = pair.found
+        rows.append(
+            (
+                (pair.first, pair.second, "over tasks"),
+                (one.low, one.difference, one.high),
+                (math.nan, math.nan),
+                pair.verdict,
+            )
+        )
+    with style.panels(1.3 + 0.5 * len(rows)) as (figure, (axes,)):
+        style.dress(axes, x=f"difference of {found.metric} ({unit.name})", grid="x")
+        style.name_rows(axes, [""] * len(rows))
+        axes.set_yticklabels(["\n".join(_lines_of(*names)) for names, *_ in rows], fontsize=8.5)
+        axes.axvline(0, color=style.MUTED, linewidth=1)
+        if not math.isnan(found.smallest_effect):
+            reach = unit.scale * found.smallest_effect
+            axes.axvspan(-reach, reach, color=style.ABSENT, label="smallest effect")
+        for at, (_, limits, joint, verdict) in enumerate(rows):
+            low, middle, high = (unit.scale * value for value in limits)
+            colour = style.BLUE if verdict in (BETTER, WORSE) else style.GREY
+            name: dict[str, Any] = {"label": f"{percent(found.level)} interval"} if not at else {}
+            axes.plot([unit.scale * value for value in joint], [at, at], color=colour, linewidth=1)
+            axes.plot([low, high], [at, at], color=colour, linewidth=3, solid_capstyle="butt", **name)
+            axes.plot(middle, at, "o", color=colour, markersize=6, markeredgecolor="white")
+        style.legend(figure, axes)
+    return figure
+
+
+def _lines_of(first: str, second: str, task: str) -> tuple[str, str]:
+    """Return two lines that name a pair."""
+    return shorten(first, style.NAME), shorten(f"- {second}" + (f", {task}" if task else ""), style.NAME + 8)
+
+
+def score_figure(found: Comparison, scores: pd.DataFrame) -> Figure:
+    """Return the score of every run of every system, lines joining runs that share configurations.
+
+    Parameters
+    ----------
+    found
+        The comparison.
+    scores
+        One row a run: task, system, score, and `pair`: equal for runs of two systems with shared configurations.
+    """
+    unit, tasks = unit_of(found.metric), found.tasks
+    count = len(found.systems)
+    with style.panels(0.7 + len(tasks) * (0.7 + 0.42 * count), len(tasks), 1) as (figure, every):
+        for axes, task in zip(every, tasks, strict=True):
+            last = axes is every[-1]
+            style.dress(axes, x=f"{found.metric} ({unit.name})" if last else "", title=task, grid="x")
+            style.name_rows(axes, found.systems)
+            own = scores[scores["task"] == task]
+            # Dots side by side, the same in every drawing.
+            place = own["system"].map({system: at for at, system in enumerate(found.systems)})
+            own = own.assign(height=place + np.random.default_rng(0).uniform(-0.16, 0.16, len(own)))
+            if count == 2 and own["pair"].nunique() <= _MOST_LINES:
+                for _, both in own.dropna(subset=["pair"]).groupby("pair"):
+                    axes.plot(unit.scale * both["score"], both["height"], color=style.GREY, alpha=0.5, linewidth=0.5)
+            for at, system in enumerate(found.systems):
+                runs = own[own["system"] == system]
+                look: dict[str, Any] = {
+                    "markersize": 3.5,
+                    "markeredgewidth": 0,
+                    "alpha": min(1.0, 60 / len(runs) + 0.15),
+                }
+                axes.plot(unit.scale * runs["score"], runs["height"], "o", color=style.BLUE, **look)
+                mean = unit.scale * runs["score"].mean()
+                axes.plot([mean, mean], [at - 0.3, at + 0.3], color=style.ORANGE, linewidth=2.5)
+    return figure

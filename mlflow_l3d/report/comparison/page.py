@@ -1,0 +1,59 @@
+"""A comparison as one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mlflow_l3d.analysis.comparison.results import Comparison
+from mlflow_l3d.analysis.comparison.self_check import SelfCheck
+from mlflow_l3d.report.comparison import tables
+from mlflow_l3d.report.comparison.words import answers
+from mlflow_l3d.report.page import Picture, Section, page
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CAPTIONS = {
+    "difference": (
+        "Differences with their intervals",
+        "Thick: the interval of one pair; thin: the one that holds together with those of all pairs. Blue where the "
+        "better system is known.",
+    ),
+    "scores": (
+        "Scores of all runs",
+        "One dot a run; orange: the mean. Of two systems grey lines join runs with the same configurations.",
+    ),
+}
+
+
+def comparison_page(
+    found: Comparison,
+    figures: Mapping[str, Figure],
+    checks: Sequence[SelfCheck] = (),
+    *,
+    settings: Mapping[str, str],
+) -> str:
+    """Return a comparison as an HTML page.
+
+    Parameters
+    ----------
+    found
+        The record.
+    figures
+        Of the names in :data:`CAPTIONS`.
+    checks
+        A/A comparisons.
+    settings
+        As in :func:`mlflow_l3d.report.page.page`.
+    """
+    drawn = {name: Picture.of(figures[name], name, *CAPTIONS[name]) for name in CAPTIONS}
+    sections = [
+        Section("Differences", [drawn["difference"], tables.difference_table(found)]),
+        Section("Ranks", [tables.rank_table(found)]),
+        Section("Runs", [drawn["scores"]]),
+        Section("What the difference varies by, and what would settle it", [tables.luck_table(found)]),
+        Section("Single runs and test examples", [tables.wins_table(found)]),
+        Section("A/A: how often is a claim false?", [tables.check_table(checks)]),
+    ]
+    return page(found.title, notes=found.notes, answers=answers(found), sections=sections, settings=settings)

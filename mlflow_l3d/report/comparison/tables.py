@@ -1,0 +1,161 @@
+"""The tables of a comparison, as texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from mlflow_l3d.analysis.comparison.results import Comparison
+from mlflow_l3d.analysis.comparison.self_check import SelfCheck
+from mlflow_l3d.report.comparison.words import direction_sentence, verdict_text
+from mlflow_l3d.report.numbers import MISSING, between, percent, points, probability, unit_of
+from mlflow_l3d.report.table import Table
+
+
+def difference_table(found: Comparison) -> Table:
+    """Return every pair on every task, and over tasks: difference, intervals, p-values, verdict."""
+    unit, several = unit_of(found.metric), len(found.tasks) > 1
+    many = len(found.systems) > 2
+    rows = []
+    for each in found.differences:
+        row = {
+            "pair": f"{each.first} - {each.second}",
+            "task": each.task,
+            f"difference ({unit.short})": unit.change(each.difference),
+            percent(found.level): between(each.low, each.high, unit.change),
+            "p": probability(each.p),
+            "all together": between(each.joint_low, each.joint_high, unit.change),
+            "p adjusted": probability(each.p_adjusted),
+            "better": verdict_text(found, each.first, each.second, each.verdict, each.difference),
+        }
+        rows.append(row)
+    for pair in found.over_tasks:
+        own = pair.found
+        values = (
+            f"{pair.first} - {pair.second}",
+            f"over {own.tasks} tasks",
+            unit.change(own.difference),
+            between(own.low, own.high, unit.change),
+            probability(own.p),
+            MISSING,
+            probability(pair.p_adjusted),
+            verdict_text(found, pair.first, pair.second, pair.verdict, own.difference),
+        )
+        rows.append(dict(zip(rows[0], values, strict=True)))
+    if not many:
+        rows = [
+            {name: value for name, value in row.items() if name not in ("all together", "p adjusted")} for row in rows
+        ]
+    note = f"{direction_sentence(found)} Intervals count the luck of every factor and of the test examples."
+    if many:
+        note += (
+            " All together: the error rate holds for all pairs of a task (max-T; p-values are step-down, and so may "
+            "claim a little more than intervals that hold together)."
+        )
+    if several:
+        note += " Over tasks: each with its own luck, and tasks that differ (Hartung and Knapp's interval; Holm)."
+    return Table.of(_of_one_task(found, rows), note, texts=frozenset({len(rows[0]) - 1 - (not several)}))
+
+
+def _of_one_task(found: Comparison, rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return rows without their task, where there is one only."""
+    several = len(found.tasks) > 1
+    return [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
+
+
+def rank_table(found: Comparison) -> Table | None:
+    """Return the ranks of three systems or more, or over tasks."""
+    if len(found.systems) < 3 and len(found.tasks) < 2:
+        return None
+    unit = unit_of(found.metric)
+    rows = [
+        {
+            "system": each.system,
+            "task": each.task or "over tasks",
+            f"mean ({unit.short})": unit.text(each.mean),
+            "runs": f"{each.runs:,}",
+            "rank": str(each.low) if each.low == each.high else f"{each.low} to {each.high}",
+            "letters": each.group,
+        }
+        for each in found.ranks
+    ]
+    note = "Ranks that a system may have; all of a task hold together. Systems that share a letter are not told apart."
+    return Table.of(_of_one_task(found, rows), note)
+
+
+def luck_table(found: Comparison) -> Table:
+    """Return what differences vary by, what pairing saves, and what would settle them."""
+    unit = unit_of(found.metric)
+    rows = []
+    for each in found.differences:
+        total = each.of_runs + each.of_examples
+        rows.append(
+            {
+                "pair": f"{each.first} - {each.second}",
+                "task": each.task,
+                "runs": f"{each.runs[0]:,} / {each.runs[1]:,}",
+                "shared\nruns": f"{each.shared_runs:,}",
+                "shared\nexamples": f"{each.shared_examples:,}",
+                f"error\n({unit.short})": unit.text(each.error),
+                "from\nruns %": points(each.of_runs / total if total > 0 else math.nan, 0),
+                "pairing\nsaves %": points(each.variance_saved, 0),
+                **{
+                    f"runs for\n{100 * power:.0f} %": f"{runs:,.0f}" if math.isfinite(runs) else "no number"
+                    for power, runs in each.runs_needed.items()
+                },
+            }
+        )
+    note = (
+        "error: standard error of the difference. Pairing saves: variance that two systems with other runs and other "
+        "test examples would have more. runs for 80 %, 95 %: of each, to settle the sign with that probability if "
+        f"the true difference is {'the one found' if math.isnan(found.smallest_effect) else 'the smallest effect'}."
+    )
+    return Table.of(_of_one_task(found, rows), note)
+
+
+def wins_table(found: Comparison) -> Table:
+    """Return how often single runs win, and on how many test examples."""
+
+    def share(value: float, low: float = math.nan, high: float = math.nan) -> str:
+        limits = between(low, high, lambda one: points(one, 1))
+        return points(value, 1) + ("" if limits == MISSING else f"\n{limits}")
+
+    rows = [
+        {
+            "pair": f"{each.first} - {each.second}",
+            "task": each.task,
+            "better on\naverage %": share(each.probability_better),
+            "one run,\nindependent %": share(*each.run_wins),
+            "one run,\nshared %": share(*each.pair_wins),
+            "first wins\nwhatever the luck %": share(*each.example_wins.first),
+            "second wins\nwhatever the luck %": share(*each.example_wins.second),
+        }
+        for each in found.differences
+    ]
+    note = (
+        "In %, for the first of a pair. Whatever the luck: test examples that any ten runs of one have all right, and "
+        "any ten of the other (with the same configurations) not all."
+    )
+    return Table.of(_of_one_task(found, rows), note).without_empty(set(rows[0]))
+
+
+def check_table(checks: Sequence[SelfCheck]) -> Table | None:
+    """Return false claims of comparisons without a difference."""
+    if not checks:
+        return None
+    rows = [
+        {
+            "compared with itself": each.what,
+            "comparisons": f"{each.repeats:,}",
+            "claims": f"{each.claims:,}",
+            "false claims %": points(each.rate, 1),
+            "95 %": between(*each.interval, lambda one: points(one, 1)),
+            "nominal %": points(each.nominal, 1),
+        }
+        for each in checks
+    ]
+    note = (
+        "One system: random halves of its runs. A pair: the two runs of each shared configuration, swapped or not by "
+        "the toss of a coin. There is no difference, so every claim is false."
+    )
+    return Table.of(rows, note)

@@ -1,0 +1,28 @@
+"""A comparison in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlflow_l3d.analysis.comparison.results import Comparison
+from mlflow_l3d.analysis.comparison.self_check import SelfCheck
+from mlflow_l3d.report.comparison import tables
+from mlflow_l3d.report.comparison.words import answers, check_sentence
+from mlflow_l3d.report.table import document
+
+
+def comparison_text(found: Comparison, checks: Sequence[SelfCheck] = (), *, run_id: str = "") -> str:
+    """Return a comparison as text."""
+    lines = [f"MLflow run {run_id}; report.html is among its artifacts"] if run_id else []
+    said = [f"{answer.question} {answer.short}. {' '.join(answer.sentences)}" for answer in answers(found)]
+    parts = [
+        tables.difference_table(found),
+        tables.rank_table(found),
+        tables.luck_table(found),
+        tables.wins_table(found),
+        [""],
+        *said,
+        *[check_sentence(check) for check in checks],
+        *found.notes,
+    ]
+    return document(found.title, lines, parts)

@@ -1,0 +1,1 @@
+"""Investigations against each other: whether A is better than B, counting every kind of luck."""

@@ -1,0 +1,53 @@
+"""What a finished comparison leaves on its run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mlflow_l3d.report.comparison.words import answers
+from mlflow_l3d.studies.files import write_json, write_tables
+from mlflow_l3d.tracking import names
+
+if TYPE_CHECKING:
+    from mlflow_l3d.studies.comparison.results import ComparedRuns
+
+DOCUMENT: Final = "comparison.json"
+TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks.json", "self_check.json"
+
+
+def write_comparison(folder: Path, found: ComparedRuns) -> list[str]:
+    """Write tables, pictures and report; return the names of what MLflow shows as tables."""
+    from mlflow_l3d.report.comparison.figures import difference_figure, score_figure
+    from mlflow_l3d.report.comparison.page import comparison_page
+    from mlflow_l3d.report.style import save_png
+
+    comparison, frame = found.comparison, found.to_frame()
+    frame.to_csv(folder / "differences.csv", index=False)
+    frame.to_parquet(folder / "differences.parquet", index=False)
+    found.scores.to_parquet(folder / "scores.parquet", index=False)
+    parents = [parent._asdict() for parent in found.parents]
+    checks = [asdict(check) | {"rate": check.rate} for check in found.self_checks]
+    document = {**asdict(comparison), "parents": parents, "metrics": found.metrics(), "self_checks": checks}
+    write_json(folder / DOCUMENT, document, indent=2)
+    figures = {"difference": difference_figure(comparison), "scores": score_figure(comparison, found.scores)}
+    for name, figure in figures.items():
+        save_png(figure, folder / f"{name}.png")
+    settings = {f"{parent.system} ({parent.task})": f"run {parent.run_id}" for parent in found.parents}
+    page = comparison_page(comparison, figures, found.self_checks, settings=settings)
+    (folder / names.REPORT).write_text(page, encoding="utf-8")
+    frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}
+    return write_tables(folder, {**frames, CHECKS: found.checks_frame()})
+
+
+def note(found: ComparedRuns) -> str:
+    """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI."""
+    said = [
+        f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}\n" for answer in answers(found.comparison)
+    ]
+    links = [
+        f"* {each.system}, {each.task}: [{each.run_id}](#/experiments/{each.experiment_id}/runs/{each.run_id})"
+        for each in found.parents
+    ]
+    return "\n".join([*said, *links])[:5000]

@@ -1,0 +1,130 @@
+"""Reads the independent runs of parents, and their predictions, column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.studies.comparison.parents import Parent
+from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.investigation.evaluate import check_metric
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.reader import fetch_artifact, read_investigation, read_predictions
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_SEED: Final = "seed."
+_COLUMNS: Final = ("example_id", "label", "prediction")
+
+
+class Runs(NamedTuple):
+    """The independent runs of one parent: golden ones, or base runs of the radial design.
+
+    Attributes
+    ----------
+    scores
+        Shape (L,).
+    seeds
+        Factor -> shape (L,).
+    predictions
+        None where a run has none.
+    failed
+        Runs without a score.
+    """
+
+    scores: npt.NDArray[np.float64]
+    seeds: Mapping[str, npt.NDArray[Any]]
+    predictions: Predictions | None
+    failed: int
+
+
+def read_systems(client: MlflowClient, parents: Mapping[str, Parent], metric: str) -> tuple[list[System], list[str]]:
+    """Read the systems of one task, by their names, and what a reader must know about them.
+
+    Raises
+    ------
+    ParameterError
+        If a parent has no independent runs, or no such metric; or the test sets are different ones.
+    """
+    found = {name: _runs(client, parent, metric) for name, parent in parents.items()}
+    notes = [
+        f"{name}: {own.failed} of {own.failed + len(own.scores)} runs failed and are left out."
+        for name, own in found.items()
+        if own.failed
+    ]
+    predictions = [own.predictions for own in found.values() if own.predictions is not None]
+    read, why = systems(
+        list(found),
+        [own.scores for own in found.values()],
+        [own.seeds for own in found.values()],
+        predictions if len(predictions) == len(found) else None,
+        named(metric),
+        classes=max((parent.classes or 0 for parent in parents.values()), default=0) or None,
+    )
+    if why:
+        notes.append(f"The luck of the test examples is not counted: {why}. Intervals hold for these test examples.")
+    return read, notes
+
+
+def _runs(client: MlflowClient, parent: Parent, metric: str) -> Runs:
+    with temporary_folder() as folder:
+        path = fetch_artifact(client, parent.run_id, names.CELLS, folder)
+        every = read_investigation(parent.run_id, client).cells if path is None else pd.read_parquet(path)
+        phase = "golden" if every["phase"].eq("golden").any() else "base"
+        cells = every[every["phase"].eq(phase)]
+        if cells.empty:
+            fix = "Runs that are drawn independently are needed: golden_runs=N, not pooled."
+            raise ParameterError("runs", parent.run_id, "has no golden runs", fix)
+        check_metric(cells.dropna(axis=1, how="all"), metric)
+        kept = cells[cells["status"].eq("FINISHED") & cells[metric].notna()]
+        kept = kept.sort_values("index" if phase == "golden" else "row", kind="stable").reset_index(drop=True)
+        return Runs(
+            kept[metric].to_numpy(dtype=np.float64),
+            {
+                str(name).removeprefix(_SEED): kept[name].to_numpy()
+                for name in kept
+                if str(name).startswith(_SEED) and kept[name].notna().all()
+            },
+            _of_parent(client, parent.run_id, kept, phase, folder) or _of_cells(client, kept),
+            len(cells) - len(kept),
+        )
+
+
+def _of_parent(client: MlflowClient, run_id: str, cells: pd.DataFrame, phase: str, folder: Path) -> Predictions | None:
+    """Read the predictions from the parent's one table; None where it lacks a run, or runs have no keys."""
+    import pyarrow.parquet as pq
+
+    path = fetch_artifact(client, run_id, names.PREDICTIONS, folder)
+    if path is None or cells["cell_key"].isna().any():
+        return None
+    known = pq.read_schema(path).names
+    if not {"cell_key", *_COLUMNS} <= set(known):
+        return None
+    only = [("phase", "=", phase)] if "phase" in known else None
+    table = pq.read_table(path, columns=["cell_key", *_COLUMNS], filters=only)
+    keys = table["cell_key"].to_pandas().astype("category").cat
+    place = {key: number for number, key in enumerate(cells["cell_key"])}
+    run = np.array([place.get(key, -1) for key in keys.categories], dtype=np.int64)[keys.codes.to_numpy()]
+    chosen = np.flatnonzero(run >= 0) if (run < 0).any() else slice(None)
+    if np.bincount(run[chosen], minlength=len(cells)).min(initial=2) < 2:
+        return None
+    return Predictions(run[chosen], *(table[name].to_numpy()[chosen] for name in _COLUMNS))
+
+
+def _of_cells(client: MlflowClient, cells: pd.DataFrame) -> Predictions | None:
+    """Read the predictions run by run; None where one has none, or fewer than two."""
+    parts: list[list[npt.NDArray[Any]]] = []
+    for number, (_, frame) in enumerate(read_predictions(client, cells["run_id"].tolist())):
+        if frame is None or len(frame) < 2:
+            return None
+        parts.append([np.full(len(frame), number), *(frame[name].to_numpy() for name in _COLUMNS)])
+    return Predictions(*(np.concatenate(part) for part in zip(*parts, strict=True))) if parts else None

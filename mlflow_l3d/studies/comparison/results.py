@@ -1,0 +1,68 @@
+"""What a comparison of parents returns."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.results import Comparison
+from mlflow_l3d.analysis.comparison.self_check import SelfCheck
+
+
+class ComparedParent(NamedTuple):
+    """A parent, and what it is in the comparison."""
+
+    task: str
+    system: str
+    run_id: str
+    experiment_id: str
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """What a comparison of parents found.
+
+    Attributes
+    ----------
+    run_id
+        The run that holds it.
+    parents
+        What was compared.
+    comparison
+        Differences, ranks, and over tasks.
+    scores
+        One row a run: task, system, score, and `pair`, which two runs with the configurations of the same run of the
+        first system have in common.
+    self_checks
+        How often a difference was claimed where there is none, where that was asked for.
+    """
+
+    run_id: str
+    parents: tuple[ComparedParent, ...]
+    comparison: Comparison
+    scores: pd.DataFrame
+    self_checks: tuple[SelfCheck, ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a pair and task, see :class:`mlflow_l3d.analysis.comparison.results.Comparison`."""
+        return self.comparison.to_frame()
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the run."""
+        found = self.comparison.metrics()
+        if self.self_checks:
+            found["false_claims_nominal"] = self.self_checks[0].nominal
+        return found | {f"false_claims/{check.what}": check.rate for check in self.self_checks}
+
+    def checks_frame(self) -> pd.DataFrame | None:
+        """Return one row an A/A comparison: what, repeats, claims, nominal, rate; None without any."""
+        rows = [{**asdict(check), "rate": check.rate} for check in self.self_checks]
+        return pd.DataFrame(rows) if rows else None
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        from mlflow_l3d.report.comparison.text import comparison_text
+
+        return comparison_text(self.comparison, self.self_checks, run_id=self.run_id)

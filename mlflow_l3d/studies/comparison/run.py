@@ -1,0 +1,256 @@
+"""The entry point `compare`: whether one system is better than another, counting every kind of luck."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.compare import compare_systems
+from mlflow_l3d.analysis.comparison.self_check import SelfCheck, halves, swapped
+from mlflow_l3d.analysis.comparison.system import System, paired
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.parameters.table import COMPARE
+from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.studies.base import entry_point, say, specified
+from mlflow_l3d.studies.comparison.artifacts import note, write_comparison
+from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, specifications
+from mlflow_l3d.studies.comparison.reading import read_systems
+from mlflow_l3d.studies.comparison.results import ComparedParent, ComparedRuns
+from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.investigation.run import InvestigationStudy
+from mlflow_l3d.studies.investigation.specification import specify
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.parent import auxiliary_run, log_metrics, log_results
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_FEWEST_HALVED: Final = 6
+"""Runs below which halves are no investigation."""
+
+
+def compare(
+    runs: object,
+    *others: object,
+    metric: str = "auto",
+    smallest_effect: object = "none",
+    level: object = 0.95,
+    self_check: object = 0,
+    root_seed: object = 0,
+    progress: bool = False,
+) -> ComparedRuns:
+    """Say which of several systems is better, counting the luck of every factor and that of the test examples.
+
+    Parameters
+    ----------
+    runs
+        Parents: run ids separated by commas, or a list of run ids, of :class:`~mlflow_l3d.Investigation` objects, or of
+        mappings with the parameters of `main`, which are then run (also as JSON).
+    *others
+        More of them, as in ``compare(a, b)``.
+    metric
+        What systems are scored by; ``auto`` is the parents' own.
+    smallest_effect
+        Differences up to this count for nothing: percentage points, or the unit of a metric that is no percentage;
+        ``none`` for no such number. Systems whose difference lies within it for certain are called equivalent, and runs
+        needed are those for it.
+    level
+        Of intervals and claims.
+    self_check
+        How many comparisons of each system with itself, and of runs swapped within each pair; 0 for none.
+    root_seed
+        The number that their random halves are derived from.
+    progress
+        Whether to show progress bars on stderr.
+
+    Returns
+    -------
+    ComparedRuns
+        Its run on the current tracking server has the role ``compare``.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what to change.
+    """
+    given_runs = runs if not others else [*(runs if isinstance(runs, list | tuple) else [runs]), *others]
+    with entry_point() as project_run:
+        wanted = specifications(given_runs)
+        values = (_as_typed(wanted), metric, smallest_effect, level, self_check, root_seed)
+        given = {name: as_text(name, value) for name, value in zip(COMPARE, values, strict=True)}
+        settings = Settings.parse(given)
+        studies = {at: _study(each, progress) for at, each in enumerate(wanted) if isinstance(each, Mapping)}
+        client = connect()
+        parents = None if studies else matched(client, [str(each) for each in wanted], settings)
+        with (
+            temporary_folder() as folder,
+            auxiliary_run(client, project_run.take(), role="compare", title="comparison", parameters=given) as opened,
+        ):
+            if parents is None:
+                run_ids = [studies[at].run().run_id if at in studies else str(each) for at, each in enumerate(wanted)]
+                parents = matched(client, run_ids, settings)
+            found = compare_parents(client, parents, settings, opened.run_id)
+            tables = write_comparison(folder, found)
+            tags = {**_tags(found), names.RUN_NAME: found.comparison.title[:250]}
+            opened.finish(folder, metrics=found.metrics(), tags=tags, tables=tables)
+    return found
+
+
+def compare_into(
+    client: MlflowClient, run_id: str, run_ids: Sequence[str], options: Mapping[str, object]
+) -> ComparedRuns:
+    """Compare finished parents, and write the result to a run that is there.
+
+    Parameters
+    ----------
+    client
+        Where they are.
+    run_id
+        The run; none of the parents.
+    run_ids
+        Of the parents.
+    options
+        Those of :func:`compare`.
+
+    Raises
+    ------
+    ParameterError
+        If an option is none, the run is one of the parents, or these cannot be compared.
+    """
+    for name in options:
+        if name not in COMPARE or name == "runs":
+            raise unknown_name("evaluator_config", name, COMPARE.keys() - {"runs"})
+    if run_id in run_ids:
+        fix = "Start another run: with mlflow.start_run()."
+        raise ParameterError("runs", run_id, "is to hold the comparison, and is one of what is compared", fix)
+    settings = Settings.parse({name: as_text(name, value) for name, value in options.items()})
+    found = compare_parents(client, matched(client, run_ids, settings), settings, run_id)
+    with temporary_folder() as folder:
+        tables = write_comparison(folder, found)
+        log_metrics(client, run_id, {0: found.metrics()})
+        tags = {names.ROLE: "compare", names.SCHEMA_TAG: names.SCHEMA, **_tags(found)}
+        log_results(client, run_id, folder, tags, tables)
+    return found
+
+
+def _tags(found: ComparedRuns) -> dict[str, str]:
+    run_ids = ",".join(each.run_id for each in found.parents)
+    return {names.INVESTIGATIONS: run_ids, names.NOTE: note(found)}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How parents are compared; see :func:`compare`."""
+
+    metric: str = "auto"
+    smallest_effect: float = math.nan
+    level: float = 0.95
+    self_check: int = 0
+    root_seed: int = 0
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Settings:
+        """Return the settings that texts as typed mean, those that are not given by their defaults."""
+        texts = {name: given.get(name, parameter.default) for name, parameter in COMPARE.items()}
+        values = {name: parameter.parse(texts) for name, parameter in COMPARE.items() if name != "runs"}
+        if values["smallest_effect"] is None:
+            values["smallest_effect"] = math.nan
+        return cls(**values)
+
+
+class Matched(NamedTuple):
+    """Parents that can be compared: by which metric, and task -> system -> parent."""
+
+    metric: str
+    tasks: Mapping[str, Mapping[str, Parent]]
+
+
+def matched(client: MlflowClient, run_ids: Sequence[str], settings: Settings) -> Matched:
+    """Return the parents of these run ids, or raise a ParameterError where they cannot be compared."""
+    parents = read_parents(client, run_ids)
+    return Matched(metric_of(parents, settings.metric), by_task(parents))
+
+
+def compare_parents(client: MlflowClient, parents: Matched, settings: Settings, run_id: str) -> ComparedRuns:
+    """Compare finished parents.
+
+    Parameters
+    ----------
+    client
+        Where they are.
+    parents
+        What is compared.
+    settings
+        How.
+    run_id
+        Of the run that is to hold the result.
+    """
+    metric = named(parents.metric)
+    tasks: dict[str, Sequence[System]] = {}
+    notes: list[str] = []
+    compared = []
+    for task, own in parents.tasks.items():
+        compared += [
+            ComparedParent(task, name, parent.run_id, str(parent.run.info.experiment_id))
+            for name, parent in own.items()
+        ]
+        tasks[task], said = read_systems(client, own, metric.name)
+        notes += said
+    comparison = compare_systems(
+        tasks,
+        metric,
+        smallest_effect=settings.smallest_effect / (100 if metric.percent else 1),
+        level=settings.level,
+        notes=list(dict.fromkeys(notes)),
+    )
+    checks = _self_checks(tasks, settings) if settings.self_check else ()
+    return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), tuple(checks))
+
+
+def _scores(tasks: Mapping[str, Sequence[System]]) -> pd.DataFrame:
+    parts = []
+    for task, own in tasks.items():
+        for system in own:
+            pair = np.arange(system.runs, dtype=np.float64)
+            if system is not own[0]:
+                pairing = paired(own[0], system)
+                pair = np.full(system.runs, math.nan)
+                pair[pairing.second] = pairing.first
+            parts.append(pd.DataFrame({"task": task, "system": system.name, "score": system.scores, "pair": pair}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _self_checks(tasks: Mapping[str, Sequence[System]], settings: Settings) -> Iterator[SelfCheck]:
+    how: dict[str, Any] = {"seed": settings.root_seed, "level": settings.level}
+    for task, own in tasks.items():
+        ending = f" ({task})" if len(tasks) > 1 else ""
+        for system in own:
+            if system.runs >= _FEWEST_HALVED:
+                yield halves(system, settings.self_check, what=system.name + ending, **how)
+        for one, other in combinations(own, 2):
+            pairing = paired(one, other)
+            if len(pairing.first) >= _FEWEST_HALVED // 2:
+                what = f"{one.name}-{other.name}{ending}"
+                yield swapped(one, other, pairing, settings.self_check, what=what, **how)
+
+
+def _study(parameters: Mapping[str, Any], progress: bool) -> InvestigationStudy:
+    own = dict(parameters)
+    specification = specified(specify, own.pop("approach", None), own.pop("task", None), own)
+    say(specification.remarks)
+    return InvestigationStudy(specification, progress=progress)
+
+
+def _as_typed(wanted: Sequence[object]) -> str:
+    if all(isinstance(each, str) for each in wanted):
+        return ",".join(map(str, wanted))
+    return json.dumps([dict(each) if isinstance(each, Mapping) else each for each in wanted], default=str)

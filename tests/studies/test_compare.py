@@ -1,0 +1,213 @@
+"""Parents against each other: what is paired, what lies on the tracking server, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from run_helpers import Place, sqlite_place
+
+from mlflow_l3d import cli, compare, investigate
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.comparison.results import ComparedRuns
+from mlflow_l3d.tracking import names
+
+pytestmark = pytest.mark.slow
+
+COMMON: dict[str, Any] = {
+    "approach": "synthetic",
+    "task": "synthetic",
+    "metric": "accuracy",
+    "executor": "inline",
+    "investigation_runs": 2,
+    "mitigation_runs": 2,
+    "golden_runs": 12,
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path_factory.mktemp("compare"))
+
+
+@pytest.fixture(scope="module")
+def parents(place: Place) -> list[str]:
+    """Two systems with the same seeds, and the first one with other seeds."""
+    with place.entered():
+        settings = ({}, {"hyperparameters": "a_data_order=3"}, {"root_seed": 1})
+        return [investigate(**COMMON, **each).run_id for each in settings]
+
+
+@pytest.fixture(scope="module")
+def compared(place: Place, parents: list[str]) -> ComparedRuns:
+    with place.entered():
+        return compare(*parents[:2], self_check=40)
+
+
+def artifact(place: Place, run_id: str, name: str, tmp_path: Path) -> Path:
+    return Path(place.client.download_artifacts(run_id, name, str(tmp_path)))
+
+
+def test_runs_and_examples_are_paired(place: Place, parents: list[str], compared: ComparedRuns) -> None:
+    one = compared.comparison.differences[0]
+    assert (one.first, one.second) == ("a_data_order=0.0", "a_data_order=3.0")
+    assert (one.runs, one.shared_runs) == ((12, 12), 12)
+    assert set(one.shared_factors) == {
+        *("data_order", "data_split", "label_selection"),
+        *("model_initialisation", "model_randomness", "sample_choice"),
+    }
+    assert one.other_factors == ()
+    assert one.examples == one.shared_examples > 400
+    assert one.variance_saved > one.variance_saved_runs > 0.3
+    means = [
+        np.mean(
+            [
+                run.data.metrics["accuracy"]
+                for run in place.client.search_runs(["0"], f"tags.`mlflow.parentRunId` = '{parent}'")
+                if run.data.tags[names.PHASE] == "golden"
+            ]
+        )
+        for parent in parents[:2]
+    ]
+    # The second parent shares no cell with the first: another hyperparameter is another key.
+    assert one.means == pytest.approx(means)
+
+
+def test_other_seeds_share_test_examples_alone(place: Place, parents: list[str]) -> None:
+    with place.entered():
+        one = compare([parents[0], parents[2]]).comparison.differences[0]
+    assert (one.first, one.second) == ("root_seed=0", "root_seed=1")
+    assert (one.shared_runs, one.shared_factors) == (0, ())
+    assert one.variance_saved_runs == 0
+    assert one.shared_examples > 0
+    assert np.isnan(one.pair_wins.value)
+
+
+def test_the_run_holds_everything(place: Place, parents: list[str], compared: ComparedRuns, tmp_path: Path) -> None:
+    run = place.client.get_run(compared.run_id)
+    assert run.info.status == "FINISHED"
+    assert run.data.tags[names.ROLE] == "compare"
+    assert run.data.tags[names.INVESTIGATIONS] == ",".join(parents[:2])
+    for parent in parents[:2]:
+        assert f"(#/experiments/0/runs/{parent})" in run.data.tags[names.NOTE]
+    logged = {names.metric_name(name): value for name, value in compared.metrics().items()}
+    assert run.data.metrics == pytest.approx(logged)
+    wanted = {"difference", "difference_ci_low", "difference_ci_high", "difference_p", "probability_better"}
+    wanted |= {"probability_run_better", "variance_saved", "runs_needed_80", "runs_needed_95"}
+    assert wanted <= set(run.data.metrics)
+    found = {each.path for each in place.client.list_artifacts(compared.run_id)}
+    assert found == {
+        *("comparison.json", "differences.csv", "differences.json", "differences.parquet", "difference.png"),
+        *("ranks.json", "report.html", "scores.parquet", "scores.png", "self_check.json"),
+    }
+    frame = pd.read_parquet(artifact(place, compared.run_id, "differences.parquet", tmp_path))
+    pd.testing.assert_frame_equal(frame, compared.to_frame())
+    document = json.loads(artifact(place, compared.run_id, "comparison.json", tmp_path).read_text())
+    assert [each["run_id"] for each in document["parents"]] == parents[:2]
+    assert document["differences"][0]["difference"] == compared.comparison.differences[0].difference
+    scores = pd.read_parquet(artifact(place, compared.run_id, "scores.parquet", tmp_path))
+    assert scores.groupby("pair").size().eq(2).all()
+    assert "Is a_data_order=0.0 better" in artifact(place, compared.run_id, "report.html", tmp_path).read_text()
+    assert [(check.what, check.repeats) for check in compared.self_checks] == [
+        ("a_data_order=0.0", 40),
+        ("a_data_order=3.0", 40),
+        ("a_data_order=0.0-a_data_order=3.0", 40),
+    ]
+
+
+def test_the_command_line_says_the_same(place: Place, parents: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with place.entered():
+        assert cli.main(["compare", "--runs", ",".join(parents), "--smallest-effect", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "Which of 3 systems is best?" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_specifications_are_run_and_then_compared(place: Place, parents: list[str]) -> None:
+    second = {**COMMON, "hyperparameters": {"a_data_order": 5.0}}
+    with place.entered():
+        found = compare([{**COMMON}, second])
+        assert [each.system for each in found.parents] == ["a_data_order=0.0", "a_data_order=5.0"]
+        assert found.comparison.differences[0].shared_runs == 12
+        assert place.client.get_run(found.parents[1].run_id).data.tags[names.ROLE] == "investigation"
+
+
+def test_systems_over_tasks(place: Place, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    ids = []
+    with place.entered():
+        for task in ("one", "two"):
+            labels = np.tile(["no", "yes"], 60)
+            texts = [f"{task} {word} {number}" for number, word in enumerate(generator.permutation(labels))]
+            pd.DataFrame({"text": texts, "label": labels}).to_csv(tmp_path / f"{task}.csv", index=False)
+            for order in (0, 3):
+                given = {**COMMON, "task": str(tmp_path / f"{task}.csv"), "hyperparameters": f"a_data_order={order}"}
+                ids.append(investigate(**given).run_id)
+        found = compare(",".join(ids))
+        with pytest.raises(
+            ParameterError, match=r"are of different tasks \(one.csv: .*; two.csv: .*\)\. Compare on one task"
+        ):
+            compare(ids[:3])
+    assert found.comparison.tasks == ("one.csv", "two.csv")
+    assert found.comparison.over_tasks[0].found.tasks == 2
+    assert {"difference", "difference/one.csv", "difference/two.csv", "difference_task_std"} <= set(found.metrics())
+    assert "over_tasks.json" in {each.path for each in place.client.list_artifacts(found.run_id)}
+    assert "over 2 tasks" in found.summary()
+
+
+def test_the_evaluator_of_mlflow(place: Place, parents: list[str], compared: ComparedRuns) -> None:
+    with place.entered():
+        with mlflow.start_run() as run:
+            found = mlflow.models.evaluate(
+                data=mlflow.data.from_l3d_runs(parents[:2]), model_type="l3d", evaluators="l3d"
+            )
+        with mlflow.start_run(run_id=parents[0]), pytest.raises(L3DError, match="is one of what is compared"):
+            mlflow.models.evaluate(data=mlflow.data.from_l3d_runs(parents[:2]), model_type="l3d", evaluators="l3d")
+    own = {name: value for name, value in compared.metrics().items() if not name.startswith("false_claims")}
+    assert found.metrics == pytest.approx(own)
+    assert place.client.get_run(run.info.run_id).data.tags[names.ROLE] == "compare"
+
+
+def test_bad_input_in_one_line(place: Place, parents: list[str], compared: ComparedRuns) -> None:
+    first, second, _ = parents
+    with place.entered():
+        client = place.client
+        child = client.search_runs(["0"], f"tags.`mlflow.parentRunId` = '{first}'", max_results=1)[0].info.run_id
+        running = client.create_run("0", tags={names.ROLE: "investigation"}).info.run_id
+        other = investigate(**{**COMMON, "metric": "synthetic_score"}).run_id
+        cases = {
+            first: r"runs=\w+: must be two or more parents, separated by commas\.",
+            f"{first},{first}": rf"runs={first}: must be named once",
+            f"{first},nothing": r"runs=nothing: no such run on the tracking server\.",
+            f"{first},{child}": rf"runs={child}: is a cell\. Name its parent, {first}\.",
+            f"{first},{compared.run_id}": rf"runs={compared.run_id}: is no investigation \(l3d.role=compare\)\.",
+            f"{first},{running}": rf"runs={running}: has not finished \(running\)\. Give its command again",
+            f"{first},{other}": r"have different metrics \(accuracy, synthetic_score\)\. Name one, as in metric=acc",
+            "[{": r"runs=\[\{: must be run ids separated by commas, or a list of objects in JSON",
+        }
+        for runs, line in cases.items():
+            with pytest.raises(ParameterError, match=line) as caught:
+                compare(runs)
+            assert "\n" not in str(caught.value)
+        with pytest.raises(ParameterError, match="must be a list of run ids"):
+            compare(3)
+        with pytest.raises(ParameterError, match="must hold run ids, investigations, or objects"):
+            compare([first, 3])
+        with pytest.raises(ParameterError, match=r"metric='reward': must be one that the cells have: accuracy"):
+            compare(first, second, metric="reward")
+        with pytest.raises(ParameterError, match="level=2: must be a number above 0 and below 1"):
+            compare(first, second, level=2)
+        with pytest.raises(ParameterError, match="smallest_effect=much: must be none or a number above 0"):
+            compare(first, second, smallest_effect="much")
+
+
+def test_a_metric_that_predictions_do_not_give_counts_no_examples(place: Place, parents: list[str]) -> None:
+    with place.entered():
+        found = compare(parents[0], parents[1], metric="synthetic_score")
+    assert found.comparison.differences[0].examples == 0
+    assert "synthetic_score is not computed from predictions" in found.comparison.notes[0]
