@@ -137,14 +137,16 @@ def main() -> None:
     parser.add_argument(
         "--largest", type=int, default=200_000_000, help="predictions a setting; fewer tables where these are more"
     )
-    parser.add_argument("--case", choices=tuple(CASES), help="the coverage of one case alone")
+    parser.add_argument("--case", choices=("none", *CASES), help="the coverage of one case alone, or of none")
     options = parser.parse_args()
     start = time.perf_counter()
     print(machine())
     head = ["case", "runs", *(f"{size}: {share}" for size in EXAMPLES for share in ACCURACIES)]
-    print("\n## Coverage of 95 % intervals of the difference, in %\n")
-    print(table(head, list(coverage_lines(options.tables, options.largest, [options.case] if options.case else CASES))))
-    if options.case:
+    if options.case != "none":
+        print("\n## Coverage of 95 % intervals of the difference, in %\n")
+        cases = [options.case] if options.case else CASES
+        print(table(head, list(coverage_lines(options.tables, options.largest, cases))))
+    if options.case not in (None, "none"):
         return
     print("\n## Coverage of the intervals of probabilities and shares, in %\n")
     print(table(["quantity", "runs", "examples", "case", "mean", "covered"], list(share_lines(options.tables // 4))))

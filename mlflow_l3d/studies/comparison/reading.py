@@ -39,12 +39,15 @@ class Runs(NamedTuple):
         None where a run has none.
     failed
         Runs without a score.
+    classes
+        How many the task tells apart; 0 where that is not known.
     """
 
     scores: npt.NDArray[np.float64]
     seeds: Mapping[str, npt.NDArray[Any]]
     predictions: Predictions | None
     failed: int
+    classes: int
 
 
 def read_systems(client: MlflowClient, parents: Mapping[str, Parent], metric: str) -> tuple[list[System], list[str]]:
@@ -55,7 +58,11 @@ def read_systems(client: MlflowClient, parents: Mapping[str, Parent], metric: st
     ParameterError
         If a parent has no independent runs, or no such metric; or the test sets are different ones.
     """
-    found = {name: _runs(client, parent, metric) for name, parent in parents.items()}
+    return systems_of({name: read_runs(client, parent, metric) for name, parent in parents.items()}, metric)
+
+
+def systems_of(found: Mapping[str, Runs], metric: str) -> tuple[list[System], list[str]]:
+    """Return the systems that runs of one task are, and what a reader must know about them."""
     notes = [
         f"{name}: {own.failed} of {own.failed + len(own.scores)} runs failed and are left out."
         for name, own in found.items()
@@ -68,14 +75,15 @@ def read_systems(client: MlflowClient, parents: Mapping[str, Parent], metric: st
         [own.seeds for own in found.values()],
         predictions if len(predictions) == len(found) else None,
         named(metric),
-        classes=max((parent.classes or 0 for parent in parents.values()), default=0) or None,
+        classes=max(own.classes for own in found.values()) or None,
     )
     if why:
         notes.append(f"The luck of the test examples is not counted: {why}. Intervals hold for these test examples.")
     return read, notes
 
 
-def _runs(client: MlflowClient, parent: Parent, metric: str) -> Runs:
+def read_runs(client: MlflowClient, parent: Parent, metric: str) -> Runs:
+    """Read the independent runs of one parent, or raise a ParameterError where it has none, or no such metric."""
     with temporary_folder() as folder:
         path = fetch_artifact(client, parent.run_id, names.CELLS, folder)
         every = read_investigation(parent.run_id, client).cells if path is None else pd.read_parquet(path)
@@ -96,6 +104,7 @@ def _runs(client: MlflowClient, parent: Parent, metric: str) -> Runs:
             },
             _of_parent(client, parent.run_id, kept, phase, folder) or _of_cells(client, kept),
             len(cells) - len(kept),
+            parent.classes or 0,
         )
 
 
