@@ -64,7 +64,7 @@ def cases(options: argparse.Namespace) -> dict[str, Case]:
         ),
         "icl": Case(
             "in-context learning, SmolLM2-135M",
-            {**icl, **sizes(options.icl_cells), "hyperparameters": "default"},
+            {**icl, **sizes(options.icl_cells)},
             {"shots": [1, 2, 4], "prompt_format": ["A", "B", "C", "D"]},
             options.icl_cells,
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
@@ -67,21 +68,22 @@ class Engine:
 
         Whatever happens, no parent stays open.
         """
-        try:
-            self._train()
-            for group in self._groups():
-                self._finish(group)
-        except BaseException as error:
-            with deferred_interrupts():
-                for point in self.points:
-                    if isinstance(error, KeyboardInterrupt):
-                        how = f"Interrupted {point.how_far()}" if point.opened else "Interrupted"
-                        point.end("KILLED", f"{how}. The same command continues where it stopped.")
-                    else:
-                        point.end("FAILED", error_line(error))
-            raise
+        with ThreadPoolExecutor(1, "l3d-scoring") as scoring:
+            try:
+                self._train(scoring)
+                self._score(scoring, self._groups())
+                scoring.shutdown()
+            except BaseException as error:
+                with deferred_interrupts():
+                    scoring.shutdown(cancel_futures=True)
+                    for point in self.points:
+                        if isinstance(error, KeyboardInterrupt):
+                            point.interrupt()
+                        else:
+                            point.end("FAILED", error_line(error))
+                raise
 
-    def _train(self) -> None:
+    def _train(self, scoring: ThreadPoolExecutor) -> None:
         executor = executor_of(self._setup, SweepJob.joined([job_of(each.specification.setup) for each in self.points]))
         if self._budget.seconds is not None:
             self._deadline = time.monotonic() + self._budget.seconds
@@ -90,7 +92,7 @@ class Engine:
             for outcome in outcomes:
                 if self.computed == 0:
                     restart_clock(bar)
-                self._take(outcome)
+                self._score(scoring, self._take(outcome))
                 if not bar.disable:
                     bar.total = self.computed + self._waiting
                 bar.update()
@@ -156,8 +158,8 @@ class Engine:
         most = self._now.most_ahead if self._now.opened else None
         return max(0, min(left, max(soon, self._workers), left if most is None else most))
 
-    def _take(self, outcome: Outcome) -> None:
-        """Give an outcome to the points that wait for it."""
+    def _take(self, outcome: Outcome) -> list[list[PointStudy]]:
+        """Give an outcome to the points that wait for it; return the groups that then have all of their cells."""
         self.computed += 1
         waiting = self._under_way.pop(outcome.key)
         first, _ = waiting[0]
@@ -166,7 +168,7 @@ class Engine:
                 point.under_way -= 1
                 if not point.ended:
                     point.fail(outcome.error.removeprefix(NOT_PREPARED))
-            return
+            return []
         for point, cell in waiting:
             if point.ended:
                 point.under_way -= 1
@@ -176,24 +178,31 @@ class Engine:
                 point.under_way -= 1
         if outcome.error is None and not first.ended:
             self._trained[outcome.key] = first
-        if any(point.handed_out and not point.under_way for point, _ in waiting):
-            self._finish_what_is_done()
-
-    def _finish_what_is_done(self) -> None:
-        """Score the points that have all of their cells."""
-        for group in self._groups():
-            if all(point.handed_out and not point.under_way for point in group):
-                self._finish(group)
+        if all(point.under_way or not point.handed_out for point, _ in waiting):
+            return []
+        return [each for each in self._groups() if all(point.handed_out and not point.under_way for point in each)]
 
     def _groups(self) -> list[list[PointStudy]]:
-        """Return the points that are not ended, those together that may lend each other cells."""
+        """Return the points that are not being scored, those together that may lend each other cells."""
         found: dict[str, list[PointStudy]] = {}
         for point in self.points:
-            found.setdefault(point.specification.context_key, []).append(point)
-        return [group for group in found.values() if not all(point.ended for point in group)]
+            if not point.scored:
+                found.setdefault(point.specification.context_key, []).append(point)
+        return list(found.values())
 
-    def _finish(self, group: Sequence[PointStudy]) -> None:
-        """Score some points; their uploads are waited for first, so that each knows the runs of the others' cells."""
-        for step in (PointStudy.wait, PointStudy.take_run_ids, PointStudy.finish):
+    def _score(self, scoring: ThreadPoolExecutor, groups: Sequence[Sequence[PointStudy]]) -> None:
+        """Let groups of points be scored, beside the training."""
+        for group in groups:
             for point in group:
+                point.scored = True
+            scoring.submit(_finish, group)
+
+
+def _finish(group: Sequence[PointStudy]) -> None:
+    """Score some points; their uploads are waited for first, so that each knows the runs of the others' cells."""
+    for step in (PointStudy.wait, PointStudy.take_run_ids, PointStudy.finish):
+        for point in group:
+            try:
                 step(point)
+            except Exception as error:  # noqa: BLE001 - the other points go on
+                point.fail(error_line(error))

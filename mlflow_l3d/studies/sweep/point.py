@@ -11,7 +11,6 @@ from mlflow_l3d.analysis.sweep.point import SweptPoint
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.sweep.order import FIRST_STEPS
-from mlflow_l3d.tracking.connection import error_line
 from mlflow_l3d.tracking.ledger import patience_seconds
 
 if TYPE_CHECKING:
@@ -42,6 +41,8 @@ class PointStudy(InvestigationStudy):
         Whether every cell has a score.
     under_way
         Cells that are being trained.
+    scored
+        Whether it is being scored, or was.
     ended
         Whether its parent is closed, or it has none that it writes to.
     seconds
@@ -54,7 +55,7 @@ class PointStudy(InvestigationStudy):
         super().__init__(specification)
         self.run_id = self.error = ""
         self.analysis: Analysis | None = None
-        self.complete = self.ended = self.opened = False
+        self.complete = self.scored = self.ended = self.opened = False
         self.under_way = self._step = 0
         self.seconds = 0.0
         self._beside = beside
@@ -130,23 +131,25 @@ class PointStudy(InvestigationStudy):
         if self.ended or not self.opened:
             return
         whole = self.stopped or self.left == 0
-        try:
-            self.settle()
-            if not whole and self.steps_done < FIRST_STEPS:
-                self.end("KILLED", f"The budget of the sweep was spent {self.how_far()}: too few to score.")
-                return
-            result = self.conclude(self.specification.plan.mitigation_runs if whole else self.steps_done)
-            self.analysis = result.analysis
-            self.complete = whole and result.analysis.cells_failed == 0
-            self.ended = True
-        except Exception as error:  # noqa: BLE001 - the other points go on
-            self.fail(error_line(error))
+        self.settle()
+        if not whole and self.steps_done < FIRST_STEPS:
+            self.end("KILLED", f"The budget of the sweep was spent {self.how_far()}: too few to score.")
+            return
+        result = self.conclude(self.specification.plan.mitigation_runs if whole else self.steps_done)
+        self.analysis = result.analysis
+        self.complete = whole and result.analysis.cells_failed == 0
+        self.ended = True
 
     def fail(self, line: str) -> None:
         """End the parent as failed; the other points go on."""
         self.error = line
         _logger.error("The point %s failed: %s", self.specification.name, line)
         self.end("FAILED", line)
+
+    def interrupt(self) -> None:
+        """End the parent, where it is open, as interrupted."""
+        if self.opened and not self.ended:
+            self.end("KILLED", f"Interrupted {self.how_far()}. The same command continues where it stopped.")
 
     def end(self, status: str, line: str) -> None:
         """End the parent, where it is open, before all is done."""

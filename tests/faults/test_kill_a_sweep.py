@@ -1,0 +1,90 @@
+"""``kill -9`` of a sweep: the same command again computes what is missing, and leaves nothing running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from run_helpers import SMALL, Place, sqlite_place, wait_until
+
+from mlflow_l3d import sweep
+
+pytestmark = pytest.mark.slow
+
+SWEPT: dict[str, Any] = {
+    **SMALL,
+    "investigation_runs": 3,
+    "mitigation_runs": 4,
+    "golden_runs": 8,
+    "over": '{"noise": [0.1, 0.2, 0.3]}',
+    "hyperparameters": "duration=0.08",
+}
+CELLS = 3 * 20
+
+
+def start(place: Place, **more: Any) -> Any:
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in {**SWEPT, **more}.items()]
+    return place.start("-m", "mlflow_l3d", "sweep", *options)
+
+
+def finished(place: Place) -> Counter[str]:
+    runs = [run for run in place.cells() if run.info.status == "FINISHED"]
+    return Counter(run.data.tags["l3d.cell_key"] for run in runs)
+
+
+@pytest.mark.parametrize("count", [3, 18], ids=["in the first round", "in the middle"])
+def test_killed_and_started_again(count: int, migrated_store: Path, tmp_path: Path) -> None:
+    place = sqlite_place(migrated_store, tmp_path / "place")
+    process = start(place, executor="processes", workers=2)
+    wait_until(lambda: len(place.spooled()) >= count or process.poll() is not None, "the moment to kill it")
+    assert process.poll() is None, process.communicate()
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+    kept, killed_at = place.spooled(), int(time.time() * 1000)
+    assert len(kept) >= count
+
+    with place.entered():
+        found = sweep(**SWEPT, executor="inline")
+
+    assert found.computed == CELLS - len(kept)
+    assert place.spooled() == set()
+    done = finished(place)
+    assert len(done) == CELLS
+    assert set(done.values()) == {1}
+    before = {run.data.tags["l3d.cell_key"] for run in place.cells() if run.info.end_time < killed_at}
+    assert before == kept
+    assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
+    old, new = place.runs("tags.`l3d.role` = 'sweep'")
+    assert (old.info.status, old.data.tags["l3d.state"]) == ("KILLED", "incomplete")
+    assert old.data.tags["l3d.superseded_by"] == new.info.run_id
+    for point in found.points:
+        parent = place.client.get_run(point.run_id)
+        assert (parent.data.tags["l3d.state"], parent.data.tags["mlflow.parentRunId"]) == ("complete", new.info.run_id)
+        assert len(place.cells(point.run_id)) == CELLS / 3
+
+
+def test_ctrl_c_at_the_command_line(migrated_store: Path, tmp_path: Path) -> None:
+    place = sqlite_place(migrated_store, tmp_path / "place")
+    process = start(place, executor="processes", workers=2)
+    wait_until(lambda: len(place.spooled()) >= 8 or process.poll() is not None, "some cells")
+    os.killpg(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "interrupted; the same command continues where it stopped" in stderr
+    assert "Traceback" not in stderr
+    roles = Counter((run.data.tags["l3d.role"], run.info.status) for run in place.runs("tags.`l3d.role` != 'cell'"))
+    assert roles == {("investigation", "KILLED"): 3, ("sweep", "KILLED"): 1}
+    done = finished(place)
+    process = start(place, executor="inline")
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr
+    assert f"{CELLS - len(done)} cells computed" in stdout
