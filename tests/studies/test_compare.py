@@ -16,6 +16,7 @@ from mlflow_l3d import cli, compare, investigate
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.comparison.results import ComparedRuns
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.reader import read_investigation
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +104,7 @@ def test_the_run_holds_everything(place: Place, parents: list[str], compared: Co
     found = {each.path for each in place.client.list_artifacts(compared.run_id)}
     assert found == {
         *("comparison.json", "differences.csv", "differences.json", "differences.parquet", "difference.png"),
-        *("ranks.json", "report.html", "scores.parquet", "scores.png", "self_check.json"),
+        *("ranks.json", "report.html", "scores.parquet", "scores.png", "self_check.json", "importances.json"),
     }
     frame = pd.read_parquet(artifact(place, compared.run_id, "differences.parquet", tmp_path))
     pd.testing.assert_frame_equal(frame, compared.to_frame())
@@ -118,6 +119,21 @@ def test_the_run_holds_everything(place: Place, parents: list[str], compared: Co
         ("a_data_order=3.0", 40),
         ("a_data_order=0.0-a_data_order=3.0", 40),
     ]
+
+
+def test_which_luck_decides_the_difference(place: Place, parents: list[str], compared: ComparedRuns) -> None:
+    tables = []
+    for parent in parents[:2]:
+        cells = read_investigation(parent, place.client).cells
+        own = cells[cells["phase"] == "investigation"]
+        tables.append(own.pivot_table(index="row", columns="column", values="accuracy").to_numpy(dtype=float))
+    row = compared.importances.set_index("factor").loc["data_order"]
+    difference = tables[0] - tables[1]
+    assert row["contributed_std"] == pytest.approx(difference.std(axis=1).mean())
+    assert row["mitigated_std"] == pytest.approx(difference.mean(axis=1).std())
+    assert compared.metrics()["difference_importance/data_order"] == row["importance"]
+    with place.entered():
+        assert compare(parents[0], parents[2]).importances.empty
 
 
 def test_the_command_line_says_the_same(place: Place, parents: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.comparison import tables
@@ -30,6 +32,7 @@ CAPTIONS = {
 def comparison_page(
     found: Comparison,
     figures: Mapping[str, Figure],
+    importances: pd.DataFrame,
     checks: Sequence[SelfCheck] = (),
     *,
     settings: Mapping[str, str],
@@ -42,6 +45,8 @@ def comparison_page(
         The record.
     figures
         Of the names in :data:`CAPTIONS`.
+    importances
+        As :func:`mlflow_l3d.report.comparison.tables.factor_table` has it.
     checks
         A/A comparisons.
     settings
@@ -54,6 +59,7 @@ def comparison_page(
         Section("Runs", [drawn["scores"]]),
         Section("What the difference varies by, and what would settle it", [tables.luck_table(found)]),
         Section("Single runs and test examples", [tables.wins_table(found)]),
+        Section("Which luck decides the difference?", [tables.factor_table(found, importances)]),
         Section("A/A: how often is a claim false?", [tables.check_table(checks)]),
     ]
     return page(found.title, notes=found.notes, answers=answers(found), sections=sections, settings=settings)

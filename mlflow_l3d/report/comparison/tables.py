@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
 from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.comparison.words import direction_sentence, verdict_text
-from mlflow_l3d.report.numbers import MISSING, between, percent, points, probability, unit_of
+from mlflow_l3d.report.numbers import MISSING, between, percent, points, probability, signed, unit_of
 from mlflow_l3d.report.table import Table
 
 
@@ -137,6 +139,44 @@ def wins_table(found: Comparison) -> Table:
         "any ten of the other (with the same configurations) not all."
     )
     return Table.of(_of_one_task(found, rows), note).without_empty(set(rows[0]))
+
+
+def factor_table(found: Comparison, importances: pd.DataFrame) -> Table | None:
+    """Return how far each factor decides which system is ahead, None where no factor's cells are shared.
+
+    Parameters
+    ----------
+    found
+        The comparison.
+    importances
+        One row a pair and factor: task, first, second, factor, and metrics of the importance for the difference.
+    """
+    if importances.empty:
+        return None
+    unit = unit_of(found.metric)
+    rows = [
+        {
+            "factor": str(row["factor"]),
+            "pair": f"{row['first']} - {row['second']}",
+            "task": str(row["task"]),
+            f"contributed\n({unit.short})": unit.text(row["contributed_std"]),
+            f"mitigated\n({unit.short})": unit.text(row["mitigated_std"]),
+            "importance": signed(row.get("importance", math.nan)),
+            "corrected": signed(row.get("importance_corrected", math.nan)),
+            percent(found.level): between(
+                row.get("importance_ci_low", math.nan), row.get("importance_ci_high", math.nan)
+            ),
+        }
+        for row in importances.to_dict("records")
+    ]
+    note = (
+        "Importance of a factor for the difference of two cells with the same configurations, in place of a score: "
+        "above 0 where it moves the difference more than all other factors do. Contributed, mitigated: standard "
+        "deviations."
+    )
+    if len(found.systems) < 3:
+        rows = [{name: text for name, text in row.items() if name != "pair"} for row in rows]
+    return Table.of(_of_one_task(found, rows), note)
 
 
 def check_table(checks: Sequence[SelfCheck]) -> Table | None:

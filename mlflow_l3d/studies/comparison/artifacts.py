@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DOCUMENT: Final = "comparison.json"
 TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks.json", "self_check.json"
+IMPORTANCES: Final = "importances.json"
 
 
 def write_comparison(folder: Path, found: ComparedRuns) -> list[str]:
@@ -35,10 +36,11 @@ def write_comparison(folder: Path, found: ComparedRuns) -> list[str]:
     for name, figure in figures.items():
         save_png(figure, folder / f"{name}.png")
     settings = {f"{parent.system} ({parent.task})": f"run {parent.run_id}" for parent in found.parents}
-    page = comparison_page(comparison, figures, found.self_checks, settings=settings)
+    page = comparison_page(comparison, figures, found.importances, found.self_checks, settings=settings)
     (folder / names.REPORT).write_text(page, encoding="utf-8")
     frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}
-    return write_tables(folder, {**frames, CHECKS: found.checks_frame()})
+    importances = None if found.importances.empty else found.importances
+    return write_tables(folder, {**frames, IMPORTANCES: importances, CHECKS: found.checks_frame()})
 
 
 def note(found: ComparedRuns) -> str:

@@ -11,18 +11,19 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
+from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.investigation.evaluate import check_metric
+from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.reader import fetch_artifact, read_investigation, read_predictions
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_SEED: Final = "seed."
+SEED: Final = "seed."
 _COLUMNS: Final = ("example_id", "label", "prediction")
 
 
@@ -41,6 +42,8 @@ class Runs(NamedTuple):
         Runs without a score.
     classes
         How many the task tells apart; 0 where that is not known.
+    cells, planned
+        All cells of the plan, those of the tables included, and what is known of it.
     """
 
     scores: npt.NDArray[np.float64]
@@ -48,21 +51,18 @@ class Runs(NamedTuple):
     predictions: Predictions | None
     failed: int
     classes: int
+    cells: pd.DataFrame
+    planned: Planned
 
 
-def read_systems(client: MlflowClient, parents: Mapping[str, Parent], metric: str) -> tuple[list[System], list[str]]:
-    """Read the systems of one task, by their names, and what a reader must know about them.
+def systems_of(found: Mapping[str, Runs], metric: str) -> tuple[list[System], list[str]]:
+    """Return the systems that runs of one task are, by their names, and what a reader must know about them.
 
     Raises
     ------
     ParameterError
-        If a parent has no independent runs, or no such metric; or the test sets are different ones.
+        If the test sets are different ones.
     """
-    return systems_of({name: read_runs(client, parent, metric) for name, parent in parents.items()}, metric)
-
-
-def systems_of(found: Mapping[str, Runs], metric: str) -> tuple[list[System], list[str]]:
-    """Return the systems that runs of one task are, and what a reader must know about them."""
     notes = [
         f"{name}: {own.failed} of {own.failed + len(own.scores)} runs failed and are left out."
         for name, own in found.items()
@@ -87,6 +87,8 @@ def read_runs(client: MlflowClient, parent: Parent, metric: str) -> Runs:
     with temporary_folder() as folder:
         path = fetch_artifact(client, parent.run_id, names.CELLS, folder)
         every = read_investigation(parent.run_id, client).cells if path is None else pd.read_parquet(path)
+        planned = planned_by(parent.run)
+        every = planned.select(every)
         phase = "golden" if every["phase"].eq("golden").any() else "base"
         cells = every[every["phase"].eq(phase)]
         if cells.empty:
@@ -98,13 +100,15 @@ def read_runs(client: MlflowClient, parent: Parent, metric: str) -> Runs:
         return Runs(
             kept[metric].to_numpy(dtype=np.float64),
             {
-                str(name).removeprefix(_SEED): kept[name].to_numpy()
+                str(name).removeprefix(SEED): kept[name].to_numpy()
                 for name in kept
-                if str(name).startswith(_SEED) and kept[name].notna().all()
+                if str(name).startswith(SEED) and kept[name].notna().all()
             },
             _of_parent(client, parent.run_id, kept, phase, folder) or _of_cells(client, kept),
             len(cells) - len(kept),
             parent.classes or 0,
+            every,
+            planned,
         )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
+
+_OF_FACTOR: Final = ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high")
 
 
 class ComparedParent(NamedTuple):
@@ -35,6 +38,9 @@ class ComparedRuns:
     scores
         One row a run: task, system, score, and `pair`, which two runs with the configurations of the same run of the
         first system have in common.
+    importances
+        Which luck decides the differences: one row a pair and factor that both investigated, see
+        :func:`mlflow_l3d.studies.comparison.tables.importances_of_differences`; empty where there is none.
     self_checks
         How often a difference was claimed where there is none, where that was asked for.
     """
@@ -43,6 +49,7 @@ class ComparedRuns:
     parents: tuple[ComparedParent, ...]
     comparison: Comparison
     scores: pd.DataFrame
+    importances: pd.DataFrame
     self_checks: tuple[SelfCheck, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
@@ -52,6 +59,13 @@ class ComparedRuns:
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run."""
         found = self.comparison.metrics()
+        if len(self.comparison.differences) == 1:
+            for row in self.importances.to_dict("records"):
+                found |= {
+                    f"difference_{name}/{row['factor']}": float(row[name])
+                    for name in _OF_FACTOR
+                    if not math.isnan(row.get(name, math.nan))
+                }
         if self.self_checks:
             found["false_claims_nominal"] = self.self_checks[0].nominal
         return found | {f"false_claims/{check.what}": check.rate for check in self.self_checks}
@@ -65,4 +79,4 @@ class ComparedRuns:
         """Return the text that the command line prints."""
         from mlflow_l3d.report.comparison.text import comparison_text
 
-        return comparison_text(self.comparison, self.self_checks, run_id=self.run_id)
+        return comparison_text(self.comparison, self.importances, self.self_checks, run_id=self.run_id)

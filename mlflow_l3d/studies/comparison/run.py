@@ -22,8 +22,9 @@ from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.artifacts import note, write_comparison
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, specifications
-from mlflow_l3d.studies.comparison.reading import read_systems
+from mlflow_l3d.studies.comparison.reading import read_runs, systems_of
 from mlflow_l3d.studies.comparison.results import ComparedParent, ComparedRuns
+from mlflow_l3d.studies.comparison.tables import importances_of_differences
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.investigation.specification import specify
@@ -197,14 +198,16 @@ def compare_parents(client: MlflowClient, parents: Matched, settings: Settings, 
     metric = named(parents.metric)
     tasks: dict[str, Sequence[System]] = {}
     notes: list[str] = []
-    compared = []
+    compared, of_differences = [], []
     for task, own in parents.tasks.items():
         compared += [
             ComparedParent(task, name, parent.run_id, str(parent.run.info.experiment_id))
             for name, parent in own.items()
         ]
-        tasks[task], said = read_systems(client, own, metric.name)
+        read = {name: read_runs(client, parent, metric.name) for name, parent in own.items()}
+        tasks[task], said = systems_of(read, metric.name)
         notes += said
+        of_differences.append(importances_of_differences(task, read, metric.name, settings.level))
     comparison = compare_systems(
         tasks,
         metric,
@@ -213,7 +216,8 @@ def compare_parents(client: MlflowClient, parents: Matched, settings: Settings, 
         notes=list(dict.fromkeys(notes)),
     )
     checks = _self_checks(tasks, settings) if settings.self_check else ()
-    return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), tuple(checks))
+    importances = pd.concat(of_differences, ignore_index=True)
+    return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks))
 
 
 def _scores(tasks: Mapping[str, Sequence[System]]) -> pd.DataFrame:
