@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from run_helpers import Place, sqlite_place
 
-from mlflow_l3d import cli, compare, investigate
+from mlflow_l3d import cli, compare, investigate, seeds
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.comparison.results import ComparedRuns
 from mlflow_l3d.tracking import names
@@ -151,6 +151,21 @@ def test_specifications_are_run_and_then_compared(place: Place, parents: list[st
         assert [each.system for each in found.parents] == ["a_data_order=0.0", "a_data_order=5.0"]
         assert found.comparison.differences[0].shared_runs == 12
         assert place.client.get_run(found.parents[1].run_id).data.tags[names.ROLE] == "investigation"
+
+
+def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place) -> None:
+    settings = ("default", "a_data_order=3")
+    given = {"approach": "synthetic", "task": "synthetic", "metric": "accuracy", "executor": "inline"}
+    with place.entered():
+        radial = {**given, "design": "radial", "mitigation_runs": 6}
+        found = compare(*[investigate(**radial, hyperparameters=each) for each in settings])
+        assert found.comparison.differences[0].runs == (6, 6)
+        assert found.importances["factor"].tolist() == ["data_order"]
+        found = compare(*[seeds(**given, seeds=5, hyperparameters=each).run_id for each in settings])
+        assert found.comparison.differences[0].shared_factors == ("seed",)
+        pooled = [investigate(**{**COMMON, "golden_runs": "pooled", "hyperparameters": each}) for each in settings]
+        with pytest.raises(ParameterError, match="has no golden runs"):
+            compare(pooled)
 
 
 def test_systems_over_tasks(place: Place, tmp_path: Path) -> None:

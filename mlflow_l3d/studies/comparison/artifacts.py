@@ -46,7 +46,8 @@ def write_comparison(folder: Path, found: ComparedRuns) -> list[str]:
 def note(found: ComparedRuns) -> str:
     """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI."""
     said = [
-        f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}\n" for answer in answers(found.comparison)
+        f"**{answer.question}** {answer.short}. {' '.join(answer.sentences[:2])}\n"
+        for answer in answers(found.comparison)
     ]
     links = [
         f"* {each.system}, {each.task}: [{each.run_id}](#/experiments/{each.experiment_id}/runs/{each.run_id})"

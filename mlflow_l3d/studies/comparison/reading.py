@@ -88,6 +88,7 @@ def read_runs(client: MlflowClient, parent: Parent, metric: str) -> Runs:
         path = fetch_artifact(client, parent.run_id, names.CELLS, folder)
         every = read_investigation(parent.run_id, client).cells if path is None else pd.read_parquet(path)
         planned = planned_by(parent.run)
+        every = every.assign(**{name: None for name in names.COORDINATES if name not in every})  # a study of seeds
         every = planned.select(every)
         phase = "golden" if every["phase"].eq("golden").any() else "base"
         cells = every[every["phase"].eq(phase)]
