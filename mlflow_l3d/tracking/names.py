@@ -58,6 +58,7 @@ TRIALS: Final = "trials.json"
 TABLES: Final = (CELLS_TABLE, EXAMPLES, INTERIM_ANALYSES, TRIALS)
 """Artifacts in the form of MLflow's ``log_table``, which the UI shows as tables."""
 SWEEP_REPORT: Final = "sweep.html"
+SWEEP_DOCUMENT: Final = "sweep.json"
 POINTS: Final = "points"
 """Stem of the table of a sweep, as ``.parquet``, ``.csv``, ``.tex`` and, for the UI, ``.json``."""
 TRACEBACK: Final = "traceback.txt"

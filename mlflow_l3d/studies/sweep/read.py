@@ -1,0 +1,145 @@
+"""The points of a sweep, or of any investigations, read back from what their parents hold: not from their cells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.sweep.point import Choice, SweptPoint
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.sweep.document import analysis_of
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import children_of
+from mlflow_l3d.tracking.connection import error_line
+from mlflow_l3d.tracking.past import own_parameter
+from mlflow_l3d.tracking.reader import fetch_document, parent_run
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+_THREADS: Final = 8
+_CHOICE: Final = "choice."
+_HYPERPARAMETER: Final = "hyperparameter."
+_NO_CHOICES: Final = ("factor", "hyperparameters", "executor", "workers", "device", "stop", "half_width", "epsilon")
+"""Parameters of an investigation in which points may differ without being another system; factors have columns."""
+
+
+def points_of_sweep(client: MlflowClient, run_id: str) -> list[SweptPoint]:
+    """Return the points of a sweep in its own order, those that failed before they had a run included.
+
+    Parameters
+    ----------
+    client
+        The tracking server.
+    run_id
+        The run on top.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run, or it has no points.
+    """
+    top = parent_run(client, run_id)
+    document = _document(client, run_id, names.SWEEP_DOCUMENT)
+    every = children_of(client, str(top.info.experiment_id), run_id)
+    parents = [run for run in every if run.data.tags.get(names.ROLE) == "investigation"]
+    parents = [run for run in parents if names.SUPERSEDED_BY not in run.data.tags]
+    if not parents:
+        raise ParameterError("parent_run_id", run_id, "is a sweep without points", "Run the same sweep again.")
+    planned = document.get("points", [])
+    place = {point.get("investigation_key"): at for at, point in enumerate(planned)}
+    ordered = sorted(parents, key=lambda run: place.get(run.data.tags.get(names.INVESTIGATION_KEY), len(place)))
+    found = points_of(client, ordered)
+    begun = {run.data.tags.get(names.INVESTIGATION_KEY) for run in parents}
+    for point, end in zip(planned, document.get("ends", []), strict=False):
+        if point.get("investigation_key") not in begun:
+            choices = point.get("choices", {})
+            task = str(choices.get("task", point.get("parameters", {}).get("task", "")))
+            found.append(SweptPoint("", choices, task, None, str(end.get("error") or "was not begun")))
+    return found
+
+
+def points_of_runs(client: MlflowClient, run_ids: Sequence[str]) -> list[SweptPoint]:
+    """Return investigations as points, also such as were never swept; their choices are what they differ in.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run, or one is no investigation.
+    """
+    parents = [parent_run(client, run_id) for run_id in run_ids]
+    for run in parents:
+        if run.data.tags.get(names.ROLE) != "investigation":
+            raise ParameterError("parent_run_id", run.info.run_id, "must be the parent run of an investigation")
+    return points_of(client, parents)
+
+
+def points_of(client: MlflowClient, parents: Sequence[Run]) -> list[SweptPoint]:
+    """Return one point a parent, in their order; one that was not scored says why."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        analyses = list(pool.map(partial(_analysis, client), parents))
+    return [
+        SweptPoint(str(run.info.run_id), choices, own_parameter(run, "task") or "", analysis, error)
+        for run, choices, (analysis, error) in zip(parents, choices_among(parents), analyses, strict=True)
+    ]
+
+
+def choices_among(parents: Sequence[Run]) -> list[dict[str, Choice]]:
+    """Return for each parent in what it differs from the others.
+
+    Where all say what was chosen for them (``choice.*``), that; else of the parameters and hyperparameters those with
+    several values.
+    """
+    chosen = [_under(run, _CHOICE) for run in parents]
+    given = chosen if all(chosen) else [dict(_parameters(run)) for run in parents]
+    values = {name: {each[name] for each in given if name in each} for each in given for name in each}
+    return [{name: each[name] for name in values if name in each and len(values[name]) > 1} for each in given]
+
+
+def _parameters(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of an investigation, and its hyperparameters one by one."""
+    for name in run.data.params:
+        if "." not in name and name not in _NO_CHOICES and (value := own_parameter(run, name)) is not None:
+            yield name, value
+    one_by_one = _under(run, _HYPERPARAMETER)
+    if not one_by_one:
+        try:
+            together = json.loads(own_parameter(run, "hyperparameters") or "")
+            one_by_one = {name: _text(value) for name, value in together.items()}
+        except (ValueError, AttributeError):  # a name such as auto, or a stranger's
+            one_by_one = {}
+    yield from one_by_one.items()
+
+
+def _under(run: Run, start: str) -> dict[str, str]:
+    params: Mapping[str, str] = run.data.params
+    return {name.removeprefix(start): value for name, value in params.items() if name.startswith(start)}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _analysis(client: MlflowClient, run: Run) -> tuple[Analysis | None, str]:
+    """Return what a parent says, or why it says nothing."""
+    tags = run.data.tags
+    document = _document(client, str(run.info.run_id), names.IMPORTANCE)
+    if not document:
+        return None, tags.get(names.ERROR) or f"has no {names.IMPORTANCE}: it is {tags.get(names.STATE, 'not ours')}"
+    try:
+        return analysis_of(document), ""
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return None, f"its {names.IMPORTANCE} cannot be read ({error_line(error)}): evaluate it again"
+
+
+def _document(client: MlflowClient, run_id: str, name: str) -> dict[str, Any]:
+    try:
+        found = fetch_document(client, run_id, name)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

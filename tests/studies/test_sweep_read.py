@@ -1,0 +1,163 @@
+"""Points read back from what their parents hold."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+from sweep_cases import drawn_sweep
+
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.sweep.point import SweptPoint
+from mlflow_l3d.analysis.sweep.table import long_table
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.report.investigation.verdicts import Shown
+from mlflow_l3d.studies.files import json_types
+from mlflow_l3d.studies.investigation.artifacts import importance_document
+from mlflow_l3d.studies.sweep.artifacts import write_sweep
+from mlflow_l3d.studies.sweep.document import analysis_of
+from mlflow_l3d.studies.sweep.read import choices_among, points_of_runs, points_of_sweep
+from mlflow_l3d.tracking import names
+
+FACTORS = ("data_order", "sample_choice")
+
+
+def analysed(design: str, *, collapse: float = 0.0, pooled: bool = False) -> Analysis:
+    """Return the analysis of simulated cells of a design."""
+    rng = np.random.default_rng(5)
+    plan = design_named(design)(FACTORS, (*FACTORS, "data_split"), 5, 8, 0 if design == "radial" else 30, 0, "key")
+    rows = []
+    for cell in plan.cells():
+        place = {name: getattr(cell, name) for name in ("phase", "factor", "row", "column", "index")}
+        effects = [np.random.default_rng([at, seed]).normal() for at, seed in enumerate(cell.configurations.values())]
+        score = 0.8 + 0.02 * float(np.dot(effects, (1.0, 0.6, 0.8))) - 0.5 * (rng.random() < collapse)
+        rows.append({**place, "f1_macro": score, **{f"factor.{k}": v for k, v in cell.configurations.items()}})
+    cells = pd.DataFrame(rows)
+    if pooled:
+        cells = cells[cells["phase"] != "golden"]
+    cells.loc[3, "f1_macro"] = math.nan
+    return analyse(cells, Planned(design=design_named(design), pooled=pooled, classes=2), metric="f1_macro")
+
+
+@pytest.mark.parametrize("design", ["crossed", "nested", "radial", "factorial", "random"])
+@pytest.mark.parametrize("kind", ["plain", "collapse", "pooled"])
+def test_an_analysis_comes_back_from_its_document(design: str, kind: str) -> None:
+    if kind == "pooled" and design != "crossed":
+        pytest.skip("a design with golden runs of its own")
+    analysis = analysed(design, collapse=0.15 * (kind == "collapse"), pooled=kind == "pooled")
+    found = analysis_of(json.loads(json.dumps(json_types(importance_document(analysis)), allow_nan=False)))
+    points = [SweptPoint("a", {}, "sst2", each) for each in (analysis, found)]
+    tables = [long_table([point]) for point in points]
+    pd.testing.assert_frame_equal(*tables)
+    metrics, known = found.metrics(), analysis.metrics()
+    assert metrics == pytest.approx({name: known[name] for name in metrics})
+    assert all(name.startswith("golden_share") for name in known if name not in metrics)  # of strategies
+    for factor, record in analysis.importances.items():
+        assert Shown(found).verdict(found.importances[factor]) == Shown(analysis).verdict(record)
+        if analysis.collapse is not None:
+            assert found.collapse is not None
+            np.testing.assert_array_equal(found.collapse.rest[factor].golden, analysis.collapse.rest[factor].golden)
+    assert (analysis.collapse is None) == (found.collapse is None)
+    assert found.checks == analysis.checks
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowClient:
+    monkeypatch.chdir(tmp_path)
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    return MlflowClient()
+
+
+def logged(client: MlflowClient, points: list[SweptPoint], top: str = "", **params: str) -> list[str]:
+    """Write points as parents; return their run ids."""
+    run_ids = []
+    for point in points:
+        tags = {names.ROLE: "investigation", names.INVESTIGATION_KEY: point.name, names.STATE: "complete"}
+        run = client.create_run("0", tags=tags | ({names.PARENT_RUN_ID: top} if top else {}))
+        run_ids.append(run.info.run_id)
+        start = "choice" if top else "hyperparameter"
+        own = {f"{start}.{name}": value for name, value in point.choices.items()}
+        for name, value in {**own, "task": point.task, **params}.items():
+            client.log_param(run.info.run_id, name, value)
+        if point.analysis is not None:
+            client.log_dict(run.info.run_id, json_types(importance_document(point.analysis)), names.IMPORTANCE)
+    return run_ids
+
+
+def test_the_result_of_a_sweep_is_the_same_from_its_parents(client: MlflowClient, tmp_path: Path) -> None:
+    points = drawn_sweep({"shots": [2.0, 4.0, 8.0], "prompt_format": ["A", "B"]})
+    points.append(SweptPoint("", {"shots": 16.0, "prompt_format": "A"}, "sst2", None, "no such model"))
+    top = client.create_run("0", tags={names.ROLE: "sweep"}).info.run_id
+    run_ids = logged(client, points[-2::-1], top)[::-1]  # begun in another order
+    planned = [
+        {"choices": dict(point.choices), "investigation_key": point.name, "parameters": {"task": point.task}}
+        for point in points
+    ]
+    ends = [{"error": point.error} for point in points]
+    client.log_dict(top, {"points": planned, "ends": ends}, names.SWEEP_DOCUMENT)
+    found = points_of_sweep(client, top)
+    assert [point.run_id for point in found] == [*run_ids, ""]
+    assert found[-1].error == "no such model"
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    results = [write_sweep(folder, each, title="t") for folder, each in zip(folders, (points, found), strict=True)]
+    frames = [result.to_frame().drop(columns="run_id") for result in results]
+    pd.testing.assert_frame_equal(*frames)
+    assert results[0].metrics() == pytest.approx(results[1].metrics())
+
+
+def test_choices_of_parents_that_were_never_swept(client: MlflowClient) -> None:
+    points = drawn_sweep({"shots": [2, 4], "prompt_format": ["A", "B"]})
+    run_ids = logged(client, points, workers="2", model="flan", executor="inline")
+    found = points_of_runs(client, run_ids)
+    assert [dict(point.choices) for point in found] == [
+        {"shots": "2", "prompt_format": "A"},
+        {"shots": "2", "prompt_format": "B"},
+        {"shots": "4", "prompt_format": "A"},
+        {"shots": "4", "prompt_format": "B"},
+    ]
+    assert [point.task for point in found] == ["sst2"] * 4
+    assert long_table(found)["choice.shots"].tolist() == [2.0] * 4 + [4.0] * 4
+    assert long_table(found)["importance"].tolist() == long_table(points)["importance"].tolist()
+
+
+def test_hyperparameters_in_one_text_are_choices_too(client: MlflowClient) -> None:
+    runs = [client.create_run("0") for _ in range(3)]
+    for run, shots in zip(runs, (2, 4, 8), strict=True):
+        text = json.dumps({"shots": shots, "prompt_format": "A"})
+        client.log_param(run.info.run_id, "hyperparameters", "auto")
+        client.log_param(run.info.run_id, "resolved.hyperparameters", text)
+        client.log_param(run.info.run_id, "executor", f"e{shots}")
+    found = choices_among([client.get_run(run.info.run_id) for run in runs])
+    assert found == [{"shots": "2"}, {"shots": "4"}, {"shots": "8"}]
+
+
+def test_a_parent_without_a_score_says_why(client: MlflowClient) -> None:
+    one, two = drawn_sweep({"shots": [2, 4]})
+    lost = SweptPoint("", {"shots": 8}, "sst2", None)
+    run_ids = logged(client, [one, two, lost])
+    client.set_tag(run_ids[2], names.STATE, "incomplete")
+    client.log_dict(run_ids[1], {"schema": 1}, names.IMPORTANCE)
+    found = points_of_runs(client, run_ids)
+    assert found[0].complete
+    assert "cannot be read" in found[1].error
+    assert found[2].error == "has no importance.json: it is incomplete"
+
+
+def test_what_is_no_sweep_is_refused_in_one_line(client: MlflowClient) -> None:
+    run_id = client.create_run("0").info.run_id
+    with pytest.raises(ParameterError, match="is a sweep without points"):
+        points_of_sweep(client, run_id)
+    with pytest.raises(ParameterError, match="must be the parent run of an investigation"):
+        points_of_runs(client, [run_id])
+    with pytest.raises(ParameterError, match="no such run"):
+        points_of_runs(client, ["nobody"])
