@@ -203,7 +203,7 @@ SEEDS: Final[Parameters] = _table(
 )
 
 EVALUATE: Final[Parameters] = _table(
-    replace(_PARENT, help=f"{_PARENT.help}; several studies of seeds, separated by commas"),
+    replace(_PARENT, help=f"{_PARENT.help}; a sweep; several investigations or studies of seeds, separated by commas"),
     Parameter("where", "none", "an MLflow filter that finds the cells, in place of the parent's children"),
     Parameter("metric", "auto", "the metric whose spread is investigated; auto is the parent's own, or f1_macro"),
     Parameter("design", "auto", "how cells are laid out; auto is the parent's own, or what their phases say"),

@@ -55,7 +55,7 @@ SEARCH_DOCUMENT: Final = "search.json"
 SEEDS: Final = "seeds.json"
 SEARCH_REPORT: Final = "search.html"
 TRIALS: Final = "trials.json"
-TABLES: Final = (CELLS_TABLE, EXAMPLES, INTERIM_ANALYSES, TRIALS)
+TABLES: Final = (CELLS_TABLE, EXAMPLES, INTERIM_ANALYSES, TRIALS, "points.json", "trends.json", "interactions.json")
 """Artifacts in the form of MLflow's ``log_table``, which the UI shows as tables."""
 SWEEP_REPORT: Final = "sweep.html"
 SWEEP_DOCUMENT: Final = "sweep.json"

@@ -209,7 +209,7 @@ def test_few_or_failed_points_claim_nothing() -> None:
     assert alone.interactions == ()
     nothing = analyse_sweep([lost])
     assert nothing.factors == ()
-    assert nothing.metrics()["points_failed"] == 1
+    assert nothing.metrics()["points_without_score"] == 1
 
 
 def test_different_metrics_have_no_common_golden_std() -> None:

@@ -61,7 +61,11 @@ class Sweep:
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name, those of a choice and factor as ``<name>/<choice>/<factor>``."""
         failed = float(self.rows.drop_duplicates("point")["cells_failed"].sum())
-        found = {"points": float(len(self.points)), "points_failed": float(len(self.failed)), "cells_failed": failed}
+        found = {
+            "points": float(len(self.points)),
+            "points_without_score": float(len(self.failed)),
+            "cells_failed": failed,
+        }
         for one in self.trends:
             numbers = {
                 "trend": one.slope,

@@ -11,6 +11,7 @@ from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
 from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation, check_options, evaluate_seeds, is_seeds_study
+from mlflow_l3d.studies.sweep.evaluate import SweepEvaluation, evaluate_sweep, is_sweep
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.past import latest_investigation, searched_splits
 from mlflow_l3d.tracking.reader import read_investigation
@@ -47,7 +48,7 @@ def evaluate(
     missing: str = "auto",
     agreement: str = "auto",
     log: bool = True,
-) -> Evaluation | SeedsEvaluation:
+) -> Evaluation | SeedsEvaluation | SweepEvaluation:
     """Score a parent run again from its children, and write metrics and artifacts to it.
 
     Parameters
@@ -56,7 +57,9 @@ def evaluate(
         Any run whose children carry the tags of a cell: ``l3d.role`` = ``cell``, ``l3d.phase``, and ``l3d.factor``,
         ``l3d.row``, ``l3d.column`` (golden: ``l3d.index``; base and swap: no column). ``latest``: the current
         experiment's latest investigation. Several studies of seeds, separated by commas, are compared over tasks in a
-        run of its own; a study of seeds has no other option than `metric`.
+        run of its own; a study of seeds has no other option than `metric`. The run of a sweep, whose result is made
+        again from its points, or several investigations, which are set side by side in a run of its own; both have no
+        other option.
     where
         An MLflow filter; cells are then the runs that it finds in the parent's experiment.
     metric
@@ -79,8 +82,12 @@ def evaluate(
         With one line that says what is missing.
     """
     with entry_point() as project_run:
+        options = {"where": where, "design": design, "missing": missing, "agreement": agreement}
+        if is_sweep(parent_run_id):
+            check_options({**options, "metric": metric}, "a sweep")
+            return evaluate_sweep(parent_run_id, project_run=project_run.run_id, log=log)
         if is_seeds_study(parent_run_id):
-            check_options({"where": where, "design": design, "missing": missing, "agreement": agreement})
+            check_options(options)
             return evaluate_seeds(parent_run_id, metric=metric, project_run=project_run.run_id, log=log)
         for name, value, known in (("design", design, registry.names("design")), ("missing", missing, MISSING)):
             if value not in ("auto", *known):

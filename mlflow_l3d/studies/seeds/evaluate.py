@@ -72,11 +72,11 @@ def is_seeds_study(parent_run_id: str) -> bool:
         return False
 
 
-def check_options(options: Mapping[str, str]) -> None:
-    """Raise a ParameterError for an option of `evaluate` that a study of seeds does not have."""
+def check_options(options: Mapping[str, str], study: str = "a study of seeds") -> None:
+    """Raise a ParameterError for an option of `evaluate` that a study does not have."""
     for name, value in options.items():
         if value != EVALUATE[name].default:
-            raise ParameterError(name, value, "has no effect on a study of seeds", "Leave it out.")
+            raise ParameterError(name, value, f"has no effect on {study}", "Leave it out.")
 
 
 def evaluate_seeds(

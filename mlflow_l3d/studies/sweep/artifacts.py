@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 import pandas as pd
 
@@ -15,6 +16,10 @@ from mlflow_l3d.analysis.sweep.results import Sweep, analyse_sweep
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.studies.files import file_stem, write_tables
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import public_uri
+
+_MOST_LINKS: Final = 60
+"""The description of a run is a tag, of which MLflow keeps 8,000 characters."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,47 @@ def write_sweep(
     for name, figure in figures.items():
         save_png(figure, folder / f"{file_stem(name)}.png")
     return SweepResult(result.sweep, title, tuple(tables))
+
+
+def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str]:
+    """Return run id -> address of the run, where the tracking server is one that a browser reaches.
+
+    Parameters
+    ----------
+    tracking_uri
+        Of the server; user and password in it are left out.
+    experiments
+        Run id -> id of its experiment.
+    """
+    address = public_uri(tracking_uri).rstrip("/")
+    if not address.startswith(("http://", "https://")):
+        return {}
+    return {run_id: f"{address}/{_place(run_id, experiment)}" for run_id, experiment in experiments.items()}
+
+
+def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
+    """Return the headline of the report as Markdown, and links to the points, for the page of the run in MLflow's UI.
+
+    Parameters
+    ----------
+    result
+        What the points say.
+    experiments
+        Run id -> id of its experiment.
+    """
+    from mlflow_l3d.report.sweep.shown import ShownSweep
+    from mlflow_l3d.report.sweep.words import answers
+
+    shown = ShownSweep(result.sweep)
+    said = [f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}" for answer in answers(shown)]
+    points = zip(shown.names, (point.run_id for point in result.sweep.points), strict=True)
+    links = [f"- [{name}]({_place(run_id, experiments[run_id])})" for name, run_id in points if run_id in experiments]
+    more = [f"- and {len(links) - _MOST_LINKS} more"] if len(links) > _MOST_LINKS else []
+    return "\n\n".join([*said, "\n".join([*links[:_MOST_LINKS], *more])])
+
+
+def _place(run_id: str, experiment: str) -> str:
+    return f"#/experiments/{experiment}/runs/{run_id}"
 
 
 def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +30,23 @@ _NO_CHOICES: Final = ("factor", "hyperparameters", "executor", "workers", "devic
 """Parameters of an investigation in which points may differ without being another system; factors have columns."""
 
 
-def points_of_sweep(client: MlflowClient, run_id: str) -> list[SweptPoint]:
+@dataclass(frozen=True)
+class ReadPoints:
+    """Points, and where their runs are.
+
+    Attributes
+    ----------
+    points
+        In their order.
+    experiments
+        Run id -> id of its experiment.
+    """
+
+    points: tuple[SweptPoint, ...]
+    experiments: Mapping[str, str]
+
+
+def points_of_sweep(client: MlflowClient, run_id: str) -> ReadPoints:
     """Return the points of a sweep in its own order, those that failed before they had a run included.
 
     Parameters
@@ -55,16 +72,17 @@ def points_of_sweep(client: MlflowClient, run_id: str) -> list[SweptPoint]:
     place = {point.get("investigation_key"): at for at, point in enumerate(planned)}
     ordered = sorted(parents, key=lambda run: place.get(run.data.tags.get(names.INVESTIGATION_KEY), len(place)))
     found = points_of(client, ordered)
+    lost: list[SweptPoint] = []
     begun = {run.data.tags.get(names.INVESTIGATION_KEY) for run in parents}
     for point, end in zip(planned, document.get("ends", []), strict=False):
         if point.get("investigation_key") not in begun:
             choices = point.get("choices", {})
             task = str(choices.get("task", point.get("parameters", {}).get("task", "")))
-            found.append(SweptPoint("", choices, task, None, str(end.get("error") or "was not begun")))
-    return found
+            lost.append(SweptPoint("", choices, task, None, str(end.get("error") or "was not begun")))
+    return ReadPoints((*found.points, *lost), found.experiments)
 
 
-def points_of_runs(client: MlflowClient, run_ids: Sequence[str]) -> list[SweptPoint]:
+def points_of_runs(client: MlflowClient, run_ids: Sequence[str]) -> ReadPoints:
     """Return investigations as points, also such as were never swept; their choices are what they differ in.
 
     Raises
@@ -79,14 +97,15 @@ def points_of_runs(client: MlflowClient, run_ids: Sequence[str]) -> list[SweptPo
     return points_of(client, parents)
 
 
-def points_of(client: MlflowClient, parents: Sequence[Run]) -> list[SweptPoint]:
+def points_of(client: MlflowClient, parents: Sequence[Run]) -> ReadPoints:
     """Return one point a parent, in their order; one that was not scored says why."""
     with ThreadPoolExecutor(_THREADS) as pool:
         analyses = list(pool.map(partial(_analysis, client), parents))
-    return [
+    points = [
         SweptPoint(str(run.info.run_id), choices, own_parameter(run, "task") or "", analysis, error)
         for run, choices, (analysis, error) in zip(parents, choices_among(parents), analyses, strict=True)
     ]
+    return ReadPoints(tuple(points), {str(run.info.run_id): str(run.info.experiment_id) for run in parents})
 
 
 def choices_among(parents: Sequence[Run]) -> list[dict[str, Choice]]:

@@ -12,7 +12,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.evaluate import planned_by, score_parent
-from mlflow_l3d.studies.sweep.artifacts import SweepResult, write_sweep
+from mlflow_l3d.studies.sweep.artifacts import SweepResult, description, links_of, write_sweep
 from mlflow_l3d.studies.sweep.engine import Engine
 from mlflow_l3d.studies.sweep.plan import SweepPlan, plan_sweep
 from mlflow_l3d.studies.sweep.point import PointStudy
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 _logger = logging.getLogger("mlflow_l3d")
-DOCUMENT = "sweep.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +75,7 @@ class Sweep:
             f"{self.computed} cells computed in {self.seconds:.0f} s",
             *([end] if self.spent else []),
             *failed,
-            f"MLflow run {self.run_id}; report.html is among its artifacts",
+            f"MLflow run {self.run_id}; sweep.html is among its artifacts",
         ]
         return "\n".join([self.result.summary().rstrip(), "", *lines, ""])
 
@@ -151,9 +150,11 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
         swept = tuple(point.swept() for point in points)
         complete = sum(point.complete for point in points)
         with temporary_folder() as folder:
-            result = write_sweep(folder, swept, title=asked.title)
+            experiments = {point.run_id: self.ledger.parent.experiment_id for point in swept if point.run_id}
+            links = links_of(str(self.ledger.client.tracking_uri), experiments)
+            result = write_sweep(folder, swept, title=asked.title, links=links)
             ends = [{"run_id": point.run_id, "complete": point.complete, "error": point.error} for point in points]
-            write_json(folder / DOCUMENT, {**asked.document(), "ends": ends}, indent=2)
+            write_json(folder / names.SWEEP_DOCUMENT, {**asked.document(), "ends": ends}, indent=2)
             counts = {"points": len(points), "points_complete": complete, "points_failed": len(failed)}
             self.ledger.log_metrics({**counts, "cells_computed": engine.computed, **result.metrics()}, 0)
             found = Sweep(
@@ -166,7 +167,8 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
                 result=result,
             )
             self.ledger.wait()
-            self.ledger.finish(folder, complete=complete == len(points), description=self._description(found, complete))
+            said = f"{self._description(found, complete)}\n\n{description(result, experiments)}"
+            self.ledger.finish(folder, complete=complete == len(points), description=said)
         return found
 
     def _adopt(self) -> None:
