@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.comparison.run import compare
     from mlflow_l3d.studies.evaluation.delete import delete
     from mlflow_l3d.studies.evaluation.run import evaluate
+    from mlflow_l3d.studies.gate.run import gate
     from mlflow_l3d.studies.investigation.run import Investigation, investigate
     from mlflow_l3d.studies.planning.run import plan_investigation
     from mlflow_l3d.studies.search.run import search
@@ -31,6 +32,7 @@ __all__ = [
     "compare_strategies",
     "delete",
     "evaluate",
+    "gate",
     "investigate",
     "new",
     "plan_investigation",

@@ -87,28 +87,34 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0, 1 (failed), 2 (a wrong option or parameter) or 130 (Ctrl-C)."""
+    """Run the command line; return the exit status: 0, 1 (failed), 2 (a wrong option or parameter) or 130 (Ctrl-C).
+
+    A verb may have statuses of its own, as `gate` has.
+    """
+    asked = next((VERBS[word] for word in (sys.argv[1:] if argv is None else argv) if word in VERBS), None)
+    failed = None if asked is None else asked.failed
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate)}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         previous[signal.SIGINT] = signal.signal(signal.SIGINT, _terminate)
     try:
         options = _parse(argv)
-        print(_run(options.pop("verb"), options))  # noqa: T201
+        found = _run(options.pop("verb"), options)
+        print(found.summary())  # noqa: T201
+        return int(getattr(found, "exit_status", 0))
     except L3DError as error:
         print(f"mlflow-l3d: error: {error}", file=sys.stderr)  # noqa: T201
-        return 2 if isinstance(error, ParameterError | _UsageError) else 1
+        return failed or (2 if isinstance(error, ParameterError | _UsageError) else 1)
     except KeyboardInterrupt:
         print("mlflow-l3d: interrupted; the same command continues where it stopped.", file=sys.stderr)  # noqa: T201
         return 130
     except Exception as error:  # noqa: BLE001 - an unforeseen error still ends in one line, after its traceback
         traceback.print_exc()
         print(f"mlflow-l3d: unexpected error: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
-        return 1
+        return failed or 1
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    return 0
 
 
 def _parse(argv: Sequence[str] | None) -> dict[str, str]:
@@ -127,12 +133,12 @@ def _parse(argv: Sequence[str] | None) -> dict[str, str]:
     return vars(options)
 
 
-def _run(verb: str, options: dict[str, str]) -> str:
-    """Call the verb's function; return what to print."""
+def _run(verb: str, options: dict[str, str]) -> Any:
+    """Call the verb's function; return what it found, whose `summary()` is printed."""
     row = VERBS[verb]
     function = getattr(import_module(row.module), row.function)
     more = {"progress": True} if "progress" in signature(function).parameters else {}  # which shows a bar
-    return str(function(**options, **more).summary())
+    return function(**options, **more)
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mlflow_l3d.parameters import table
+from mlflow_l3d.parameters.gate import GATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ class Verb:
         Whether it is an entry point of MLproject.
     words
         What stands behind the verb without a name of its own, in this order.
+    failed
+        Exit status of every error; None for that of its kind. What the function returns may have an `exit_status` of
+        its own.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Verb:
     is_study: bool = True
     in_project: bool = True
     words: table.Parameters = field(default_factory=dict)
+    failed: int | None = None
 
     @property
     def module(self) -> str:
@@ -78,6 +83,13 @@ _ROWS: Final = (
         table.SEEDS,
         "studies.seeds.run:seeds",
         "train one task with several seeds: scores and single predictions",
+    ),
+    Verb(
+        "gate",
+        GATE,
+        "studies.gate.run:gate",
+        "run until a candidate is better, worse or equivalent, for a CI job",
+        failed=3,
     ),
     Verb(
         "strategies",

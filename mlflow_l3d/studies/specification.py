@@ -40,7 +40,7 @@ class StudySpecification(ABC):
         Hash that says whether two parents are the same study, so that one can continue the other.
     """
 
-    role: ClassVar[Literal["investigation", "search"]] = "investigation"
+    role: ClassVar[Literal["investigation", "search", "golden_runs"]] = "investigation"
     given: Mapping[str, str]
     setup: Setup
     metric: str

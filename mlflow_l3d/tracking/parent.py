@@ -29,7 +29,12 @@ _RANDOM_NAME: Final = re.compile(r"[a-z]+-[a-z]+-\d+")
 _SOURCE_TAGS: Final = ("mlflow.user", "mlflow.source.name", "mlflow.source.type", "mlflow.source.git.commit")
 METRICS_A_BATCH: Final = 1000
 _STALE_SECONDS: Final = 600.0
-_KEY_TAGS: Final = {"investigation": names.INVESTIGATION_KEY, "search": names.SEARCH_KEY, "sweep": names.SWEEP_KEY}
+_KEY_TAGS: Final = {
+    "investigation": names.INVESTIGATION_KEY,
+    "golden_runs": names.INVESTIGATION_KEY,
+    "search": names.SEARCH_KEY,
+    "sweep": names.SWEEP_KEY,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,7 @@ class Card:
     Attributes
     ----------
     role
-        ``investigation``, ``search`` or ``sweep``.
+        ``investigation``, ``search``, ``sweep``, or ``golden_runs``: those of one side of a gate.
     key
         The same key means the same work, so that one parent can continue another.
     title

@@ -1,0 +1,302 @@
+"""A gate as people read it: in the terminal, as Markdown below a CI job, as a page, and as a figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.gate import Forecast, GateAnswer, Look
+from mlflow_l3d.analysis.comparison.sequential import Measured, SequentialPlan, limits
+from mlflow_l3d.report import style
+from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, percent, plain, unit_of
+from mlflow_l3d.report.page import Picture, Section, page
+from mlflow_l3d.report.table import Table, document
+from mlflow_l3d.report.text import Answer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_VERDICT: Final = {
+    "better": "The candidate is better",
+    "worse": "The candidate is worse",
+    "equivalent": "The two are equivalent",
+    "undecided": "Undecided within the budget",
+}
+_CAPTION: Final = (
+    "Dots: difference at each look, thin bars its repeated confidence interval, thick bars that for equivalence. Grey "
+    "band: differences that do not matter. Dashed: a difference beyond it is claimed at that look, at the spread that "
+    "was found; dotted: one between the lines is claimed to be equivalent."
+)
+
+
+def sentence(answer: GateAnswer) -> str:
+    """Return the answer in one sentence or two."""
+    unit = unit_of(answer.metric)
+    if not answer.looks:
+        return "No look was taken."
+    look = answer.looks[-1]
+    effect = f"{unit.text(answer.plan.smallest_effect)} {unit.noun}"
+    found = (
+        f"{_signed(unit, look.difference)} {unit.noun} of {answer.metric}, repeated {percent(1 - answer.plan.alpha)} "
+    )
+    found += f"confidence interval {_between(unit, look.low, look.high)}, after {counted(look.runs, 'run')} of either"
+    if answer.decision == "equivalent":
+        sure = "lower" if look.high < 0 else "higher" if look.low > 0 else ""
+        also = f" It is certain that the candidate is {sure}, by less than what matters." if sure else ""
+        return f"The two are equivalent within {effect}: {found}.{also}"
+    if answer.decision == "undecided":
+        return f"{look.runs} runs do not tell worse, better, and equivalent within {effect} apart: {found}."
+    return f"{_VERDICT[answer.decision]}: {found}."
+
+
+def about(answer: GateAnswer) -> str:
+    """Return which question the answer is to."""
+    if answer.examples == "random":
+        return (
+            "On new examples, too: luck of the runs and of the test examples counts. More runs do not make the latter "
+            "smaller."
+        )
+    return "On these test data: luck of the runs is the only one that counts. Other data were not asked about."
+
+
+def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: str) -> list[str]:
+    """Return what is said before the first run: looks and power."""
+    unit = unit_of(metric)
+    effect = f"{unit.text(plan.smallest_effect)} {unit.noun}"
+    return [
+        f"Looks after {_list(plan.looks)} runs of either side.",
+        f"Power, if runs of the two share nothing (difference of two runs: std {unit.text(forecast.std)} {unit.noun}): "
+        f"{_power(forecast, effect)}.",
+    ]
+
+
+def plan_text(title: str, plan: SequentialPlan, metric: str, lines: Sequence[str]) -> str:
+    """Return a plan as the terminal shows it."""
+    return document(title, lines, [bound_table(plan, metric), _bounds_note(plan)])
+
+
+def look_line(answer: GateAnswer, look: Look) -> str:
+    """Return one line that says what a look found, while the gate goes on."""
+    unit, number = unit_of(answer.metric), answer.looks.index(look) + 1
+    line = f"Look {number} of {len(answer.plan.looks)}, {counted(look.runs, 'run')}: "
+    line += f"{_signed(unit, look.difference)} {unit.noun}, {_interval(answer, look)}: {look.decision}"
+    if number == 1 and answer.after is not None:
+        effect = f"{unit.text(answer.plan.smallest_effect)} {unit.noun}"
+        line += f". {_again(answer.after, unit)}: {_power(answer.after, effect)}"
+    return f"{line}."
+
+
+def bound_table(plan: SequentialPlan, metric: str) -> Table:
+    """Return the looks that are planned, with their levels."""
+    rows = [
+        {
+            "look": str(number),
+            "runs of either": str(runs),
+            "level, better or worse": plain(level.difference, 5),
+            "level, equivalence": plain(level.equivalence, 5),
+        }
+        for number, (runs, level) in enumerate(zip(plan.looks, plan.levels, strict=True), 1)
+    ]
+    return Table.of(rows, title=f"Looks and one-sided levels ({metric})")
+
+
+def look_table(answer: GateAnswer) -> Table:
+    """Return the looks that were taken."""
+    unit = unit_of(answer.metric)
+    rows = [
+        {
+            "look": str(number),
+            "runs": str(look.runs),
+            "pairs" if answer.paired else "counted": str(look.pairs),
+            "difference": _signed(unit, look.difference),
+            "error": unit.text(look.error),
+            f"{percent(1 - answer.plan.alpha)} interval": _between(unit, look.low, look.high),
+            "for equivalence": _between(unit, look.equivalence_low, look.equivalence_high),
+            "decision": look.decision,
+        }
+        for number, look in enumerate(answer.looks, 1)
+    ]
+    note = (
+        "Intervals are repeated confidence intervals: those of all looks hold together, so they are wider than that of "
+        f"a single one would be. In {unit.name}."
+    )
+    return Table.of(rows, note, title="Looks", texts=frozenset({7}))
+
+
+def power_table(answer: GateAnswer) -> Table:
+    """Return what was to be expected before, and after the first look."""
+    unit = unit_of(answer.metric)
+    rows = []
+    forecasts = {"before the first run": answer.before, "after the first look": answer.after}
+    for when, forecast in forecasts.items():
+        if forecast is None:
+            continue
+        effect = unit.text(answer.plan.smallest_effect)
+        for true, outlook in ((f"{_signed(unit, 0.0)}", forecast.same), (f"-{effect}", forecast.worse)):
+            rows.append(
+                {
+                    "true difference": f"{true}, {when}",
+                    "better": _share(outlook.better),
+                    "equivalent": _share(outlook.equivalent),
+                    "worse": _share(outlook.worse),
+                    "undecided": _share(outlook.undecided),
+                    "runs": plain(outlook.runs, 0),
+                    "std": unit.text(forecast.std),
+                }
+            )
+    note = "Simulated normal scores. std: of the difference of one run of each; at first they are to share nothing."
+    return Table.of(rows, note, title="Power")
+
+
+def gate_text(answer: GateAnswer, lines: Sequence[str]) -> str:
+    """Return a finished gate as the terminal shows it."""
+    title = f"gate: {_VERDICT[answer.decision]} (exit status {answer.exit_status})"
+    parts = [*(note for note in answer.notes), look_table(answer) if answer.looks else None, power_table(answer)]
+    return document(title, [sentence(answer), *_means(answer), *_other(answer), *lines], parts)
+
+
+def gate_markdown(answer: GateAnswer, *, run_id: str) -> str:
+    """Return the summary for a CI job."""
+    head = f"## Gate: {answer.decision} (exit status {answer.exit_status})"
+    lines = [head, "", f"`{answer.candidate}` against `{answer.baseline}`. {sentence(answer)}", ""]
+    lines += [f"{line}\n" for line in [about(answer), *_means(answer), *_other(answer)]]
+    tables = [look_table(answer)] if answer.looks else []
+    for table in [*tables, power_table(answer)]:
+        lines += [*_markdown(table), ""]
+    lines += [*[f"- {note}" for note in answer.notes], ""] if answer.notes else []
+    return "\n".join([*lines, f"MLflow run `{run_id}`", ""])
+
+
+def gate_page(answer: GateAnswer, figure: Figure, *, settings: Mapping[str, str]) -> str:
+    """Return a gate and its figure as an HTML page."""
+    picture = Picture.of(figure, "looks", "Difference at each look, with its intervals and the bounds", _CAPTION)
+    answers = [
+        Answer("Is the candidate worse?", _VERDICT[answer.decision], (sentence(answer), *_means(answer))),
+        Answer("What is the answer about?", answer.examples, (about(answer), *_other(answer))),
+    ]
+    sections = [
+        Section("Looks", [picture, look_table(answer) if answer.looks else None]),
+        Section("What was to be expected", [power_table(answer), bound_table(answer.plan, answer.metric)]),
+    ]
+    title = f"{answer.candidate} against {answer.baseline}"
+    return page(title, answers=answers, sections=sections, notes=answer.notes, settings=settings)
+
+
+def gate_figure(answer: GateAnswer) -> Figure:
+    """Return the looks and the bounds; `better` is above."""
+    unit = unit_of(answer.metric)
+    with style.panels(3.6) as (figure, (axes,)):
+        effect = unit.scale * answer.plan.smallest_effect
+        axes.axhspan(-effect, effect, color=style.ABSENT, linewidth=0)
+        axes.axhline(0, color=style.GREY, linewidth=0.8)
+        _bounds(axes, answer, unit)
+        for look in answer.looks:
+            colour = {"worse": style.ORANGE, "undecided": style.MUTED}.get(look.decision, style.BLUE)
+            for low, high, width in (
+                (look.low, look.high, 1.3),
+                (look.equivalence_low, look.equivalence_high, 4.0),
+            ):
+                if math.isfinite(low) and math.isfinite(high):
+                    axes.plot([look.runs] * 2, [unit.scale * low, unit.scale * high], color=colour, linewidth=width)
+            axes.plot(look.runs, unit.scale * look.difference, "o", color=colour, markersize=6)
+        _limit(axes, answer, unit, effect)
+        axes.set_xlim(0, 1.05 * answer.plan.looks[-1])
+        title = f"{_VERDICT[answer.decision]}" if answer.looks else "Planned looks"
+        x, y = "golden runs of either side", f"candidate - baseline, {answer.metric} ({unit.short})"
+        style.dress(axes, x=x, y=y, title=title, grid="y")
+    return figure
+
+
+def _bounds(axes: Axes, answer: GateAnswer, unit: Unit) -> None:
+    """Draw the differences that would be claimed at each planned look."""
+    runs = np.array(answer.plan.looks, dtype=np.float64)
+    forecast = answer.after or answer.before
+    outer, inner = [], []
+    for count, level in zip(runs, answer.plan.levels, strict=True):
+        single = Measured(0.0, forecast.std / math.sqrt(count), count - 1, 0.0)
+        outer.append(unit.scale * float(limits(single, level.difference)[1]))
+        inner.append(unit.scale * (answer.plan.smallest_effect - float(limits(single, level.equivalence)[1])))
+    for side in (1, -1):
+        axes.plot(runs, side * np.array(outer), "--", color=style.MUTED, linewidth=1.0, marker=".", markersize=4)
+        shown = np.where(np.array(inner) > 0, inner, np.nan)
+        axes.plot(runs, side * shown, ":", color=style.BLUE, linewidth=1.2, marker=".", markersize=4)
+
+
+def _limit(axes: Axes, answer: GateAnswer, unit: Unit, effect: float) -> None:
+    """Show what matters: three smallest effects, and all differences; what is beyond is cut."""
+    found = [abs(unit.scale * look.difference) for look in answer.looks if math.isfinite(look.difference)]
+    ends = [unit.scale * abs(end) for look in answer.looks[-1:] for end in (look.low, look.high) if math.isfinite(end)]
+    top = 1.1 * max([3 * effect, *found, *ends])
+    axes.set_ylim(-top, top)
+
+
+def _means(answer: GateAnswer) -> Iterator[str]:
+    unit = unit_of(answer.metric)
+    if all(map(math.isfinite, answer.means)):
+        yield f"Mean {answer.metric}: baseline {unit.text(answer.means[0])}, candidate {unit.text(answer.means[1])}."
+
+
+def _other(answer: GateAnswer) -> Iterator[str]:
+    unit = unit_of(answer.metric)
+    if answer.other is not None:
+        what = "On new examples, too," if answer.examples == "fixed" else "On these test data alone"
+        yield f"{what} the interval of the same look is {_between(unit, *answer.other)} {unit.noun}."
+
+
+def _interval(answer: GateAnswer, look: Look) -> str:
+    """Return the interval that the decision of a look is about."""
+    unit, alpha = unit_of(answer.metric), answer.plan.alpha
+    level, low, high = 1 - alpha, look.low, look.high
+    if look.decision == "equivalent":
+        level, low, high = 1 - 2 * alpha, look.equivalence_low, look.equivalence_high
+    return f"{percent(level)} confidence interval {_between(unit, low, high)}"
+
+
+def _bounds_note(plan: SequentialPlan) -> str:
+    return (
+        f"Better and worse are claimed at {percent(plan.alpha / 2)} each, equivalence by two one-sided tests at "
+        f"{percent(plan.alpha)} each, over all looks ({plan.spending})."
+    )
+
+
+def _again(forecast: Forecast, unit: Unit) -> str:
+    share = "" if not abs(forecast.correlation) <= 1 else f", correlation of pairs {forecast.correlation:.2f}"
+    return f"Difference of two runs: std {unit.text(forecast.std)} {unit.noun}{share}; power again"
+
+
+def _power(forecast: Forecast, effect: str) -> str:
+    same, worse = forecast.same, forecast.worse
+    return (
+        f"{_share(same.equivalent)} to find two that are equal equivalent (after {same.runs:.0f} runs on average), "
+        f"{_share(worse.worse)} to find a candidate worse that is so by {effect} ({worse.runs:.0f} runs)"
+    )
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def _signed(unit: Unit, value: float) -> str:
+    return plain(unit.scale * value, 2, "+")
+
+
+def _between(unit: Unit, low: float, high: float) -> str:
+    found = between(low, high, lambda value: _signed(unit, value))
+    return "no limits yet" if found == MISSING else found
+
+
+def _list(numbers: Sequence[int]) -> str:
+    *first, last = map(str, numbers)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _markdown(table: Table) -> list[str]:
+    def line(cells: Sequence[Any]) -> str:
+        return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
+
+    rows = [line(table.head), line(["---"] * len(table.head)), *map(line, table.rows)]
+    return [f"**{table.title}**", "", *rows, *(["", table.note] if table.note else [])]

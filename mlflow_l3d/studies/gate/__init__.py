@@ -1,0 +1,1 @@
+"""Is a candidate worse than a baseline? Runs until that is answered."""

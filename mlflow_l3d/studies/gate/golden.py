@@ -1,0 +1,237 @@
+"""Golden runs alone: those that one side of a gate lacks are trained, some at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.execution.calls import Hinted
+from mlflow_l3d.plan.cells import Cell, cell_key
+from mlflow_l3d.plan.factors import GOLDEN_BASE, RADIAL_BASE, configuration_seed
+from mlflow_l3d.studies.base import executor_of, progress_bar
+from mlflow_l3d.studies.files import temporary_folder, write_json
+from mlflow_l3d.studies.interrupts import deferred_interrupts
+from mlflow_l3d.studies.specification import CellSpecification
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import error_line
+from mlflow_l3d.tracking.ledger import Ledger, Work
+from mlflow_l3d.tracking.opening import open_ledger
+from mlflow_l3d.tracking.parent import Card
+from mlflow_l3d.tracking.records import CellRecord
+
+if TYPE_CHECKING:
+    from mlflow_l3d.plan.cells import Outcome
+
+_logger = logging.getLogger("mlflow_l3d")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldenSpecification(CellSpecification):
+    """The golden runs of one system.
+
+    Attributes
+    ----------
+    root_seed
+        Where their seeds come from.
+    phase
+        ``base`` where they are base runs, so that they are those of a radial design.
+    runs
+        How many there are at most.
+    side
+        Which side of a gate they are.
+    gate
+        Run of the gate.
+    """
+
+    role = "golden_runs"
+    root_seed: int
+    phase: str = "golden"
+    runs: int = 0
+    side: str = "candidate"
+    gate: str = ""
+
+    @property
+    def title(self) -> str:
+        """Name of the parent as people read it."""
+        return f"{self.side}: {self.setup.approach.name} {self.setup.task.name}, golden runs"
+
+    def __len__(self) -> int:
+        """Return the number of cells."""
+        return self.runs
+
+    def design(self) -> GoldenSpecification:
+        """Return what holds the cells: itself."""
+        return self
+
+    @property
+    def base(self) -> int:
+        """The configuration of the first run."""
+        return RADIAL_BASE if self.phase == "base" else GOLDEN_BASE
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield the golden runs in their order, or the base runs in theirs: every factor is drawn anew."""
+        for number in range(self.runs):
+            configurations = dict.fromkeys(self.setup.all_factors, self.base + number)
+            seeds = {name: configuration_seed(self.root_seed, name, at) for name, at in configurations.items()}
+            row, index = (number, None) if self.phase == "base" else (None, number)
+            key = cell_key(self.context_key, seeds)
+            yield Cell(self.phase, None, row, None, index, configurations, seeds, key)
+
+    def tags(self) -> dict[str, str]:
+        """Return the tags of the parent."""
+        return {names.DESIGN: "golden", names.PARENT_RUN_ID: self.gate, **self.searched()}
+
+    def card(self) -> Card:
+        """Return what the parent says of itself."""
+        card = super().card()
+        return replace(card, tags={name: value for name, value in card.tags.items() if value})
+
+    def content(self) -> dict[str, Any]:
+        """Return what the document holds beside what that of every study has."""
+        settings = self.setup.task.settings
+        sizes = ("num_labelled", "test_size", "test_selection")
+        return {
+            "task": self.of_task({name: getattr(settings, name) for name in sizes}),
+            "design": {"name": "golden", "golden_runs": self.runs, "root_seed": self.root_seed, "phase": self.phase},
+        }
+
+
+class GoldenRuns:
+    """The golden runs of one system under way; a context, which ends their parent in a true state.
+
+    Workers stay between two calls of :meth:`advance`. While the last runs before a look are trained, workers that are
+    free begin those after it.
+
+    Parameters
+    ----------
+    specification
+        Which runs there are at most.
+    progress
+        Whether to show a progress bar on stderr.
+
+    Attributes
+    ----------
+    scores
+        Shape (runs,): own metric of each run, nan where there is none, or none yet.
+    computed, failed
+        Runs that were trained, and those of them that failed.
+    """
+
+    def __init__(self, specification: GoldenSpecification, *, progress: bool = False) -> None:
+        self.specification, self.progress = specification, progress
+        self.scores: FloatArray = np.full(specification.runs, np.nan)
+        self.computed = self.failed = 0
+        self._cells = list(specification.cells())
+        self._left: set[int] = set()
+        self._running: dict[str, Cell] = {}
+        self._outcomes: Generator[Outcome, None, None] | None = None
+        self._until = 0
+
+    def __enter__(self) -> GoldenRuns:
+        """Open the parent, and find what is done."""
+        asked, cells = self.specification, self._cells
+        work = Work(asked.card(), CellRecord, asked.context_key, asked.shared_params(), lambda: cells)
+        with deferred_interrupts():
+            self.ledger: Ledger[CellRecord] = open_ledger(work)
+        done = self.ledger.recovered.metrics
+        self._left = {number for number, cell in enumerate(cells) if cell.key not in done}
+        for number, cell in enumerate(cells):
+            self.scores[number] = done.get(cell.key, {}).get(asked.metric, np.nan)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the parent, where :meth:`finish` did not."""
+        self.pause()
+        if isinstance(error, KeyboardInterrupt):
+            self.ledger.end("KILLED", "Interrupted. The same command continues where it stopped.")
+        elif error is not None:
+            self.ledger.end("FAILED", error_line(error))
+
+    @property
+    def run_id(self) -> str:
+        """The parent."""
+        return self.ledger.parent.run_id
+
+    def advance(self, runs: int) -> None:
+        """Train what is missing of the first `runs` runs."""
+        self._until, left = runs, self.missing(runs)
+        if left and self._outcomes is None:
+            executor = executor_of(self.specification.setup)
+            self._outcomes = executor.run(Hinted(self._next(), self._hint))  # type: ignore[assignment]
+        shown = self.progress and left > 0
+        with progress_bar(self.specification.side, "run", total=runs, shown=shown, done=runs - left) as bar:
+            while self._outcomes is not None and (left := self.missing(runs)):
+                self._take(next(self._outcomes))
+                bar.update(left - self.missing(runs))
+
+    def missing(self, runs: int) -> int:
+        """Return how many of the first `runs` runs were not tried."""
+        return sum(number < runs for number in self._left)
+
+    def pause(self) -> None:
+        """Let the workers go; what they are at is not recorded."""
+        if self._outcomes is not None:
+            self._outcomes.close()
+            self._outcomes = None
+        self._running.clear()
+
+    def predictions(self, runs: int) -> Iterator[pd.DataFrame | None]:
+        """Yield the predictions of the first `runs` runs; None of those that have none."""
+        self.ledger.wait()  # what earlier commands trained is copied to the spool meanwhile
+        for cell in self._cells[:runs]:
+            path = self.ledger.spool.predictions(cell.key) if self.ledger.spool.has(cell.key) else None
+            yield None if path is None else pd.read_parquet(path)
+
+    def finish(self, runs: int) -> None:
+        """Write what a parent holds, and end it; the first `runs` runs were needed."""
+        self.pause()
+        self.ledger.wait()
+        frame = self._frame()
+        scores = self.scores[:runs][np.isfinite(self.scores[:runs])]
+        with temporary_folder() as folder:
+            frame.to_parquet(folder / names.CELLS, index=False)
+            document = replace(self.specification, runs=len(frame)).document()
+            write_json(folder / names.INVESTIGATION, document, indent=2)
+            found = {"score_mean": scores.mean(), "golden_std": scores.std()} if len(scores) else {}
+            self.ledger.log_metrics({**found, "cells_failed": float(self.failed)}, runs)
+            self.ledger.finish(folder, complete=not self.failed, description=self.specification.title)
+
+    def _frame(self) -> pd.DataFrame:
+        spool, run_ids, rows = self.ledger.spool, self.ledger.run_ids(), []
+        for cell in self._cells:
+            if spool.has(cell.key):
+                record = spool.record(cell.key)
+                row = {name: getattr(cell, name) for name in names.COORDINATES}
+                row |= {"run_id": run_ids.get(cell.key), "cell_key": cell.key, "status": record.status}
+                row |= {f"seed.{factor}": seed for factor, seed in cell.seeds.items()}
+                rows.append({**row, **({} if record.error else record.metrics)})
+        return pd.DataFrame(rows).astype(dict.fromkeys(("row", "column", "index"), "Int64"))
+
+    def _next(self) -> Iterator[Cell]:
+        for number in sorted(self._left):
+            self._running[self._cells[number].key] = self._cells[number]
+            yield self._cells[number]
+
+    def _hint(self) -> int:
+        return self.missing(self._until) - len(self._running)
+
+    def _take(self, outcome: Outcome) -> None:
+        cell = self._running.pop(outcome.key)
+        record = self.ledger.add(CellRecord.of(cell, outcome), outcome)
+        number = next(iter(cell.configurations.values())) - self.specification.base
+        self._left.discard(number)
+        self.computed += 1
+        if record.error:
+            self.failed += 1
+            _logger.warning("%s: %s failed: %s", self.specification.side, cell.name, record.error)
+        else:
+            self.scores[number] = record.metrics.get(self.specification.metric, np.nan)

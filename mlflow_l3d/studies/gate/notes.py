@@ -1,0 +1,60 @@
+"""What is to be known beside the answer of a gate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.difference import Spread, examples_needed
+from mlflow_l3d.analysis.comparison.gate import unseen_share
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.report.numbers import counted, share_text, unit_of
+from mlflow_l3d.studies.gate.specification import GateSpecification
+
+
+def run_notes(asked: GateSpecification, scores: Mapping[str, FloatArray]) -> Iterator[str]:
+    """Yield what the scores of both sides give reason to say: runs that failed, and runs that collapsed.
+
+    Parameters
+    ----------
+    asked
+        The gate.
+    scores
+        Of each side, nan where a run has none.
+    """
+    classes = len((asked.baseline.task or {}).get("classes", ()))
+    chance = asked.metric.chance_level(classes)
+    for name, own in scores.items():
+        if lost := int(np.isnan(own).sum()):
+            yield f"{counted(lost, 'run')} of the {name} have no score and do not count. Look at why they failed."
+    if chance is None:
+        return
+    collapsed = {name: int((own < chance).sum()) for name, own in scores.items()}
+    runs = min(int(np.isfinite(own).sum()) for own in scores.values())
+    if any(collapsed.values()):
+        found = " and ".join(f"{count} of the {name}" for name, count in collapsed.items())
+        yield f"Runs that collapsed (below guessing): {found}. They count, and widen the interval."
+    else:
+        unseen = share_text(unseen_share(runs, 1 - asked.plan.alpha))
+        yield (
+            f"No run collapsed. Up to {unseen} of the runs of either side could, and not one of {runs} show it: of "
+            "collapses that are rarer no interval from so few runs can know."
+        )
+
+
+def example_notes(asked: GateSpecification, found: Spread) -> list[str]:
+    """Return what is to be said at once, where test examples alone are too few for an answer."""
+    from scipy.special import ndtri
+
+    effect, unit = asked.plan.smallest_effect, unit_of(asked.metric.name)
+    half = float(-ndtri(asked.plan.alpha)) * math.sqrt(found.of_examples)
+    if half < effect:
+        return []
+    needed = examples_needed(effect, found, 0.8, 1 - asked.plan.alpha)
+    return [
+        f"No number of runs will show that the two are equivalent: the choice of {found.degrees_examples + 1:,.0f} "
+        f"test examples alone leaves +-{unit.text(half)} {unit.noun}, and the smallest effect is {unit.text(effect)}. "
+        f"About {needed:,.0f} test examples would do."
+    ]

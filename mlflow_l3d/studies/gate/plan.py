@@ -1,0 +1,107 @@
+"""What a gate is going to do, before it does anything."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.covariance import mean_scores
+from mlflow_l3d.analysis.comparison.gate import Forecast
+from mlflow_l3d.execution.environment import default_workers
+from mlflow_l3d.report.numbers import counted, rough_duration
+from mlflow_l3d.studies.gate.runs import Runs, systems_of
+from mlflow_l3d.studies.gate.specification import GateSpecification
+from mlflow_l3d.tracking.children import finished_cells
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_READ: int = 30
+"""Golden runs of the baseline that say how much of its mean is luck of the test examples."""
+
+
+@dataclass(frozen=True)
+class GatePlan:
+    """Looks, bounds, power and cost of a gate; nothing was started.
+
+    Attributes
+    ----------
+    specification
+        What is asked.
+    forecast
+        What is to be expected, as far as is known before.
+    runs, done
+        Golden runs of both sides within the budget, and how many of them are done.
+    hours
+        Wall clock of the others; nan where unknown.
+    exit_status
+        0: a plan is no claim.
+    """
+
+    specification: GateSpecification
+    forecast: Forecast
+    runs: int
+    done: int
+    hours: float
+    exit_status: int = 0
+
+    def lines(self) -> list[str]:
+        """Return what is said before the first run."""
+        from mlflow_l3d.report.gate import plan_lines
+
+        asked = self.specification
+        cost = f"{counted(self.runs - self.done, 'run')} to train at most, {self.done} are done"
+        hours = "" if math.isnan(self.hours) else f": {rough_duration(self.hours)} at most"
+        return [*plan_lines(asked.plan, self.forecast, asked.metric.name), f"{cost}{hours}."]
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        from mlflow_l3d.report.gate import plan_text
+
+        asked = self.specification
+        return plan_text(asked.title, asked.plan, asked.metric.name, self.lines())
+
+
+def plan_gate(specification: GateSpecification, client: MlflowClient) -> GatePlan:
+    """Return what a gate is going to do.
+
+    Before any run of the candidate is known, its runs are taken to vary as the baseline's do, and to share nothing with
+    them, and so are test examples where they count: with what they share, power is higher.
+    """
+    asked, most = specification, specification.plan.looks[-1]
+    noise = asked.planned_noise
+    if asked.examples == "random":
+        runs = min(_READ, int(asked.baseline.scores(asked.metric.name, most).size))
+        known = {"baseline": Runs(asked.baseline, asked, client)}
+        system = systems_of(known, runs, asked, predictions=True)["baseline"]
+        of_examples = max(0.0, float(mean_scores([system]).of_examples[0, 0]))
+        noise = replace(noise, of_examples=2 * of_examples, degrees_examples=max(1.0, system.units - 1.0))
+    same, worse = asked.outlooks(noise)
+    left, seconds = {}, _seconds(asked)
+    for side in asked.sides:
+        wanting = asked.wanting(side)
+        if wanting is not None:
+            done = finished_cells(client, wanting.context_key)
+            left[side.name] = sum(cell.key not in done for cell in wanting.cells())
+    specified = [each.specification for each in asked.sides if each.specification is not None]
+    setup = specified[-1].setup if specified else None
+    workers = (setup.workers or default_workers(setup.device)) if setup else 1
+    missing = sum(left.values())
+    return GatePlan(
+        asked,
+        Forecast(noise.std, 0.0, same, worse),
+        2 * most,
+        2 * most - missing,
+        0.0 if not missing else seconds * missing / workers / 3600,
+    )
+
+
+def _seconds(asked: GateSpecification) -> float:
+    """Return the mean wall clock of a golden run of the baseline; nan where unknown."""
+    cells = asked.baseline.cells
+    if cells is None or "duration_seconds" not in cells:
+        return math.nan
+    return float(np.nanmean(cells["duration_seconds"].to_numpy(dtype=np.float64)))

@@ -1,0 +1,303 @@
+"""The entry point `gate`: golden runs of both sides until the candidate is better, worse or equivalent."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.gate import (
+    Forecast,
+    GateAnswer,
+    Look,
+    blinded_std,
+    correlation,
+    look_at,
+    measure,
+    view,
+)
+from mlflow_l3d.analysis.comparison.sequential_power import Noise
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.gate.notes import example_notes, run_notes
+from mlflow_l3d.studies.gate.plan import GatePlan, plan_gate
+from mlflow_l3d.studies.gate.record import (
+    RESUMED,
+    Earlier,
+    append_summary,
+    find_earlier,
+    other_gates,
+    resumed,
+    write_record,
+    write_results,
+)
+from mlflow_l3d.studies.gate.runs import Runs, systems_of
+from mlflow_l3d.studies.gate.specification import GateSpecification, specify_gate
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.parent import AuxiliaryRun, auxiliary_run, log_metrics, set_tags
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_logger = logging.getLogger("mlflow_l3d")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A finished gate.
+
+    Attributes
+    ----------
+    run_id
+        Its MLflow run.
+    answer
+        What it found.
+    specification
+        What was asked.
+    computed
+        How many runs were trained now.
+    """
+
+    run_id: str
+    answer: GateAnswer
+    specification: GateSpecification
+    computed: int
+
+    @property
+    def decision(self) -> str:
+        """``better``, ``worse``, ``equivalent`` or ``undecided``."""
+        return self.answer.decision
+
+    @property
+    def exit_status(self) -> int:
+        """What the command line exits with."""
+        return self.answer.exit_status
+
+    def summary(self) -> str:
+        """Return the text that the command line prints at the end."""
+        from mlflow_l3d.report.gate import gate_text
+
+        lines = [f"{self.computed} runs trained now; MLflow run {self.run_id}; report.html is among its artifacts"]
+        return gate_text(self.answer, lines=lines)
+
+
+def gate(*, candidate: Any = "none", progress: bool = False, **parameters: Any) -> Gate | GatePlan:
+    """Run until a candidate is better or worse than a baseline, or equivalent within the smallest effect.
+
+    Parameters
+    ----------
+    candidate
+        The run id of an investigation, or what differs from the baseline: parameters of `main` as ``name=value``
+        separated by semicolons, as JSON, or as a mapping.
+    progress
+        Whether to show progress bars on stderr.
+    **parameters
+        As on the command line, see :data:`mlflow_l3d.parameters.table.GATE`.
+
+    Returns
+    -------
+    Gate
+        Its runs are on the current MLflow tracking server; with ``dry_run`` a
+        :class:`~mlflow_l3d.studies.gate.plan.GatePlan`, and there are none.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what to change.
+    """
+    with entry_point() as project_run:
+        client = connect()
+        specification = specify_gate({**parameters, "candidate": candidate}, client)
+        earlier = find_earlier(client, specification.key)
+        if earlier is not None and earlier.most != specification.plan.looks[-1]:
+            specification = specification.with_budget(earlier.most)
+        plan = plan_gate(specification, client)
+        if specification.given["dry_run"] == "true":
+            return plan
+        for line in plan.lines():
+            _logger.warning("%s", line)
+        return _Conduct(specification, client, plan.forecast, progress=progress).run(project_run.take(), earlier)
+
+
+class _Conduct:
+    """One gate under way."""
+
+    def __init__(
+        self, specification: GateSpecification, client: MlflowClient, before: Forecast, *, progress: bool
+    ) -> None:
+        self.asked, self.client, self.progress = specification, client, progress
+        self.answer = GateAnswer(
+            baseline=specification.baseline.title,
+            candidate=specification.candidate.title,
+            metric=specification.metric.name,
+            examples=specification.examples,
+            paired=specification.paired,
+            plan=specification.plan,
+            before=before,
+        )
+        self.runs: dict[str, Runs] = {}
+
+    def run(self, project_run: str | None, earlier: Earlier | None) -> Gate:
+        """Take the looks that are left, and write what was found."""
+        asked = self.asked
+        given = dict(asked.given)
+        with auxiliary_run(self.client, project_run, role="gate", title=asked.title, parameters=given) as run:
+            tags = {names.GATE_KEY: asked.key, names.GATE_PAIR: asked.pair, names.STATE: "running"}
+            set_tags(self.client, run.run_id, tags)
+            self._take_over(earlier)
+            self._note(run)
+            with ExitStack() as stack:
+                self._begin(stack, run.run_id)
+                while not self._done:
+                    planned = asked.plan.looks[len(self.answer.looks)]
+                    self._advance(planned)
+                    self._look(planned)
+                    self._note(run)
+                    if self._done:
+                        self._conclude()
+                for side in self.runs.values():
+                    side.finish(self.answer.looks[-1].runs)
+            self._write(run)
+        return Gate(run.run_id, self.answer, asked, sum(side.computed for side in self.runs.values()))
+
+    @property
+    def _done(self) -> bool:
+        """Whether there is an answer, or no look is left."""
+        answer = self.answer
+        return answer.decision != "undecided" or len(answer.looks) == len(answer.plan.looks)
+
+    def _take_over(self, earlier: Earlier | None) -> None:
+        """Begin with what an earlier run of the same gate found."""
+        if earlier is not None:
+            self.answer = replace(self.answer, looks=earlier.looks, means=earlier.means, other=earlier.other)
+        done = earlier is not None and self._done
+        kept = [note for note in earlier.notes if done and not note.startswith(RESUMED)] if earlier else []
+        first = [resumed(earlier.looks)] if earlier else []
+        self.answer = replace(self.answer, notes=(*first, *(kept if done else self._first_notes())))
+
+    def _first_notes(self) -> Iterator[str]:
+        if others := other_gates(self.client, self.asked.pair, self.asked.key):
+            questions = "1 other question was" if others == 1 else f"{others} other questions were"
+            yield f"{questions} asked of these two by a gate: a false claim in any of them is likelier than alpha."
+        if not self.asked.paired:
+            yield "The two have different root seeds: their runs share nothing, and are compared as independent ones."
+
+    def _begin(self, stack: ExitStack, gate_run: str) -> None:
+        """Say with what either side may be trained; with nothing where the answer is known."""
+        for side in self.asked.sides:
+            wanting = None if self._done else self.asked.wanting(side)
+            wanting = wanting and replace(wanting, gate=gate_run)
+            self.runs[side.name] = Runs(side, self.asked, self.client, wanting, stack, progress=self.progress)
+
+    def _advance(self, runs: int) -> None:
+        for side in self.runs.values():
+            for other in self.runs.values():
+                if other is not side:
+                    other.pause()
+            side.advance(runs)
+
+    def _look(self, runs: int) -> None:
+        """Look once, at the first `runs` runs of either side."""
+        asked, plan = self.asked, self.asked.plan
+        random = asked.examples == "random"
+        systems = systems_of(self.runs, runs, asked, predictions=random)
+        measured, found = measure(systems["candidate"], systems["baseline"], count_examples=random)
+        sign = asked.metric.sign
+        measured = measured._replace(difference=sign * measured.difference, skewness=sign * measured.skewness)
+        counted = min(each.runs for each in systems.values())
+        of_examples = found.of_examples if random else 0.0
+        end = (of_examples + found.a_run / plan.looks[-1]) / (of_examples + found.of_runs or 1.0)
+        fraction = end if random else counted / plan.looks[-1]
+        look = look_at(plan, self.answer.looks, runs, counted, measured, fraction)
+        self.answer = replace(self.answer, looks=(*self.answer.looks, look))
+        if len(self.answer.looks) == 1 and look.decision == "undecided":
+            self._forecast_again(runs, Noise(0.0, of_examples, found.degrees_examples))
+            if random:
+                notes = example_notes(asked, found)
+                self.answer = replace(self.answer, notes=(*self.answer.notes, *notes))
+                for line in notes:
+                    _logger.warning("%s", line)
+        _logger.warning("%s", self._said(look))
+
+    def _said(self, look: Look) -> str:
+        from mlflow_l3d.report.gate import look_line
+
+        return look_line(self.answer, look)
+
+    def _forecast_again(self, runs: int, noise: Noise) -> None:
+        """Say after the first look what is to be expected, with the spread of differences that was found."""
+        candidate, baseline = (self.runs[name].scores(runs) for name in ("candidate", "baseline"))
+        if self.asked.paired:
+            std = blinded_std(candidate, baseline)
+        else:
+            std = math.sqrt(float(np.nanvar(candidate, ddof=1) + np.nanvar(baseline, ddof=1)))
+        same, worse = self.asked.outlooks(replace(noise, std=std))
+        found = correlation(candidate, baseline, std) if self.asked.paired else 0.0
+        self.answer = replace(self.answer, after=Forecast(std, found, same, worse))
+
+    def _conclude(self) -> None:
+        """Add what is known at the end: means, the answer to the other question, and what to be wary of."""
+        asked, last = self.asked, self.answer.looks[-1]
+        scores: Mapping[str, FloatArray] = {name: side.scores(last.runs) for name, side in self.runs.items()}
+        other = None
+        with suppress(L3DError):  # without predictions there is no other question
+            both = systems_of(self.runs, last.runs, asked, predictions=True)
+            other = view(both["candidate"], both["baseline"], last, asked.metric.sign, asked.examples != "random")
+        means = tuple(float(np.mean(own[np.isfinite(own)])) for own in (scores["baseline"], scores["candidate"]))
+        self.answer = replace(
+            self.answer,
+            means=means,  # type: ignore[arg-type]
+            other=other,
+            notes=(*self.answer.notes, *run_notes(asked, scores)),
+        )
+
+    def _note(self, run: AuxiliaryRun) -> None:
+        """Record how far it is, before anything that may fail."""
+        if self.answer.looks:
+            log_metrics(self.client, run.run_id, self.answer.metrics())
+        with temporary_folder() as folder:
+            write_record(folder, self.answer, self._about())
+            self.client.log_artifacts(run.run_id, str(folder))
+
+    def _about(self) -> dict[str, Any]:
+        asked = self.asked
+        return {
+            "schema": 1,
+            "parameters": dict(asked.given),
+            "metric": asked.metric.name,
+            "examples": asked.examples,
+            "gate_key": asked.key,
+            **{
+                side.name: {"title": side.title, "run_id": self.run_id_of(side.name), **side.identity}
+                for side in asked.sides
+            },
+        }
+
+    def run_id_of(self, name: str) -> str:
+        """Return the parent of a side's runs; the empty text before there is one."""
+        own = next(side for side in self.asked.sides if side.name == name)
+        trained = self.runs.get(name)
+        return own.run_id or (trained.run_id if trained else "")
+
+    def _write(self, run: AuxiliaryRun) -> None:
+        asked = self.asked
+        settings = {name: value for name, value in asked.given.items() if value != "auto"}
+        with temporary_folder() as folder:
+            write_record(folder, self.answer, self._about())
+            summary = write_results(folder, self.answer, run_id=run.run_id, settings=settings)
+            tags = {
+                names.DECISION: self.answer.decision,
+                names.INVESTIGATIONS: ",".join(filter(None, (self.run_id_of(side.name) for side in asked.sides))),
+                names.STATE: "complete",
+                names.NOTE: summary[:5000],
+            }
+            run.finish(folder, metrics={}, tags=tags)
+        append_summary(summary)

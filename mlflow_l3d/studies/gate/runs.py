@@ -1,0 +1,137 @@
+"""The runs of one side of a gate: those that were there, and those that are trained now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.gate.golden import GoldenRuns, GoldenSpecification
+from mlflow_l3d.studies.gate.sides import Side
+from mlflow_l3d.studies.gate.specification import GateSpecification
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+@dataclass
+class Runs:
+    """The golden runs of a side.
+
+    Attributes
+    ----------
+    side
+        What was there before.
+    asked
+        The gate.
+    client
+        The tracking server.
+    wanting
+        With which more of them are trained; None where enough were there.
+    stack
+        Ends what was begun.
+    progress
+        Whether to show progress bars.
+    training
+        What trains more of them, once it is needed.
+    """
+
+    side: Side
+    asked: GateSpecification
+    client: MlflowClient
+    wanting: GoldenSpecification | None = None
+    stack: ExitStack = field(default_factory=ExitStack)
+    progress: bool = False
+    training: GoldenRuns | None = None
+
+    @property
+    def computed(self) -> int:
+        """How many were trained now."""
+        return self.training.computed if self.training else 0
+
+    @property
+    def run_id(self) -> str:
+        """The parent of those that were trained now."""
+        return self.training.run_id if self.training else ""
+
+    def advance(self, runs: int) -> None:
+        """Train what is missing of the first `runs`."""
+        if self.wanting and not self.training and not np.isfinite(self.scores(runs)).all():
+            self.training = self.stack.enter_context(GoldenRuns(self.wanting, progress=self.progress))
+        if self.training:
+            self.training.advance(runs)
+
+    def pause(self) -> None:
+        """Let the workers go."""
+        if self.training:
+            self.training.pause()
+
+    def finish(self, runs: int) -> None:
+        """End the parent of what was trained."""
+        if self.training:
+            self.training.finish(runs)
+
+    def scores(self, runs: int) -> FloatArray:
+        """Return the scores of the first `runs`, nan where there is none; shape (runs,)."""
+        if self.training:
+            return self.training.scores[:runs]
+        return self.side.scores(self.asked.metric.name, runs)
+
+    def predictions(self, runs: int) -> Iterator[pd.DataFrame | None]:
+        """Yield the predictions of the first `runs`."""
+        return self.training.predictions(runs) if self.training else self.side.predictions(self.client, runs)
+
+
+def systems_of(
+    sides: Mapping[str, Runs], runs: int, asked: GateSpecification, *, predictions: bool
+) -> dict[str, System]:
+    """Return both sides as systems that can be compared, by name.
+
+    Parameters
+    ----------
+    sides
+        By name.
+    runs
+        So many of each are looked at.
+    asked
+        The gate.
+    predictions
+        Whether the luck of test examples is to be known.
+
+    Raises
+    ------
+    L3DError
+        If a side has fewer than two runs with a score, or predictions are wanted and a run has none.
+    """
+    scores, numbers, tables = [], [], []
+    for name, side in sides.items():
+        own = side.scores(runs)
+        known = np.flatnonzero(np.isfinite(own))
+        if len(known) < 2:
+            raise L3DError(f"{name}: {len(known)} of {runs} golden runs have a score; two are needed.")
+        scores.append(own[known])
+        numbers.append(known)
+        if predictions:
+            tables.append(_joined([frame for at, frame in enumerate(side.predictions(runs)) if at in set(known)]))
+    configurations = [{"run": each} if asked.paired else {} for each in numbers]
+    usable = asked.metric.function is not None and all(table is not None for table in tables)
+    if predictions and not usable:
+        allowed = f"needs predictions of every run, and a metric that is computed from them, not {asked.metric.name}"
+        raise ParameterError("examples", "random", allowed)
+    given = [table for table in tables if table is not None] if predictions else None
+    return dict(zip(sides, systems(list(sides), scores, configurations, given, asked.metric), strict=True))
+
+
+def _joined(frames: list[pd.DataFrame | None]) -> Predictions | None:
+    if any(frame is None for frame in frames):
+        return None
+    run = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames if frame is not None])
+    whole = pd.concat([frame for frame in frames if frame is not None], ignore_index=True)
+    return Predictions(run, *(whole[name].to_numpy() for name in ("example_id", "label", "prediction")))

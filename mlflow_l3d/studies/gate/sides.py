@@ -1,0 +1,302 @@
+"""The two sides of a gate: investigations that are there, and what it takes to train more golden runs of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.parameters.published import as_published
+from mlflow_l3d.parameters.setup import given_texts, set_up
+from mlflow_l3d.parameters.source_text import RUN_ID, parse
+from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.studies.gate.golden import GoldenSpecification
+from mlflow_l3d.studies.specification import context_of
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.past import find_search, latest_investigation, own_parameter
+from mlflow_l3d.tracking.reader import fetch_document, parent_run, read_investigation, read_predictions
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+_OF_A_PLAN: Final = (
+    *("factor", "design", "investigation_runs", "mitigation_runs", "golden_runs", "joint", "mitigation"),
+    *("stop", "half_width", "epsilon", "missing"),
+)
+"""Parameters of `main` that say nothing of a golden run."""
+_TEST_SET: Final = ("test_size", "test_selection")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a gate.
+
+    Attributes
+    ----------
+    name
+        ``baseline`` or ``candidate``.
+    title
+        What it is, in a few words.
+    identity
+        What tells it from others, as JSON types.
+    run_id
+        The investigation; the empty text where nothing of it was trained on purpose yet.
+    root_seed, task, metric
+        Where seeds come from, the data, and its own metric; None where a stranger's run does not say.
+    cells
+        Its golden runs that have finished, by their number: ``run_id``, metrics.
+    specification
+        With which more can be trained; None where they cannot.
+    reason
+        Why they cannot.
+    """
+
+    name: str
+    title: str
+    identity: Mapping[str, Any]
+    run_id: str = ""
+    root_seed: int | None = None
+    task: Mapping[str, Any] | None = None
+    metric: str | None = None
+    cells: pd.DataFrame | None = None
+    specification: GoldenSpecification | None = None
+    reason: str = ""
+
+    def scores(self, metric: str, runs: int) -> FloatArray:
+        """Return the scores of the first `runs` golden runs, nan where there is none; shape (runs,)."""
+        if self.cells is None or metric not in self.cells:
+            return np.full(runs, np.nan)
+        found: FloatArray = self.cells[metric].reindex(range(runs)).to_numpy(dtype=np.float64)
+        return found
+
+    def predictions(self, client: MlflowClient, runs: int) -> Iterator[pd.DataFrame | None]:
+        """Yield the predictions of the first `runs` golden runs, None of those that have none."""
+        run_ids = self.cells["run_id"].reindex(range(runs)) if self.cells is not None else pd.Series([None] * runs)
+        read = read_predictions(client, run_ids.dropna().tolist())
+        found = dict(read)
+        for run_id in run_ids:
+            yield found.get(run_id)
+
+
+def recorded_side(client: MlflowClient, name: str, run_id: str, **machine: str) -> Side:
+    """Return the side that an investigation is.
+
+    Parameters
+    ----------
+    client
+        The tracking server.
+    name
+        The parameter that names it.
+    run_id
+        Of the parent; ``latest`` for the latest investigation of the experiment.
+    **machine
+        ``device``, ``executor`` and ``workers``, where more of its golden runs are to be trained.
+
+    Raises
+    ------
+    ParameterError
+        If it is no investigation with golden runs.
+    """
+    try:
+        run = parent_run(client, latest_investigation(client) if run_id == "latest" else run_id)
+    except ParameterError as error:
+        raise ParameterError(name, error.value, error.allowed, error.fix) from error
+    _check_role(name, run)
+    cells = _golden(client, name, run)
+    phase = "base" if cells["phase"].eq("base").any() else "golden"
+    number = cells["row" if phase == "base" else "index"]
+    cells = cells[cells["phase"].eq(phase) & number.notna()].assign(number=number).astype({"number": int})
+    document = fetch_document(client, str(run.info.run_id), names.INVESTIGATION) or {}
+    given = document.get("parameters", {})
+    title, context = str(run.info.run_name or run_id), run.data.tags.get(names.CONTEXT_KEY)
+    known = Side(
+        name,
+        title,
+        {"context": context, "root_seed": given.get("root_seed")} if context else {"run": str(run.info.run_id)},
+        str(run.info.run_id),
+        int(given["root_seed"]) if str(given.get("root_seed", "")).isdigit() else None,
+        document.get("task"),
+        own_parameter(run, "metric"),
+        cells.drop_duplicates("number").set_index("number"),
+    )
+    try:
+        own = {"hyperparameters": document["hyperparameters"], "device": own_parameter(run, "device") or "auto"}
+        specification = specify_golden(name, {**given, **own}, phase=phase, **machine)
+    except (L3DError, KeyError) as error:
+        reason = "it does not say how it was made" if isinstance(error, KeyError) else str(error)
+        return replace(known, reason=reason)
+    if specification.context_key != context:
+        reason = "its data, model, hyperparameters or versions of libraries are not those of this machine"
+        return replace(known, reason=reason)
+    return replace(known, specification=specification)
+
+
+def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: str) -> Side:
+    """Return the candidate: an investigation, or what is said of how it differs from the baseline.
+
+    Parameters
+    ----------
+    text
+        A run id; or parameters of `main` that differ from those of the baseline, as ``name=value`` separated by
+        semicolons, as JSON, or from Python as a mapping. Hyperparameters that are not named stay the baseline's as long
+        as the approach does.
+    baseline, client, **machine
+        The baseline, and as of :func:`recorded_side`.
+
+    Raises
+    ------
+    ParameterError
+        If it is neither, or cannot be trained.
+    """
+    if isinstance(text, str) and RUN_ID.fullmatch(text.strip()):
+        return recorded_side(client, "candidate", text.strip(), **machine)
+    changes = _changes(text)
+    run = parent_run(client, baseline.run_id)
+    document = fetch_document(client, baseline.run_id, names.INVESTIGATION) or {}
+    if "hyperparameters" not in document:
+        allowed = "is what differs from the baseline, whose run does not say how it was made"
+        raise ParameterError("candidate", as_text("candidate", text), allowed, "Name a run.")
+    given = {**document["parameters"], "device": own_parameter(run, "device") or "auto"}
+    hyperparameters = document["hyperparameters"]
+    if str(changes.get("approach", given["approach"])) != given["approach"]:
+        hyperparameters, given = "default", {**given, "model": "auto"}
+    if "hyperparameters" in changes:
+        asked = parse(as_text("hyperparameters", changes.pop("hyperparameters")))
+        base = hyperparameters if isinstance(hyperparameters, dict) else {}
+        hyperparameters = {**base, **asked.values, **asked.overrides} if asked.source == "inline" else asked.text
+    phase = "base" if baseline.cells is not None and baseline.cells["phase"].eq("base").any() else "golden"
+    try:
+        specification = specify_golden(
+            "candidate", {**given, "hyperparameters": hyperparameters, **changes}, phase=phase, **machine
+        )
+    except ParameterError as error:
+        raise ParameterError(f"candidate: {error.name}", error.value, error.allowed, error.fix) from error
+    setup = specification.setup
+    return Side(
+        "candidate",
+        ", ".join(f"{name}={value}" for name, value in _differences(document, specification).items()) or "the same",
+        {"context": specification.context_key, "root_seed": str(specification.root_seed)},
+        root_seed=specification.root_seed,
+        task={**specification.content()["task"], "fingerprint": setup.task.fingerprint},
+        metric=specification.metric,
+        specification=specification,
+    )
+
+
+def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, **machine: str) -> GoldenSpecification:
+    """Return golden runs by parameters of `main`; those of its plan have no part.
+
+    Raises
+    ------
+    ParameterError
+        For the first that is not allowed.
+    """
+    asked = {key: value for key, value in parameters.items() if key not in _OF_A_PLAN}
+    asked |= {key: value for key, value in machine.items() if value != "auto"}
+    given, approach = given_texts(asked, MAIN, None, None)
+    resolved, _ = as_published(given, approach)
+    metric = "f1_macro" if resolved["metric"] == "auto" else resolved["metric"]
+    root_seed = int(MAIN["root_seed"].parse(given))
+    setup = set_up(resolved, approach, None, root_seed=root_seed, searches=find_search)
+    context = context_of(setup)
+    return GoldenSpecification(
+        given=given,
+        setup=setup,
+        metric=metric,
+        context_key=context,
+        key=content_key({"context": context, "root_seed": root_seed, "metric": metric, "golden_runs": phase}),
+        root_seed=root_seed,
+        phase=phase,
+        side=name,
+    )
+
+
+def check_comparable(baseline: Side, candidate: Side) -> None:
+    """Raise ParameterError where two sides cannot be compared: they are one, or of other data or test sets."""
+    if candidate.run_id and candidate.run_id == baseline.run_id:
+        raise ParameterError("candidate", candidate.run_id, "is the baseline itself")
+    if baseline.task is None or candidate.task is None:
+        return
+    where = f"of {baseline.name} {baseline.run_id}"
+    if baseline.task.get("fingerprint") != candidate.task.get("fingerprint"):
+        allowed = f"must be of the data {where} ({baseline.task.get('name')}), and its content differs"
+        raise ParameterError("candidate", candidate.task.get("name"), allowed)
+    for name in _TEST_SET:
+        if baseline.task.get(name) != candidate.task.get(name):
+            allowed = f"must have the test set {where} ({name}={baseline.task.get(name)})"
+            raise ParameterError("candidate", f"{name}={candidate.task.get(name)}", allowed)
+
+
+def paired(baseline: Side, candidate: Side) -> bool:
+    """Return whether golden runs with equal numbers share what both draw: they have the same root seed and data."""
+    return baseline.task is not None and baseline.root_seed is not None and baseline.root_seed == candidate.root_seed
+
+
+def _check_role(name: str, run: Run) -> None:
+    role, design = run.data.tags.get(names.ROLE), run.data.tags.get(names.DESIGN)
+    if run.info.lifecycle_stage != "active":
+        raise ParameterError(name, run.info.run_id, "is a run that was deleted", "Restore it, or name another.")
+    if role not in (None, "investigation", "golden_runs"):
+        raise ParameterError(name, run.info.run_id, f"must be the run of an investigation, and is one of a {role}")
+    if design == "seeds":
+        raise ParameterError(name, run.info.run_id, "is a study of seeds, and a gate compares golden runs")
+    if names.SUPERSEDED_BY in run.data.tags:
+        fix = f"Name run {run.data.tags[names.SUPERSEDED_BY]}, which continued it."
+        raise ParameterError(name, run.info.run_id, "did not finish", fix)
+
+
+def _golden(client: MlflowClient, name: str, run: Run) -> pd.DataFrame:
+    try:
+        cells = read_investigation(str(run.info.run_id), client).cells
+    except ParameterError as error:
+        raise ParameterError(name, error.value, error.allowed, error.fix) from error
+    found = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
+    if found.empty:
+        allowed = "has no golden runs that finished, and a gate compares golden runs"
+        raise ParameterError(name, run.info.run_id, allowed, "Investigate it with golden_runs=20 or more.")
+    return found
+
+
+def _changes(text: object) -> dict[str, Any]:
+    """Return the parameters of `main` that a candidate names."""
+    changes = dict(text) if isinstance(text, Mapping) else _typed(str(text).strip())
+    allowed_names = [key for key in MAIN if key not in _OF_A_PLAN]
+    for key in changes:
+        if key not in allowed_names:
+            raise unknown_name("candidate", str(key), allowed_names, "with parameters of an investigation's runs:")
+    return changes
+
+
+def _typed(text: str) -> dict[str, Any]:
+    if text.startswith("{"):
+        try:
+            return dict(json.loads(text))
+        except ValueError as error:
+            raise ParameterError("candidate", text, f"is not valid JSON ({error})") from error
+    pairs = [part.partition("=") for part in text.split(";") if part.strip()]
+    if not pairs or not all(equals for _, equals, _ in pairs):
+        allowed = "must be a run id, or what differs from the baseline as model=...;num_labelled=500 or JSON"
+        raise ParameterError("candidate", text or "''", allowed)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _differences(document: Mapping[str, Any], candidate: GoldenSpecification) -> dict[str, object]:
+    """Return what the candidate has otherwise than the baseline."""
+    before, after = document["hyperparameters"], candidate.setup.hyperparameters
+    found: dict[str, object] = {name: value for name, value in after.items() if before.get(name) != value}
+    setup = candidate.setup
+    own = {"approach": setup.approach.name, "model": setup.model, "root_seed": candidate.root_seed}
+    known = {"approach": document["approach"]["name"], "model": document["model"]["name"]}
+    known["root_seed"] = int(document["parameters"]["root_seed"])
+    sizes = {"num_labelled": setup.task.settings.num_labelled}
+    known["num_labelled"] = document["task"].get("num_labelled")
+    return {**{name: value for name, value in {**own, **sizes}.items() if value != known[name]}, **found}

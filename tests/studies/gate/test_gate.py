@@ -1,0 +1,273 @@
+"""The entry point `gate`: decisions and exit statuses, runs that are trained and reused, spent looks, bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from run_helpers import Place, copied, sqlite_place
+
+from mlflow_l3d import cli
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.gate.golden import GoldenRuns
+from mlflow_l3d.studies.gate.run import Gate, gate
+
+FACTORS = ("label_selection", "data_split", "data_order", "sample_choice", "model_initialisation", "model_randomness")
+SETTING = {f"a_{factor}": 9.0 for factor in FACTORS}
+ALIKE, LOWER = "hyperparameters=a_model_randomness=8.5", "hyperparameters=a_data_order=1,a_model_randomness=2"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, str]:
+    """Give an investigation with 8 golden runs; the tests that take it change nothing."""
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("baseline"))
+    return place, place.investigate(golden_runs=8, hyperparameters=SETTING).run_id
+
+
+@pytest.fixture
+def place(whole: tuple[Place, str], tmp_path: Path) -> Place:
+    return copied(whole[0], tmp_path / "place")
+
+
+@pytest.fixture
+def baseline(whole: tuple[Place, str]) -> str:
+    return whole[1]
+
+
+def gated(place: Place, candidate: Any = ALIKE, **parameters: Any) -> Gate:
+    with place.entered():
+        found = gate(candidate=candidate, **{"most_runs": 20, "executor": "inline", **parameters})
+    assert isinstance(found, Gate)
+    return found
+
+
+def of_role(place: Place, role: str) -> list[Any]:
+    return place.runs(f"tags.`l3d.role` = '{role}'")
+
+
+def test_equivalent_candidate_passes_and_leaves_a_true_record(
+    place: Place, baseline: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    found = gated(place, baseline=baseline)
+    assert (found.decision, found.exit_status) == ("equivalent", 0)
+    [run] = of_role(place, "gate")
+    assert run.info.run_id == found.run_id
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["l3d.decision"] == "equivalent"
+    assert run.data.tags["l3d.state"] == "complete"
+    last = found.answer.looks[-1]
+    assert run.data.metrics["difference"] == last.difference
+    assert run.data.metrics["difference_ci_low"] == last.low
+    assert run.data.metrics["runs_used"] == last.runs
+    assert run.data.metrics["exit_status"] == 0
+    history = place.client.get_metric_history(run.info.run_id, "difference")
+    assert {each.step for each in history} == set(range(1, len(found.answer.looks) + 1))
+    names = {artifact.path for artifact in place.client.list_artifacts(found.run_id)}
+    assert names == {"gate.json", "gate.md", "gate.png", "report.html"}
+    document = json.loads(place.download(found.run_id, "gate.json", tmp_path).read_text(encoding="utf-8"))
+    assert document["looks"][-1]["decision"] == document["decision"] == "equivalent"
+    assert summary.read_text(encoding="utf-8").startswith("## Gate: equivalent (exit status 0)")
+    assert "| 1 | 5 | 5 |" in summary.read_text(encoding="utf-8")
+    # The difference is that of golden runs with equal numbers, and the parent of the candidate holds its own.
+    [parent] = of_role(place, "golden_runs")
+    assert parent.data.tags["mlflow.parentRunId"] == found.run_id
+    cells = place.cells(parent.info.run_id)
+    assert len(cells) == found.computed == last.runs
+    of_baseline = {cell.data.tags["l3d.index"]: cell for cell in place.cells(baseline) if "l3d.index" in cell.data.tags}
+    gaps = [
+        cell.data.metrics["synthetic_score"] - of_baseline[cell.data.tags["l3d.index"]].data.metrics["synthetic_score"]
+        for cell in cells
+    ]
+    assert last.difference == pytest.approx(np.mean(gaps))
+    seeds = [name for name in cells[0].data.params if name.startswith("seed.")]
+    paired = of_baseline[cells[0].data.tags["l3d.index"]].data.params
+    assert {name: paired[name] for name in seeds} == {name: cells[0].data.params[name] for name in seeds}
+
+
+def test_worse_candidate_fails_after_more_runs_of_both_and_the_other_way_round_is_better(
+    place: Place, baseline: str
+) -> None:
+    found = gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=2)
+    assert (found.decision, found.exit_status) == ("worse", 1)
+    assert found.answer.looks[-1].high < 0
+    used = found.answer.looks[-1].runs
+    sides = {run.info.run_name.partition(":")[0]: run for run in of_role(place, "golden_runs")}
+    assert set(sides) == {"baseline", "candidate"}
+    assert all(run.data.tags["l3d.state"] == "complete" for run in sides.values())
+    assert found.computed == 2 * used - 8  # eight golden runs of the baseline were there
+    turned = gated(place, baseline, baseline=sides["candidate"].info.run_id, most_runs=60, smallest_effect=2)
+    assert (turned.decision, turned.exit_status) == ("better", 0)
+    assert turned.computed == 0
+    assert turned.answer.looks[-1].difference == pytest.approx(-found.answer.looks[-1].difference)
+
+
+def test_undecided_within_the_budget_is_a_status_of_its_own(place: Place, baseline: str) -> None:
+    found = gated(place, baseline=baseline, most_runs=5, smallest_effect=0.01)
+    assert (found.decision, found.exit_status) == ("undecided", 2)
+
+
+def test_the_same_command_spends_no_look_twice(place: Place, baseline: str) -> None:
+    first = gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=2)
+    again = gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=2)
+    assert again.computed == 0
+    assert again.answer.looks == first.answer.looks
+    assert again.exit_status == 1
+    assert any("stays spent" in note for note in again.answer.notes)
+    other = gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=20)
+    assert any(note.startswith("1 other question was asked of these two") for note in other.answer.notes)
+
+
+def test_interrupted_it_goes_on_where_it_was(place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    advance, asked = GoldenRuns.advance, []
+
+    def stop_at_the_second_look(self: GoldenRuns, runs: int) -> None:
+        asked.append(runs)
+        if self.specification.side == "candidate" and len(set(asked)) == 2:
+            raise KeyboardInterrupt
+        advance(self, runs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GoldenRuns, "advance", stop_at_the_second_look)
+        with pytest.raises(KeyboardInterrupt):
+            gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=2)
+    [run] = of_role(place, "gate")
+    assert (run.info.status, run.data.metrics["looks"]) == ("KILLED", 1)
+    assert {each.info.status for each in of_role(place, "golden_runs")} == {"KILLED"}
+    trained = len(place.cells())
+    found = gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=2)
+    assert found.decision == "worse"
+    assert len(place.cells()) == trained + found.computed
+    keys = [cell.data.tags["l3d.cell_key"] for cell in place.cells() if cell.info.status == "FINISHED"]
+    assert len(keys) == len(set(keys))
+
+
+def test_dry_run_says_what_there_is_to_do_and_starts_nothing(
+    place: Place, baseline: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = len(place.runs())
+    with place.entered():
+        arguments = ["gate", "--baseline", baseline, "--candidate", ALIKE, "--dry-run", "true", "--executor", "inline"]
+        assert cli.main([*arguments, "--most-runs", "16"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Looks after 5, 7, 9, 12 and 16 runs of either side." in shown
+    assert "24 runs to train at most, 8 are done" in shown
+    assert "to find a candidate worse that is so by 1.00 points" in shown
+    assert len(place.runs()) == before
+
+
+def test_budget_is_planned_from_the_spread_of_the_baseline(place: Place, baseline: str) -> None:
+    with place.entered():
+        planned = gate(baseline=baseline, candidate=ALIKE, dry_run="true", smallest_effect=20, executor="inline")
+    assert planned.forecast.std == pytest.approx(np.sqrt(2) * planned.specification.run_std)  # type: ignore[union-attr]
+    assert planned.forecast.worse.worse >= 0.79  # type: ignore[union-attr]
+    assert planned.forecast.same.equivalent >= 0.79  # type: ignore[union-attr]
+
+
+def test_on_new_examples_intervals_are_wider_and_the_other_is_told(place: Place, baseline: str) -> None:
+    given = {"baseline": baseline, "metric": "accuracy", "smallest_effect": 0.05, "most_runs": 10, "looks": 1}
+    fixed = gated(place, **given).answer
+    random = gated(place, **given, examples="random").answer
+    assert fixed.other is not None
+    assert random.other is not None
+    wide, narrow = random.looks[-1], fixed.looks[-1]
+    assert wide.difference == narrow.difference
+    assert wide.high - wide.low >= narrow.high - narrow.low
+    assert (wide.low, wide.high) == pytest.approx(fixed.other)
+    assert (narrow.low, narrow.high) == pytest.approx(random.other)
+
+
+def test_runs_that_fail_do_not_count_and_are_told(place: Place, baseline: str) -> None:
+    found = gated(place, "hyperparameters=fail_every=3", baseline=baseline, most_runs=8, looks=1)
+    [look] = found.answer.looks
+    assert look.runs == 8
+    assert 2 <= look.pairs < 8
+    assert any("of the candidate have no score" in note for note in found.answer.notes)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "line"),
+    [
+        ({"candidate": "none"}, "candidate=none: must be a run id, or what differs"),
+        ({"candidate": "better"}, "candidate=better: must be a run id, or what differs from the baseline as"),
+        ({"candidate": "golden_runs=4"}, "candidate='golden_runs': must be with parameters"),
+        ({"candidate": "{"}, "candidate={: is not valid JSON"),
+        ({"candidate": "hyperparameters=a_data_ordr=1"}, "candidate: hyperparameters='a_data_ordr': must be"),
+        ({"candidate": "0" * 32}, f"candidate={'0' * 32}: no such run on the tracking server"),
+        ({"candidate": "test_size=40"}, "candidate=test_size=40: must have the test set of baseline"),
+        ({"alpha": 0.7}, "alpha=0.7: must be a number above 0 and below 0.5"),
+        ({"smallest_effect": 0}, "smallest_effect=0: must be a number above 0"),
+        ({"most_runs": 4}, "most_runs=4: must be auto or a whole number from 5"),
+        ({"metric": "rougeX"}, "metric=rougeX: the golden runs of baseline .* do not have it"),
+        ({"lok": 4}, "parameter='lok': must be one of"),
+    ],
+)
+def test_mistakes_are_one_line(whole: tuple[Place, str], parameters: dict[str, Any], line: str) -> None:
+    place, baseline = whole
+    before = len(place.runs())
+    with pytest.raises(ParameterError, match=line):
+        gated(place, **{"candidate": ALIKE, "baseline": baseline, **parameters})
+    assert len(place.runs()) == before
+
+
+def test_an_investigation_is_not_its_own_candidate_and_few_golden_runs_are_none(place: Place, baseline: str) -> None:
+    with pytest.raises(ParameterError, match="is the baseline itself"):
+        gated(place, baseline, baseline=baseline)
+    few = place.investigate(golden_runs=4, hyperparameters={**SETTING, "noise": 0.5}).run_id
+    with pytest.raises(ParameterError, match=r"has 4 golden runs with synthetic_score; a gate plans from 5 or more"):
+        gated(place, baseline=few)
+    pooled = place.investigate(golden_runs="pooled", hyperparameters={**SETTING, "noise": 0.2}).run_id
+    with pytest.raises(ParameterError, match="has no golden runs that finished"):
+        gated(place, baseline=pooled)
+
+
+def test_base_runs_of_a_radial_investigation_are_compared_with_base_runs(place: Place) -> None:
+    radial = place.investigate(design="radial", mitigation_runs=6, golden_runs="auto", hyperparameters=SETTING).run_id
+    found = gated(place, baseline=radial, most_runs=8)
+    assert found.decision == "equivalent"
+    assert {cell.data.tags["l3d.phase"] for cell in place.cells(of_role(place, "golden_runs")[-1].info.run_id)} == {
+        "base"
+    }
+
+
+def test_runs_of_another_root_seed_are_compared_as_independent_ones(place: Place, baseline: str) -> None:
+    other = place.investigate(golden_runs=8, root_seed=7, hyperparameters=SETTING).run_id
+    found = gated(place, other, baseline=baseline, most_runs=8, looks=1)
+    assert not found.answer.paired
+    assert found.answer.looks[-1].degrees > 8
+    assert any("different root seeds" in note for note in found.answer.notes)
+
+
+def test_a_stopped_run_that_cannot_be_extended_says_so(place: Place, baseline: str) -> None:
+    place.client.set_tag(baseline, "l3d.context_key", "0" * 32)
+    with pytest.raises(ParameterError, match=r"has 8 golden runs of 20, and no more can be trained here: its data"):
+        gated(place, baseline=baseline)
+    assert gated(place, baseline=baseline, most_runs=8).decision == "equivalent"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["--candidate", "none"], 3),
+        (["--candidat", "none"], 3),
+        (["--candidate", ALIKE, "--alpha", "2"], 3),
+        (["--candidate", LOWER, "--most-runs", "60", "--smallest-effect", "2"], 1),
+        (["--candidate", ALIKE, "--most-runs", "5", "--smallest-effect", "0.01"], 2),
+        (["--candidate", ALIKE, "--most-runs", "20"], 0),
+    ],
+)
+def test_exit_statuses(
+    place: Place, baseline: str, arguments: list[str], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with place.entered():
+        assert cli.main(["gate", "--baseline", baseline, "--executor", "inline", *arguments]) == status
+    assert ("error" in capsys.readouterr().err) is (status == 3)
+
+
+def test_errors_of_the_server_are_errors(place: Place) -> None:
+    with pytest.raises(L3DError, match="no such run"):
+        gated(place, baseline="f" * 32)
