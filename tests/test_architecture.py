@@ -111,7 +111,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 def test_mlflow_and_torch_are_imported_where_the_page_says() -> None:
     users = {room_of(module) for module, found in IMPORTS.items() if "mlflow" in found}
     studies = {
-        f"studies/{study}" for study in ("investigation", "seeds", "planning", "ablation", "comparison", "sweep")
+        f"studies/{study}"
+        for study in ("investigation", "seeds", "planning", "ablation", "comparison", "sweep", "gate")
     }
     assert users == {"tracking", "plugin", *studies}
     for module, found in IMPORTS.items():

@@ -26,10 +26,11 @@ _VERDICT: Final = {
     "equivalent": "The two are equivalent",
     "undecided": "Undecided within the budget",
 }
+_ABOUT: Final = {"fixed": "These test data", "random": "New examples, too"}
 _CAPTION: Final = (
     "Dots: difference at each look, thin bars its repeated confidence interval, thick bars that for equivalence. Grey "
-    "band: differences that do not matter. Dashed: a difference beyond it is claimed at that look, at the spread that "
-    "was found; dotted: one between the lines is claimed to be equivalent."
+    "band: differences that do not matter. Dashed: a difference beyond it is claimed at that look, at the spread of "
+    "the last one; dotted: one between the lines is claimed to be equivalent."
 )
 
 
@@ -40,10 +41,8 @@ def sentence(answer: GateAnswer) -> str:
         return "No look was taken."
     look = answer.looks[-1]
     effect = f"{unit.text(answer.plan.smallest_effect)} {unit.noun}"
-    found = (
-        f"{_signed(unit, look.difference)} {unit.noun} of {answer.metric}, repeated {percent(1 - answer.plan.alpha)} "
-    )
-    found += f"confidence interval {_between(unit, look.low, look.high)}, after {counted(look.runs, 'run')} of either"
+    found = f"{unit.change(look.difference)} {unit.noun} of {answer.metric}, repeated {_interval(answer, look)}, after "
+    found += f"{counted(look.runs, 'run')} of either"
     if answer.decision == "equivalent":
         sure = "lower" if look.high < 0 else "higher" if look.low > 0 else ""
         also = f" It is certain that the candidate is {sure}, by less than what matters." if sure else ""
@@ -83,7 +82,7 @@ def look_line(answer: GateAnswer, look: Look) -> str:
     """Return one line that says what a look found, while the gate goes on."""
     unit, number = unit_of(answer.metric), answer.looks.index(look) + 1
     line = f"Look {number} of {len(answer.plan.looks)}, {counted(look.runs, 'run')}: "
-    line += f"{_signed(unit, look.difference)} {unit.noun}, {_interval(answer, look)}: {look.decision}"
+    line += f"{unit.change(look.difference)} {unit.noun}, {_interval(answer, look)}: {look.decision}"
     if number == 1 and answer.after is not None:
         effect = f"{unit.text(answer.plan.smallest_effect)} {unit.noun}"
         line += f". {_again(answer.after, unit)}: {_power(answer.after, effect)}"
@@ -112,7 +111,7 @@ def look_table(answer: GateAnswer) -> Table:
             "look": str(number),
             "runs": str(look.runs),
             "pairs" if answer.paired else "counted": str(look.pairs),
-            "difference": _signed(unit, look.difference),
+            "difference": unit.change(look.difference),
             "error": unit.text(look.error),
             f"{percent(1 - answer.plan.alpha)} interval": _between(unit, look.low, look.high),
             "for equivalence": _between(unit, look.equivalence_low, look.equivalence_high),
@@ -136,7 +135,7 @@ def power_table(answer: GateAnswer) -> Table:
         if forecast is None:
             continue
         effect = unit.text(answer.plan.smallest_effect)
-        for true, outlook in ((f"{_signed(unit, 0.0)}", forecast.same), (f"-{effect}", forecast.worse)):
+        for true, outlook in ((unit.change(0.0), forecast.same), (f"-{effect}", forecast.worse)):
             rows.append(
                 {
                     "true difference": f"{true}, {when}",
@@ -176,10 +175,12 @@ def gate_page(answer: GateAnswer, figure: Figure, *, settings: Mapping[str, str]
     picture = Picture.of(figure, "looks", "Difference at each look, with its intervals and the bounds", _CAPTION)
     answers = [
         Answer("Is the candidate worse?", _VERDICT[answer.decision], (sentence(answer), *_means(answer))),
-        Answer("What is the answer about?", answer.examples, (about(answer), *_other(answer))),
+        Answer("What is the answer about?", _ABOUT[answer.examples], (about(answer), *_other(answer))),
     ]
     sections = [
-        Section("Looks", [picture, look_table(answer) if answer.looks else None]),
+        Section(
+            "The looks so far, and those that were planned", [picture, look_table(answer) if answer.looks else None]
+        ),
         Section("What was to be expected", [power_table(answer), bound_table(answer.plan, answer.metric)]),
     ]
     title = f"{answer.candidate} against {answer.baseline}"
@@ -196,16 +197,14 @@ def gate_figure(answer: GateAnswer) -> Figure:
         _bounds(axes, answer, unit)
         for look in answer.looks:
             colour = {"worse": style.ORANGE, "undecided": style.MUTED}.get(look.decision, style.BLUE)
-            for low, high, width in (
-                (look.low, look.high, 1.3),
-                (look.equivalence_low, look.equivalence_high, 4.0),
-            ):
+            ends = (look.low, look.high, 1.3), (look.equivalence_low, look.equivalence_high, 4.0)
+            for low, high, width in ends:
                 if math.isfinite(low) and math.isfinite(high):
                     axes.plot([look.runs] * 2, [unit.scale * low, unit.scale * high], color=colour, linewidth=width)
             axes.plot(look.runs, unit.scale * look.difference, "o", color=colour, markersize=6)
         _limit(axes, answer, unit, effect)
         axes.set_xlim(0, 1.05 * answer.plan.looks[-1])
-        title = f"{_VERDICT[answer.decision]}" if answer.looks else "Planned looks"
+        title = _VERDICT[answer.decision]
         x, y = "golden runs of either side", f"candidate - baseline, {answer.metric} ({unit.short})"
         style.dress(axes, x=x, y=y, title=title, grid="y")
     return figure
@@ -214,10 +213,12 @@ def gate_figure(answer: GateAnswer) -> Figure:
 def _bounds(axes: Axes, answer: GateAnswer, unit: Unit) -> None:
     """Draw the differences that would be claimed at each planned look."""
     runs = np.array(answer.plan.looks, dtype=np.float64)
-    forecast = answer.after or answer.before
+    std = answer.before.std
+    if answer.looks and math.isfinite(answer.looks[-1].error):
+        std = answer.looks[-1].error * math.sqrt(answer.looks[-1].pairs)
     outer, inner = [], []
     for count, level in zip(runs, answer.plan.levels, strict=True):
-        single = Measured(0.0, forecast.std / math.sqrt(count), count - 1, 0.0)
+        single = Measured(0.0, std / math.sqrt(count), count - 1, 0.0)
         outer.append(unit.scale * float(limits(single, level.difference)[1]))
         inner.append(unit.scale * (answer.plan.smallest_effect - float(limits(single, level.equivalence)[1])))
     for side in (1, -1):
@@ -227,10 +228,10 @@ def _bounds(axes: Axes, answer: GateAnswer, unit: Unit) -> None:
 
 
 def _limit(axes: Axes, answer: GateAnswer, unit: Unit, effect: float) -> None:
-    """Show what matters: three smallest effects, and all differences; what is beyond is cut."""
+    """Show what matters: two smallest effects, and all differences; what is beyond is cut."""
     found = [abs(unit.scale * look.difference) for look in answer.looks if math.isfinite(look.difference)]
     ends = [unit.scale * abs(end) for look in answer.looks[-1:] for end in (look.low, look.high) if math.isfinite(end)]
-    top = 1.1 * max([3 * effect, *found, *ends])
+    top = 1.1 * max([2 * effect, *found, *ends])
     axes.set_ylim(-top, top)
 
 
@@ -280,12 +281,8 @@ def _share(value: float) -> str:
     return f"{100 * value:.0f} %"
 
 
-def _signed(unit: Unit, value: float) -> str:
-    return plain(unit.scale * value, 2, "+")
-
-
 def _between(unit: Unit, low: float, high: float) -> str:
-    found = between(low, high, lambda value: _signed(unit, value))
+    found = between(low, high, unit.change)
     return "no limits yet" if found == MISSING else found
 
 

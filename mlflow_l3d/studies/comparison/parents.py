@@ -109,7 +109,7 @@ def _check(run: Run) -> None:
     if tags.get(names.ROLE) == "cell":
         parent = tags.get(names.PARENT_RUN_ID)
         raise ParameterError("runs", run_id, "is a cell", f"Name its parent, {parent}." if parent else "")
-    if tags.get(names.ROLE) != "investigation":
+    if tags.get(names.ROLE) not in ("investigation", "golden_runs"):
         fix = "Name the parent of an investigation; one of other code is one after mlflow-l3d evaluate."
         raise ParameterError("runs", run_id, f"is no investigation ({names.ROLE}={tags.get(names.ROLE, 'none')})", fix)
     if later := tags.get(names.SUPERSEDED_BY):

@@ -11,6 +11,7 @@ import numpy as np
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.gate import Forecast
 from mlflow_l3d.execution.environment import default_workers
+from mlflow_l3d.report.gate import plan_lines, plan_text
 from mlflow_l3d.report.numbers import counted, rough_duration
 from mlflow_l3d.studies.gate.runs import Runs, systems_of
 from mlflow_l3d.studies.gate.specification import GateSpecification
@@ -50,8 +51,6 @@ class GatePlan:
 
     def lines(self) -> list[str]:
         """Return what is said before the first run."""
-        from mlflow_l3d.report.gate import plan_lines
-
         asked = self.specification
         cost = f"{counted(self.runs - self.done, 'run')} to train at most, {self.done} are done"
         hours = "" if math.isnan(self.hours) else f": {rough_duration(self.hours)} at most"
@@ -59,8 +58,6 @@ class GatePlan:
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.report.gate import plan_text
-
         asked = self.specification
         return plan_text(asked.title, asked.plan, asked.metric.name, self.lines())
 

@@ -14,7 +14,6 @@ import numpy as np
 from mlflow_l3d.analysis.comparison.gate import (
     Forecast,
     GateAnswer,
-    Look,
     blinded_std,
     correlation,
     look_at,
@@ -24,6 +23,7 @@ from mlflow_l3d.analysis.comparison.gate import (
 from mlflow_l3d.analysis.comparison.sequential_power import Noise
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.report.gate import gate_text, look_line
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.gate.notes import example_notes, run_notes
@@ -83,8 +83,6 @@ class Gate:
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        from mlflow_l3d.report.gate import gate_text
-
         lines = [f"{self.computed} runs trained now; MLflow run {self.run_id}; report.html is among its artifacts"]
         return gate_text(self.answer, lines=lines)
 
@@ -225,12 +223,7 @@ class _Conduct:
                 self.answer = replace(self.answer, notes=(*self.answer.notes, *notes))
                 for line in notes:
                     _logger.warning("%s", line)
-        _logger.warning("%s", self._said(look))
-
-    def _said(self, look: Look) -> str:
-        from mlflow_l3d.report.gate import look_line
-
-        return look_line(self.answer, look)
+        _logger.warning("%s", look_line(self.answer, look))
 
     def _forecast_again(self, runs: int, noise: Noise) -> None:
         """Say after the first look what is to be expected, with the spread of differences that was found."""

@@ -121,12 +121,13 @@ def systems_of(
         if predictions:
             tables.append(_joined([frame for at, frame in enumerate(side.predictions(runs)) if at in set(known)]))
     configurations = [{"run": each} if asked.paired else {} for each in numbers]
-    usable = asked.metric.function is not None and all(table is not None for table in tables)
-    if predictions and not usable:
-        allowed = f"needs predictions of every run, and a metric that is computed from them, not {asked.metric.name}"
-        raise ParameterError("examples", "random", allowed)
-    given = [table for table in tables if table is not None] if predictions else None
-    return dict(zip(sides, systems(list(sides), scores, configurations, given, asked.metric), strict=True))
+    whole = [table for table in tables if table is not None]
+    given = whole if len(whole) == len(scores) else None
+    classes = len((asked.baseline.task or {}).get("classes", ())) or None
+    read, why = systems(list(sides), scores, configurations, given, asked.metric, classes)
+    if predictions and why:
+        raise ParameterError("examples", "random", f"the luck of test examples is not known: {why}")
+    return dict(zip(sides, read, strict=True))
 
 
 def _joined(frames: list[pd.DataFrame | None]) -> Predictions | None:

@@ -292,11 +292,9 @@ def _typed(text: str) -> dict[str, Any]:
 def _differences(document: Mapping[str, Any], candidate: GoldenSpecification) -> dict[str, object]:
     """Return what the candidate has otherwise than the baseline."""
     before, after = document["hyperparameters"], candidate.setup.hyperparameters
-    found: dict[str, object] = {name: value for name, value in after.items() if before.get(name) != value}
-    setup = candidate.setup
-    own = {"approach": setup.approach.name, "model": setup.model, "root_seed": candidate.root_seed}
-    known = {"approach": document["approach"]["name"], "model": document["model"]["name"]}
+    found, setup = {name: value for name, value in after.items() if before.get(name) != value}, candidate.setup
+    own: dict[str, object] = {"approach": setup.approach.name, "model": setup.model, "root_seed": candidate.root_seed}
+    known: dict[str, object] = {"approach": document["approach"]["name"], "model": document["model"]["name"]}
     known["root_seed"] = int(document["parameters"]["root_seed"])
-    sizes = {"num_labelled": setup.task.settings.num_labelled}
-    known["num_labelled"] = document["task"].get("num_labelled")
-    return {**{name: value for name, value in {**own, **sizes}.items() if value != known[name]}, **found}
+    own["num_labelled"], known["num_labelled"] = setup.task.settings.num_labelled, document["task"].get("num_labelled")
+    return {**{name: value for name, value in own.items() if value != known[name]}, **found}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from run_helpers import Place, copied, sqlite_place
 
-from mlflow_l3d import cli
+from mlflow_l3d import cli, compare
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.run import Gate, gate
@@ -104,6 +104,9 @@ def test_worse_candidate_fails_after_more_runs_of_both_and_the_other_way_round_i
     assert (turned.decision, turned.exit_status) == ("better", 0)
     assert turned.computed == 0
     assert turned.answer.looks[-1].difference == pytest.approx(-found.answer.looks[-1].difference)
+    with place.entered():
+        [other] = compare(runs=[sides["candidate"].info.run_id, sides["baseline"].info.run_id]).comparison.differences
+    assert other.difference == pytest.approx(found.answer.looks[-1].difference)
 
 
 def test_undecided_within_the_budget_is_a_status_of_its_own(place: Place, baseline: str) -> None:

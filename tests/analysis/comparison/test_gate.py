@@ -1,0 +1,122 @@
+"""The looks of a gate: what runs say, what is kept of it, and what is spent."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from comparison_cases import answers, scored, system
+from scipy import stats
+
+from mlflow_l3d.analysis.comparison.gate import (
+    Forecast,
+    GateAnswer,
+    Look,
+    blinded_std,
+    correlation,
+    look_at,
+    measure,
+    unseen_share,
+    view,
+)
+from mlflow_l3d.analysis.comparison.sequential import SequentialPlan
+from mlflow_l3d.analysis.comparison.sequential_power import Outlook, measured_pairs
+
+PLAN = SequentialPlan((10, 20), 0.5)
+
+
+def both(rng, runs=10, skewed=False):
+    baseline = rng.normal(size=runs)
+    return scored(
+        baseline - (rng.exponential(size=runs) if skewed else 0.1 * rng.normal(size=runs)), range(runs)
+    ), scored(baseline, range(runs))
+
+
+def test_paired_runs_are_measured_as_their_differences(rng):
+    candidate, baseline = both(rng, 100, skewed=True)
+    found, _ = measure(candidate, baseline, count_examples=False)
+    assert found == pytest.approx(tuple(map(float, measured_pairs(candidate.scores - baseline.scores))))
+    assert found.skewness < 0
+
+
+def test_independent_runs_are_measured_by_welch_and_their_skewnesses_add_up(rng):
+    candidate, baseline = scored(rng.exponential(size=400), range(400)), scored(rng.normal(size=300), range(900, 1200))
+    found, _ = measure(candidate, baseline, count_examples=False)
+    expected = stats.ttest_ind(candidate.scores, baseline.scores, equal_var=False)
+    assert found.difference / found.error == pytest.approx(expected.statistic)
+    assert found.degrees == pytest.approx(expected.df)
+    # Of an exponential mean of n runs: third cumulant 2 / n^2; the normal one has none.
+    assert found.skewness == pytest.approx(2 / 400**2 / (1 / 400 + 1 / 300) ** 1.5, rel=0.5)
+
+
+def test_test_examples_widen_the_interval_and_have_no_skewness_that_is_known(rng):
+    one, other = (system(values) for values in answers(rng, 12, 60, (0.8, 0.6)))
+    fixed, found = measure(one, other, count_examples=False)
+    random, _ = measure(one, other, count_examples=True)
+    assert random.error**2 == pytest.approx(fixed.error**2 + found.of_examples)
+    assert abs(random.skewness) <= abs(fixed.skewness)
+    look = look_at(PLAN, (), 10, 12, fixed, 0.5)
+    low, high = view(one, other, look, 1.0, count_examples=True)
+    assert high - low > look.high - look.low
+    assert view(one, other, look, -1.0, count_examples=False) == pytest.approx((-look.high, -look.low))
+
+
+def test_a_look_is_the_same_after_it_was_written_down(rng):
+    found, _ = measure(*both(rng), count_examples=False)
+    look = look_at(PLAN, (), 10, 10, found, 0.5)
+    assert Look.from_dict(json.loads(json.dumps(look.to_dict()))) == look
+    early = look_at(PLAN, (), 10, 10, found, 1e-30)
+    assert (early.low, early.high, early.decision) == (-math.inf, math.inf, "undecided")
+    again = Look.from_dict(json.loads(json.dumps(early.to_dict())))
+    assert (again.low, again.high) == (-math.inf, math.inf)
+
+
+def test_levels_go_on_from_the_looks_before_whatever_was_planned(rng):
+    found, _ = measure(*both(rng), count_examples=False)
+    first = look_at(PLAN, (), 10, 8, found, 0.4)
+    last = look_at(PLAN, (first,), 20, 16, found, 0.8)
+    assert last.fraction == 1.0  # the last look is the end of the budget, also where runs failed
+    expected = PLAN.levels_at([0.4, 1.0])
+    assert (first.level, last.level) == pytest.approx([each.difference for each in expected])
+
+
+def test_blinded_spread_is_the_same_whichever_system_is_the_candidate(rng):
+    candidate, baseline = both(rng, 500)
+    swap = rng.random(500) < 0.5
+    one, other = np.where(swap, baseline.scores, candidate.scores), np.where(swap, candidate.scores, baseline.scores)
+    std = blinded_std(candidate.scores, baseline.scores)
+    assert blinded_std(one, other) == pytest.approx(std)
+    assert std == pytest.approx(0.1, rel=0.1)
+    assert correlation(candidate.scores, baseline.scores, std) == pytest.approx(0.995, abs=0.002)
+    assert math.isnan(correlation(np.ones(5), np.ones(5), 0.0))
+
+
+def test_unseen_share_is_the_limit_of_clopper_and_pearson():
+    assert unseen_share(20, 0.95) == pytest.approx(stats.beta.ppf(0.95, 1, 20))
+    assert unseen_share(0, 0.95) == 1
+
+
+def test_exit_status_and_metrics_by_look(rng):
+    found, _ = measure(*both(rng), count_examples=False)
+    nothing = Outlook(0.0, 0.8, 0.7, 0.0, 10.0)
+    answer = GateAnswer(
+        baseline="a",
+        candidate="b",
+        metric="accuracy",
+        examples="fixed",
+        paired=True,
+        plan=PLAN,
+        before=Forecast(1.0, 0.0, nothing, nothing),
+    )
+    assert answer.exit_status == 2
+    look = look_at(PLAN, (), 10, 10, found, 0.5)
+    for decision, status in (("better", 0), ("equivalent", 0), ("worse", 1), ("undecided", 2)):
+        asked = replace(answer, looks=(look, replace(look, decision=decision, runs=20, low=-math.inf)))
+        assert asked.exit_status == status
+        metrics = asked.metrics()
+        assert metrics[1]["difference"] == look.difference
+        assert "difference_ci_low" not in metrics[2]
+        assert (metrics[2]["runs_used"], metrics[2]["exit_status"]) == (20, status)

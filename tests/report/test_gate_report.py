@@ -1,0 +1,78 @@
+"""A gate as people read it: every text says the decision, the interval that it is about, and what it is not about."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from mlflow_l3d.analysis.comparison.gate import Forecast, GateAnswer, Look, look_at
+from mlflow_l3d.analysis.comparison.sequential import Measured, SequentialPlan
+from mlflow_l3d.analysis.comparison.sequential_power import Outlook
+from mlflow_l3d.report.gate import gate_figure, gate_markdown, gate_page, gate_text, look_line, sentence
+
+PLAN = SequentialPlan((10, 20), 0.01)
+OUTLOOK = Outlook(0.01, 0.02, 0.85, 0.12, 15.4)
+
+
+def answer(difference: float, error: float = 0.002, **more: object) -> GateAnswer:
+    looks: tuple[Look, ...] = ()
+    for runs in PLAN.looks:
+        found = Measured(difference, error * math.sqrt(20 / runs), runs - 1, 0.0)
+        looks = (*looks, look_at(PLAN, looks, runs, runs, found, runs / 20))
+        if looks[-1].decision != "undecided":
+            break
+    forecast = Forecast(0.02, 0.0, OUTLOOK, replace(OUTLOOK, equivalent=0.03, worse=0.85))
+    return GateAnswer(
+        baseline="old <b>",
+        candidate="rate=1e-4",
+        metric="f1_macro",
+        examples="fixed",
+        paired=True,
+        plan=PLAN,
+        before=forecast,
+        looks=looks,
+        means=(0.73, 0.73 + difference),
+        notes=("No run collapsed.",),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("difference", "error", "said"),
+    [
+        (0.03, 0.002, "The candidate is better: +3.00 points of f1_macro, repeated 95 % confidence interval "),
+        (-0.03, 0.002, "The candidate is worse: -3.00 points of f1_macro, repeated 95 % confidence interval "),
+        (0.0, 0.002, "The two are equivalent within 1.00 points: +0.00 points of f1_macro, repeated 90 % confidence "),
+        (-0.004, 0.0004, "It is certain that the candidate is lower, by less than what matters."),
+        (0.0, 0.02, "20 runs do not tell worse, better, and equivalent within 1.00 points apart: +0.00 points"),
+    ],
+)
+def test_every_text_says_the_same(difference: float, error: float, said: str) -> None:
+    found = answer(difference, error)
+    assert said in sentence(found)
+    head = f"## Gate: {found.decision} (exit status {found.exit_status})"
+    assert gate_markdown(found, run_id="abc").startswith(head)
+    assert said in gate_markdown(found, run_id="abc")
+    text = gate_text(found, lines=["MLflow run abc"])
+    assert said in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 100
+    assert text.isascii()
+    assert f": {found.decision}" in look_line(found, found.looks[-1])
+
+
+def test_page_has_the_figure_and_escapes_names() -> None:
+    found = answer(-0.03, other=(-0.05, 0.001))
+    page = gate_page(found, gate_figure(found), settings={"alpha": "0.05"})
+    assert "old &lt;b&gt;" in page
+    assert "<svg" in page
+    assert "On new examples, too, the interval of the same look is" in page
+    assert "-5.00 to +0.10 points" in page.replace("\N{MINUS SIGN}", "-")
+
+
+def test_an_interval_without_an_end_says_so() -> None:
+    found = answer(0.0)
+    look = replace(found.looks[-1], low=-math.inf, high=math.inf, decision="undecided")
+    assert "no limits yet" in sentence(replace(found, looks=(look,)))
+    gate_figure(replace(found, looks=(look,)))
