@@ -172,7 +172,7 @@ def _overlap(known: npt.NDArray[np.bool_], parts: Effects, squares: MeanSquares)
 def _of_column_means(parts: Effects, squares: MeanSquares) -> Skewed:
     """Return the part of the contributed variance that column means have, with the jackknife error of its logarithm."""
     of_columns = mean_squares_without_one_row(parts.turned)[0]
-    if not (of_columns > 0).all():
+    if not (squares.of_columns > 0 and (of_columns > 0).all()):
         return NOT_SKEWED
     share = squares.of_columns / squares.column_size / squares.contributed
     return Skewed(share, math.sqrt(jackknife_variance(np.log(of_columns))))

@@ -18,8 +18,8 @@ BOUNDARY_TAIL: Final = 0.025
 SMALLEST_P: Final = 1e-12
 """A p-value found by search is not followed below this."""
 SMALLEST_SHARE: Final = 1e-9
-LARGEST_EXPONENT: Final = 700.0
-"""Beyond it there is no exponential."""
+LARGEST_QUANTILE: Final = 1e9
+"""Beyond it no p-value is looked for."""
 HALVINGS: Final = 50
 """How often the place of a p-value is looked for in the half of what is left."""
 Variances = tuple[FloatArray, FloatArray]
@@ -98,7 +98,8 @@ class Jackknife:
         """Return how far the end of an interval lies from the centre, for a quantile of either sign."""
         share, error = self.skewed.share, min(self.skewed.error, self.error / max(self.skewed.share, SMALLEST_SHARE))
         rest = max(0.0, self.error**2 - (share * error) ** 2)
-        part = math.log1p(share * math.expm1(min(quantile * error, LARGEST_EXPONENT)))
+        constant = math.log1p(-share) if share < 1 else -math.inf
+        part = float(np.logaddexp(constant, math.log(share) + quantile * error))
         return math.copysign(math.hypot(quantile * math.sqrt(rest), part), quantile)
 
     def p_value(self) -> float:
@@ -108,9 +109,11 @@ class Jackknife:
         distance = self.scale.middle - self.centre
         if self.error == 0:
             return float(distance == 0)
+        if self.skewed.error == 0:
+            return 2 * float(stdtr(self.degrees, -abs(distance) / self.error))
         sign = math.copysign(1.0, distance)
         low, high = 0.0, 1.0
-        while abs(self.shift(sign * high)) < abs(distance) and high < LARGEST_EXPONENT:
+        while abs(self.shift(sign * high)) < abs(distance) and high < LARGEST_QUANTILE:
             low, high = high, 2 * high
         for _ in range(HALVINGS):
             middle = (low + high) / 2

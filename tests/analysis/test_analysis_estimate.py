@@ -1,0 +1,61 @@
+"""Interval and p-value of one estimate: one convention, at any level, however skewed the error is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlflow_l3d.analysis.importance.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.estimate import LOGIT, Jackknife, Skewed, importance_of_logit
+
+SHARES = st.one_of(st.sampled_from([1e-12, 1.0, 1.0 + 1e-15]), st.floats(1e-6, 1.0))
+
+
+def jackknife(centre, error, degrees, share, part):
+    return Jackknife(centre, error, degrees, (), LOGIT, Skewed(share, part))
+
+
+@settings(deadline=None)
+@given(st.floats(-5, 5), st.floats(1e-3, 3), st.floats(1, 200), SHARES, st.floats(0, 3), st.floats(1e-9, 0.5))
+def test_intervals_grow_with_the_level_and_hold_the_centre(centre, error, degrees, share, part, alpha):
+    found = jackknife(centre, error, degrees, share, part)
+    ends = [found.interval(1 - each) for each in (alpha, alpha / 10)]
+    assert ends[1][0] <= ends[0][0] <= importance_of_logit(centre) <= ends[0][1] <= ends[1][1]
+    assert np.isfinite(ends).all()
+
+
+@settings(deadline=None)
+@given(st.floats(-3, 3), st.floats(0.05, 2), st.floats(2, 50), SHARES, st.floats(0.01, 2))
+def test_the_p_value_is_where_the_interval_ends_at_zero(centre, error, degrees, share, part):
+    found = jackknife(centre, error, degrees, share, part)
+    p = found.p_value()
+    if not 1e-6 < p < 1:
+        return
+    ends = found.interval(1 - p)
+    assert min(map(abs, ends)) == pytest.approx(0, abs=1e-6)
+
+
+def test_a_part_that_is_all_is_the_plain_logit():
+    for quantile in (-800.0, -2.0, 3.0, 900.0):
+        assert jackknife(0.3, 1.5, 9.0, 1.0, 1.5).shift(quantile) == pytest.approx(1.5 * quantile)
+
+
+def test_a_part_of_a_half_by_hand():
+    """Half of the variance may be e times itself: the sum is (1 + e) / 2 times itself, or (1 + 1/e) / 2."""
+    found = jackknife(0.0, 0.5, 9.0, 0.5, 1.0)
+    assert found.shift(1.0) == pytest.approx(math.log((1 + math.e) / 2))
+    assert found.shift(-1.0) == pytest.approx(math.log((1 + 1 / math.e) / 2))
+
+
+def test_columns_and_interaction_make_the_upper_side_longer():
+    generator = np.random.default_rng(2)
+    table = generator.standard_normal((100, 1)) + 0.5 * (
+        generator.standard_normal(10) + generator.standard_normal((100, 10))
+    )
+    found = crossed_estimate(table).jackknife
+    assert found.skewed.share > 0.2
+    assert found.shift(2.0) > -found.shift(-2.0)
