@@ -170,3 +170,16 @@ def test_one_point_of_one_task() -> None:
     assert alone.names == ["sst2"]
     assert set(drawn(alone)) == {"importance", "golden_std"}
     assert alone.panels()[0].values.shape == (1, 1)
+
+
+def test_points_that_differ_in_their_factors_alone_share_a_row() -> None:
+    points = [
+        drawn_point({"shots": shots, "factor": factor}, {factor: (0.5, 0.25, 0.25)}, seed=at)
+        for at, (shots, factor) in enumerate((s, f) for s in (2, 4) for f in ("data_order", "sample_choice"))
+    ]
+    shown = ShownSweep(analyse_sweep(points))
+    assert list(shown.sweep.choices) == ["shots"]
+    (panel,) = shown.panels()
+    assert (panel.rows, panel.points) == (("2", "4"), (0, 2))
+    assert np.isfinite(panel.values).all()
+    assert "shots=4" in summary(shown.sweep, title="t")

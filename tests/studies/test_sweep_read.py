@@ -160,3 +160,10 @@ def test_what_is_no_sweep_is_refused_in_one_line(client: MlflowClient) -> None:
         points_of_runs(client, [run_id])
     with pytest.raises(ParameterError, match="no such run"):
         points_of_runs(client, ["nobody"])
+
+
+def test_parents_that_differ_in_nothing_are_told_apart_by_their_names(client: MlflowClient) -> None:
+    (point,) = drawn_sweep({"shots": [2]})
+    run_ids = logged(client, [point, point])
+    found = points_of_runs(client, run_ids).points
+    assert [one.choices["run"] for one in found] == [client.get_run(run_id).info.run_name for run_id in run_ids]

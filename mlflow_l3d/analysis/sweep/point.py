@@ -11,6 +11,7 @@ from mlflow_l3d.analysis.results import Analysis
 Choice = str | float
 """A value that a systematic choice has at a point."""
 TASK = "task"
+FACTOR = "factor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,10 @@ def value_text(value: Choice) -> str:
 def choices_of(points: Sequence[SweptPoint]) -> dict[str, tuple[Choice, ...]]:
     """Return choice -> its values over points that differ in it: numbers by size, texts in the order of points.
 
-    Tasks that differ are a choice, also where points do not name it.
+    Tasks that differ are a choice, also where points do not name it; investigated factors are none.
     """
     given = [_choices(point) for point in points]
-    names = dict.fromkeys(name for each in given for name in each)
+    names = dict.fromkeys(name for each in given for name in each if name != FACTOR)
     found = {name: tuple(dict.fromkeys(each[name] for each in given if name in each)) for name in names}
     return {
         name: tuple(sorted(values, key=float)) if is_numeric(values) else values

@@ -14,7 +14,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.sweep.interactions import Interaction
 from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
-from mlflow_l3d.analysis.sweep.point import TASK, is_numeric, value_text
+from mlflow_l3d.analysis.sweep.point import FACTOR, TASK, is_numeric, value_text
 from mlflow_l3d.analysis.sweep.results import Sweep
 from mlflow_l3d.analysis.sweep.table import OF_CHOICE
 from mlflow_l3d.analysis.typing import FloatArray
@@ -23,7 +23,6 @@ from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, si
 
 FAILED: Final = "failed"
 """Verdict of a point without a score."""
-FACTOR: Final = "factor"
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,8 @@ class Panel:
         Shape (rows, columns): importance, nan where there is none.
     uncertain
         Which of them are no finding.
+    points
+        Number of the first point of each row.
     """
 
     title: str
@@ -47,6 +48,7 @@ class Panel:
     columns: tuple[str, ...]
     values: FloatArray
     uncertain: npt.NDArray[np.bool_]
+    points: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,8 @@ class ShownSweep:
             place = rows.index(down.iloc[at]), names.index(across.iloc[at])
             values[place] = self.rows[score].iloc[at]
             unsure[place] = self.rows["verdict"].iloc[at].endswith("?")
-        return Panel(title, tuple(rows), tuple(names), values, unsure)
+        first = self.rows["point"][inside].groupby(down[inside]).first()
+        return Panel(title, tuple(rows), tuple(names), values, unsure, tuple(int(first[row]) for row in rows))
 
     @cached_property
     def names(self) -> list[str]:

@@ -64,15 +64,17 @@ def interaction_table(shown: ShownSweep) -> Table | None:
 def score_table(shown: ShownSweep, most: int = 60) -> Table | None:
     """Return the corrected importance of every point and factor for the terminal; None where no point has one."""
     (panel,) = shown.panels()
-    golden = shown.rows.drop_duplicates("point")["golden_std"].tolist()
+    golden = shown.rows.drop_duplicates("point").set_index("point")["golden_std"]
     rows = []
-    for at, name in enumerate(shown.names[:most]):
+    for at, point in enumerate(panel.points[:most]):
         scores = zip(panel.columns, panel.values[at].tolist(), panel.uncertain[at].tolist(), strict=True)
         cells = {factor: signed(score) + ("?" if unsure else " ") for factor, score, unsure in scores}
-        rows.append({shown.names_head: name, **cells, "golden std": shown.unit.text(golden[at])})
+        rows.append(
+            {shown.names_head: shown.names[point], **cells, "golden std": shown.unit.text(float(golden[point]))}
+        )
     note = f"Corrected importance; ? is not certain. Golden std in {shown.unit.name}."
-    if len(shown.sweep.points) > most:
-        note += f" {len(shown.sweep.points) - most} more points stand in the table of the run."
+    if len(panel.rows) > most:
+        note += f" {len(panel.rows) - most} more points stand in the table of the run."
     return Table.of(rows, note) if shown.sweep.factors else None
 
 

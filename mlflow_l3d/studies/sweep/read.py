@@ -101,9 +101,16 @@ def points_of(client: MlflowClient, parents: Sequence[Run]) -> ReadPoints:
     """Return one point a parent, in their order; one that was not scored says why."""
     with ThreadPoolExecutor(_THREADS) as pool:
         analyses = list(pool.map(partial(_analysis, client), parents))
+    choices = choices_among(parents)
+    alike = [
+        (str(own), () if each is None else tuple(each.importances))
+        for own, (each, _) in zip(choices, analyses, strict=True)
+    ]
+    if len(set(alike)) < len(alike):  # what tells them apart is only that they are two runs
+        choices = [{**own, "run": run.info.run_name} for own, run in zip(choices, parents, strict=True)]
     points = [
-        SweptPoint(str(run.info.run_id), choices, own_parameter(run, "task") or "", analysis, error)
-        for run, choices, (analysis, error) in zip(parents, choices_among(parents), analyses, strict=True)
+        SweptPoint(str(run.info.run_id), own, own_parameter(run, "task") or "", analysis, error)
+        for run, own, (analysis, error) in zip(parents, choices, analyses, strict=True)
     ]
     return ReadPoints(tuple(points), {str(run.info.run_id): str(run.info.experiment_id) for run in parents})
 
