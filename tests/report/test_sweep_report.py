@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from sweep_cases import drawn_point, drawn_sweep
 
-from mlflow_l3d.analysis.sweep.point import SweptPoint
+from mlflow_l3d.analysis.sweep.point import FACTOR, SweptPoint
 from mlflow_l3d.analysis.sweep.results import analyse_sweep
 from mlflow_l3d.report.sweep.figures import drawn, heatmap, trend_points
 from mlflow_l3d.report.sweep.latex import escape, latex_table
 from mlflow_l3d.report.sweep.page import page_data, render
-from mlflow_l3d.report.sweep.shown import FACTOR, ShownSweep
+from mlflow_l3d.report.sweep.shown import ShownSweep
 from mlflow_l3d.report.sweep.text import summary
 from mlflow_l3d.report.sweep.words import trend_sentence, watch
 

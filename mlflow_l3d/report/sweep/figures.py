@@ -10,12 +10,12 @@ import pandas as pd
 
 from mlflow_l3d.analysis.sweep.layout import blocks_of, groups
 from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
-from mlflow_l3d.analysis.sweep.point import TASK, value_of, value_text
+from mlflow_l3d.analysis.sweep.point import FACTOR, TASK, value_of, value_text
 from mlflow_l3d.analysis.sweep.trends import Trend, scaled
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import between, probability, shorten, signed
 from mlflow_l3d.report.page import minus
-from mlflow_l3d.report.sweep.shown import FACTOR, Panel, ShownSweep
+from mlflow_l3d.report.sweep.shown import Panel, ShownSweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,9 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
+from mlflow_l3d.analysis.sweep.point import FACTOR
 from mlflow_l3d.report.numbers import plain, signed
-from mlflow_l3d.report.sweep.shown import FACTOR, ShownSweep
+from mlflow_l3d.report.sweep.shown import ShownSweep
 
 _ESCAPED: Final = str.maketrans(
     {

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from mlflow_l3d.analysis.sweep.point import FACTOR
 from mlflow_l3d.report.numbers import between, counted, percent
 from mlflow_l3d.report.page import Picture, Section, page
-from mlflow_l3d.report.sweep.shown import FACTOR, ShownSweep
+from mlflow_l3d.report.sweep.shown import ShownSweep
 from mlflow_l3d.report.sweep.tables import interaction_table, trend_table
 from mlflow_l3d.report.sweep.words import answers, interaction_sentence, trend_sentence, watch
 
