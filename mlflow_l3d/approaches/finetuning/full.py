@@ -63,12 +63,11 @@ class FullSession(CellwiseSession):
         self.task, self.recipe, self.device = task, recipe, device
         self.loaded, self.model, self.new = loaded, loaded.model, list(loaded.new)
         self.original = loaded.original
-        # The loaded model is part of the key, and held, so that its id is that of no other one.
+        # Sessions hold what the ids are those of.
+        key = ("tokens", id(loaded), id(task.texts), id(task.choices), task.kind, recipe.max_length, recipe.truncation)
+        cut, decoder = recipe.truncation, loaded.decoder
         self.inputs = lent(
-            ("tokens", id(loaded), task.fingerprint, recipe.max_length, recipe.truncation),
-            lambda: inputs_of(
-                task, loaded.tokenizer, recipe.max_length, truncation=recipe.truncation, decoder=loaded.decoder
-            ),
+            key, lambda: inputs_of(task, loaded.tokenizer, recipe.max_length, truncation=cut, decoder=decoder)
         )
         self.apart = not loaded.decoder and not type(self.model).__name__.endswith("ForMultipleChoice")
         self.width = 1 if task.kind == "regression" else len(task.class_names)

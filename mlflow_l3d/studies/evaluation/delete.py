@@ -1,14 +1,19 @@
-"""`delete`: a parent run goes, and its children with it."""
+"""`delete`: a parent run goes, and its children with it; of a sweep all three levels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect, own_settings
 from mlflow_l3d.tracking.reader import parent_run
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
 
 
 @dataclass(frozen=True)
@@ -23,22 +28,29 @@ class Deletion:
 
 
 def delete(parent_run_id: str) -> Deletion:
-    """Delete a parent and its children; MLflow keeps deleted runs until its own `mlflow gc`.
+    """Delete a parent, or a sweep, and all that is below it; MLflow keeps deleted runs until its own `mlflow gc`.
 
     Raises
     ------
     ParameterError
         If there is no such run.
     L3DError
-        If it is not a parent of cells.
+        If it is neither a parent of cells nor a sweep.
     """
     with own_settings():
         client = connect()
         parent = parent_run(client, parent_run_id)
-        if parent.data.tags.get(names.ROLE) != "investigation":
+        if parent.data.tags.get(names.ROLE) not in ("investigation", "sweep"):
             msg = f"parent_run_id={parent_run_id}: is not the parent of an investigation; nothing was deleted."
             raise L3DError(msg)
-        children = list(children_of(client, str(parent.info.experiment_id), parent_run_id))
-        for run in (*children, parent):
+        below = _below(client, parent)
+        for run in (*below, parent):
             client.delete_run(run.info.run_id)
-    return Deletion(len(children) + 1)
+    return Deletion(len(below) + 1)
+
+
+def _below(client: MlflowClient, parent: Run) -> list[Run]:
+    """Return the runs below a parent, the lowest first."""
+    children = list(children_of(client, str(parent.info.experiment_id), parent.info.run_id))
+    points = (child for child in children if child.data.tags.get(names.ROLE) == "investigation")
+    return [*(cell for point in points for cell in _below(client, point)), *children]

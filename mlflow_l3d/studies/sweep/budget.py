@@ -35,7 +35,7 @@ class Budget:
     def __str__(self) -> str:
         if self.cells is not None:
             return f"{self.cells:,} cells"
-        return "none" if self.seconds is None else f"{self.seconds / 3600:.3g} h"
+        return "none" if self.seconds is None else duration_text(self.seconds)
 
     @classmethod
     def parse(cls, given: Any) -> Budget:
@@ -57,3 +57,9 @@ class Budget:
             if seconds > 0:
                 return cls(seconds=seconds)
         raise ParameterError("budget", given, "must be none, a time as in 2h, 90m or 1h30m, or a number of cells")
+
+
+def duration_text(seconds: float) -> str:
+    """Return a time as people say it."""
+    unit, size = next((each for each in (("h", 3600.0), ("min", 60.0)) if seconds >= each[1]), ("s", 1.0))
+    return f"{seconds / size:.3g} {unit}"

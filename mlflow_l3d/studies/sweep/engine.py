@@ -37,21 +37,19 @@ class Engine:
     points
         The points, those that are adopted included.
     budget
-        The most that is computed. A step (a row, as a rule) is begun only where all of its cells fit.
+        The most that is computed. A step (a row, as a rule) is begun only where all of its cells fit; where they do
+        not, the point has no further one.
     progress
         Whether to show a progress bar on stderr.
 
     Attributes
     ----------
-    spent
-        Whether the budget ended the work.
     computed
         Cells that were trained.
     """
 
     def __init__(self, points: Sequence[PointStudy], budget: Budget, *, progress: bool) -> None:
         self.points = points
-        self.spent = False
         self.computed = 0
         self._budget = budget
         self._progress = progress
@@ -98,6 +96,11 @@ class Engine:
                 bar.update()
 
     @property
+    def spent(self) -> bool:
+        """Whether the budget ended the work."""
+        return any(not point.error and not point.complete and point.waits for point in self.points if self._budget)
+
+    @property
     def _waiting(self) -> int:
         """How many cells are neither done nor trained, as far as that is known."""
         return sum(point.waits for point in self.points)
@@ -105,16 +108,17 @@ class Engine:
     def _cells(self) -> Iterator[PointCell]:
         """Yield the cells that must be trained, breadth first, while the budget lasts."""
         for number, _ in turns([point.steps for point in self.points]):
-            point = self._now = self.points[number]
-            for cell in [] if point.handed_out else self._next(point):
+            point = self.points[number]
+            if point.handed_out or point.cut or not (point.opened or point.known or self._fits(point, 1)):
+                continue
+            self._now = point
+            for cell in self._next(point):
                 if point.ended or point.stopped:
                     break
                 self._under_way[cell.key] = [(point, cell)]
                 point.under_way += 1
                 self._given += 1
                 yield PointCell.of(cell, number)
-            if self.spent:
-                return
 
     def _next(self, point: PointStudy) -> list[Cell]:
         """Return the cells of the next step of a point that nobody trains or has trained."""
@@ -131,7 +135,7 @@ class Engine:
             elif (lender := self._trained.get(cell.key)) is None or not lender.lend(cell, point):
                 new.append(cell)
         if new and not self._fits(point, len(new)):
-            self.spent = True
+            point.cut = True
             return []
         return new
 

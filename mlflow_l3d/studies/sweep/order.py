@@ -12,16 +12,20 @@ FIRST_STEPS: Final = 2
 def turns(steps: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield (point, step): in each round all points in their order, up to twice as many steps as in the round before.
 
-    The rounds end at 2, 4, 8, 16, ... steps (rows, as a rule) of every point that has so many. Wherever work ends, no
-    point has more than twice the steps of another, one round's points apart.
+    The rounds end at 2, 4, 8, 16, ... steps (rows, as a rule). A point that would have a quarter more at most goes to
+    its end at once: so are points of 5, 10 or 20 rows whole one after the other in the last round, and not all at the
+    very end. Wherever work ends, no point has more than 2.5 times the steps of one that is not whole, but for the first
+    round.
 
     Parameters
     ----------
     steps
         How many steps each point has.
     """
-    done, until = 0, FIRST_STEPS
-    while done < max(steps, default=0):
-        for point, own in enumerate(steps):
-            yield from ((point, step) for step in range(min(done, own), min(until, own)))
-        done, until = until, 2 * until
+    done, until = [0] * len(steps), FIRST_STEPS
+    while any(own < every for own, every in zip(done, steps, strict=True)):
+        for point, every in enumerate(steps):
+            end = every if every <= 1.25 * until else until
+            yield from ((point, step) for step in range(done[point], end))
+            done[point] = end
+        until *= 2

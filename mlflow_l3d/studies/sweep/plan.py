@@ -13,6 +13,7 @@ import pandas as pd
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.environment import default_workers
+from mlflow_l3d.studies.sweep.budget import duration_text
 from mlflow_l3d.studies.sweep.order import FIRST_STEPS, turns
 from mlflow_l3d.studies.sweep.points import PointSpecification
 from mlflow_l3d.studies.sweep.specification import SweepSpecification
@@ -66,7 +67,11 @@ class SweepPlan:
         """Return what there is to do, in one line."""
         frame, budget = self.points, self.specification.budget
         done, left = int(frame["done"].sum()), int(frame["to_compute"].sum())
-        known = f"about {_hours(self.hours)} with {self.workers} workers" if math.isfinite(self.hours) else _UNKNOWN
+        known = (
+            f"about {duration_text(3600 * self.hours)} with {self.workers} worker{'s' * (self.workers > 1)}"
+            if math.isfinite(self.hours)
+            else _UNKNOWN
+        )
         parts = [
             f"{len(frame)} points, {int(frame['cells'].sum()):,} cells, {done:,} done, {left:,} to compute: {known}"
         ]
@@ -85,7 +90,9 @@ class SweepPlan:
         frame = self.points.drop(columns=["seconds_per_cell"])
         if not self.specification.budget:
             frame = frame.drop(columns=["steps", "steps_in_budget"])
-        shown = frame.assign(hours=[_hours(value) if math.isfinite(value) else "?" for value in frame["hours"]])
+        shown = frame.assign(
+            hours=[duration_text(3600 * value) if math.isfinite(value) else "?" for value in frame["hours"]]
+        )
         title = self.specification.title
         return "\n".join([title, "=" * len(title), "", shown.to_string(index=False), "", self.line(), ""])
 
@@ -130,13 +137,11 @@ def steps_in_budget(
     """
     budget, found, cells, time = specification.budget, [0] * len(new), 0, 0.0
     for point, step in turns([len(own) for own in new]):
-        cells += new[point][step]
-        time += new[point][step] * seconds[point] / workers if new[point][step] else 0.0
-        if budget.cells is not None and cells > budget.cells:
-            break
-        if budget.seconds is not None and not time <= budget.seconds:
-            break
-        found[point] = step + 1
+        more, takes = new[point][step], new[point][step] * seconds[point] / workers if new[point][step] else 0.0
+        fits = budget.cells is None or cells + more <= budget.cells
+        fits = fits and (budget.seconds is None or time + takes <= budget.seconds)
+        if found[point] == step and (fits or not more):
+            cells, time, found[point] = cells + more, time + takes, step + 1
     return found
 
 
@@ -172,7 +177,3 @@ def _seconds(point: PointSpecification, client: MlflowClient, finished: Sequence
     runs = finished or similar_cells(client, task=setup.task.name, approach=setup.approach.name, model=setup.model)
     values = [run.data.metrics["duration_seconds"] for run in runs if "duration_seconds" in run.data.metrics]
     return float(np.mean(values)) if values else math.nan
-
-
-def _hours(value: float) -> str:
-    return f"{value:.1f} h" if value >= 1 else f"{60 * value:.1f} min"

@@ -32,9 +32,13 @@ class PointStudy(InvestigationStudy):
         The point, with the run of its sweep.
     beside
         The ledger of the sweep.
+    known
+        How many cells are known to be done before the parent is opened.
 
     Attributes
     ----------
+    cut
+        Whether the budget is not enough for its next step.
     run_id, analysis, error
         Its parent, what it says, and why it failed; empty before.
     complete
@@ -51,11 +55,12 @@ class PointStudy(InvestigationStudy):
 
     specification: PointSpecification
 
-    def __init__(self, specification: PointSpecification, beside: Ledger[CellRecord]) -> None:
+    def __init__(self, specification: PointSpecification, beside: Ledger[CellRecord], known: int = 0) -> None:
         super().__init__(specification)
         self.run_id = self.error = ""
         self.analysis: Analysis | None = None
-        self.complete = self.scored = self.ended = self.opened = False
+        self.known = known
+        self.cut = self.complete = self.scored = self.ended = self.opened = False
         self.under_way = self._step = 0
         self.seconds = 0.0
         self._beside = beside
@@ -160,7 +165,8 @@ class PointStudy(InvestigationStudy):
     def swept(self) -> SweptPoint:
         """Return how it ended."""
         asked = self.specification
-        return SweptPoint(self.run_id, asked.choices, asked.setup.task.name, self.analysis, self.error)
+        why = "" if self.analysis else self.error or "the budget was spent before two of its rows were complete"
+        return SweptPoint(self.run_id, asked.choices, asked.setup.task.name, self.analysis, why)
 
     def take_run_ids(self) -> None:
         """Learn the runs of cells that other points trained; those that have none become children of this point."""

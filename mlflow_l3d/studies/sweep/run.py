@@ -69,13 +69,13 @@ class Sweep:
 
     def summary(self) -> str:
         """Return what the command line prints at the end."""
-        failed = [f"point {point.name} failed: {point.error}" for point in self.points if point.error]
+        without = [f"point {point.name} has no score: {point.error}" for point in self.points if point.error]
         end = f"the budget of {self.specification.budget} is spent: the same command with a larger one continues"
         lines = [
             f"{self.computed} cells computed in {self.seconds:.0f} s",
             *([end] if self.spent else []),
-            *failed,
-            f"MLflow run {self.run_id}; sweep.html is among its artifacts",
+            *without,
+            f"MLflow run {self.run_id}; {names.SWEEP_REPORT} is among its artifacts",
         ]
         return "\n".join([self.result.summary().rstrip(), "", *lines, ""])
 
@@ -192,5 +192,5 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
         lines += (
             [f"The budget of {found.specification.budget} is spent; a larger one continues."] if found.spent else []
         )
-        lines += [f"- {point.name}: failed: {point.error}" for point in found.points if point.error]
+        lines += [f"- {point.name}: {point.error}" for point in found.points if point.error]
         return "\n".join(lines)

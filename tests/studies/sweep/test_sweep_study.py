@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import pandas as pd
 import pytest
 from run_helpers import SMALL, Hooked, Place, copied, sqlite_place
 
-from mlflow_l3d import sweep
+from mlflow_l3d import delete, sweep
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.sweep import engine
 from mlflow_l3d.studies.sweep.order import turns
 from mlflow_l3d.studies.sweep.plan import SweepPlan
 from mlflow_l3d.studies.sweep.run import Sweep
@@ -112,6 +114,13 @@ def test_the_separate_command_finds_everything_done(swept: tuple[Place, Sweep], 
     assert (alone.computed, alone.reused) == (0, CELLS)
 
 
+def test_delete_takes_all_three_levels(swept: tuple[Place, Sweep], tmp_path: Path) -> None:
+    place = copied(swept[0], tmp_path / "copy")
+    with place.entered():
+        assert delete(swept[1].run_id).runs == 1 + len(NOISE) + len(NOISE) * CELLS
+    assert place.runs() == []
+
+
 def test_a_dry_run_starts_nothing(place: Place) -> None:
     before = place.investigate(**SIZES, hyperparameters="noise=0.1")
     plan = run(place, over={"noise": NOISE}, dry_run=True, budget=20)
@@ -164,6 +173,39 @@ def test_a_budget_of_cells_is_kept_and_a_larger_one_continues(place: Place) -> N
     assert len(place.cells()) == 3 * CELLS
 
 
+class Clock(Synthetic):
+    """Each cell takes one second of a clock that stands still otherwise."""
+
+    now = 0.0
+
+    def prepare(self, *args: Any, **kwargs: Any) -> Session:
+        session, clock = super().prepare(*args, **kwargs), self
+
+        class Timed(Session):
+            def run(self, cells: Any) -> Any:
+                for outcome in session.run(cells):
+                    clock.now += 1.0
+                    yield replace(outcome, duration_seconds=1.0)
+
+        return Timed()
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_a_budget_of_time_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(engine, "time", clock)
+    found = run(place, approach=clock, over={"noise": NOISE}, budget="10s")
+    assert (found.computed, found.spent) == (9, True)  # three rows of three cells; a fourth would be over after 12 s
+    assert [point.analysis is not None for point in found.points] == [True, False, False]
+    states = [(run.info.status, run.data.tags["l3d.state"]) for run in points_of(place, found.run_id)]
+    assert states == [("FINISHED", "incomplete"), ("KILLED", "incomplete")]
+    assert found.points[2].run_id == ""  # never begun
+    again = run(place, approach=clock, over={"noise": NOISE}, budget="1h")
+    assert (again.computed, again.spent) == (3 * CELLS - 9, False)
+
+
 def test_points_that_are_complete_are_taken_as_they_are(place: Place, tmp_path: Path) -> None:
     longer = {"when": {"noise": 0.1}, "mitigation_runs": 4}
     file = tmp_path / "sweep.json"
@@ -210,7 +252,7 @@ def test_a_point_that_fails_is_said_and_the_others_go_on(place: Place) -> None:
     assert {run.data.tags["l3d.state"] for run in (first, last)} == {"complete"}
     study = place.client.get_run(found.run_id)
     assert (study.info.status, study.data.tags["l3d.state"]) == ("FINISHED", "incomplete")
-    assert "noise=0.1: failed: approach synthetic" in study.data.tags["mlflow.note.content"]
+    assert "noise=0.1: approach synthetic could not be prepared" in study.data.tags["mlflow.note.content"]
     assert "noise=0.1" in found.summary()
 
 
