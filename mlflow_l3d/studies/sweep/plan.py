@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -97,7 +98,9 @@ class SweepPlan:
         return "\n".join([title, "=" * len(title), "", shown.to_string(index=False), "", self.line(), ""])
 
 
-_UNKNOWN = "no earlier cells of the same task, approach and model tell how long they take"
+_Finished: TypeAlias = "Mapping[str, Mapping[str, Run]]"
+"""Context -> key -> run of every finished cell."""
+_UNKNOWN: Final = "no earlier cells of the same task, approach and model tell how long they take"
 
 
 def plan_sweep(specification: SweepSpecification, client: MlflowClient) -> SweepPlan:
@@ -106,7 +109,7 @@ def plan_sweep(specification: SweepSpecification, client: MlflowClient) -> Sweep
     contexts = dict.fromkeys(point.context_key for point in points)
     done = {context: finished_cells(client, context) for context in contexts}
     keys = [_Counted(point, {*done[point.context_key], *spooled_cells(client, point.key)}) for point in points]
-    seconds = [_seconds(point, client, list(done[point.context_key].values())) for point in points]
+    seconds = _seconds(points, client, done)
     workers = points[0].setup.workers or default_workers(points[0].setup.device)
     new = _new(keys)
     rows = []
@@ -171,9 +174,20 @@ def _new(points: Sequence[_Counted]) -> list[list[int]]:
     return found
 
 
-def _seconds(point: PointSpecification, client: MlflowClient, finished: Sequence[Run]) -> float:
-    """Return the mean wall clock of earlier cells: of the same settings, else of the same task, approach and model."""
-    setup = point.setup
-    runs = finished or similar_cells(client, task=setup.task.name, approach=setup.approach.name, model=setup.model)
+def _seconds(points: Sequence[PointSpecification], client: MlflowClient, done: _Finished) -> list[float]:
+    """Return for each point how long earlier cells took: of its settings, else of its task, approach and model."""
+
+    @cache
+    def similar(task: str, approach: str, model: str) -> float:
+        return _mean(similar_cells(client, task=task, approach=approach, model=model))
+
+    found = [_mean(list(done[point.context_key].values())) for point in points]
+    setups = [point.setup for point in points]
+    others = (similar(setup.task.name, setup.approach.name, setup.model) for setup in setups)
+    return [other if math.isnan(own) else own for own, other in zip(found, others, strict=True)]
+
+
+def _mean(runs: Sequence[Run]) -> float:
+    """Return the mean wall clock of some cells; nan where there are none."""
     values = [run.data.metrics["duration_seconds"] for run in runs if "duration_seconds" in run.data.metrics]
     return float(np.mean(values)) if values else math.nan

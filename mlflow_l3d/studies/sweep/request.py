@@ -138,7 +138,11 @@ def merged(parameters: Mapping[str, Any]) -> dict[str, Any]:
     for name in parameters:
         if name not in SWEEP:
             raise unknown_name("parameter", name, SWEEP)
-    given = {name: value for name, value in parameters.items() if not same(name, value, SWEEP[name].default)}
+    given = {
+        name: value
+        for name, value in parameters.items()
+        if not isinstance(value, str | int | float) or not same(name, value, SWEEP[name].default)
+    }
     return {**read_file(given.pop("file", "none")), **given}
 
 

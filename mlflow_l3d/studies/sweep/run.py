@@ -188,9 +188,12 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
 
     def _description(self, found: Sweep, complete: int) -> str:
         """Return what MLflow's UI shows above the run."""
-        lines = [f"{complete} of {len(found.points)} points are complete, of {found.specification.title}."]
+        lines = [
+            f"{complete} of {len(found.points)} points are complete.",
+            "In the list of runs the filter ``tags.`l3d.role` != 'cell'`` shows sweep and points without their cells.",
+        ]
         lines += (
             [f"The budget of {found.specification.budget} is spent; a larger one continues."] if found.spent else []
         )
         lines += [f"- {point.name}: {point.error}" for point in found.points if point.error]
-        return "\n".join(lines)
+        return "\n\n".join(lines)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.studies.sweep.budget import Budget
@@ -98,6 +99,23 @@ def test_a_file_with_sets_exclusions_and_overrides(tmp_path: Path) -> None:
     assert {point.plan.root_seed for point in specify_sweep({"file": str(path), "root_seed": "7,1"}).points} == {7, 1}
     path.write_text(json.dumps({**BASE, "over": {"noise": [0, 1]}}))
     assert len(specify_sweep({"file": str(path)}).points) == 2
+
+
+class Named(Synthetic):
+    """An approach of the user's own, by the name of the default one."""
+
+    name = "finetuning"
+
+
+def test_objects_in_place_of_names() -> None:
+    own = Named()
+    given = {"metric": "synthetic_score", "executor": "inline", "task": "synthetic"}
+    points = specify_sweep(given, approach=[own, "synthetic"]).points
+    assert points[0].setup.approach is own
+    assert [point.choices for point in points] == [{"approach": "finetuning"}, {"approach": "synthetic"}]
+    [point] = specify_sweep(given, approach=own).points
+    assert point.setup.approach is own
+    assert point.choices == {}
 
 
 def test_data_that_points_share_is_read_once_and_is_one_object() -> None:

@@ -14,14 +14,14 @@ import pandas as pd
 import pytest
 from run_helpers import SMALL, Hooked, Place, copied, sqlite_place
 
-from mlflow_l3d import delete, sweep
+from mlflow_l3d import delete, evaluate, sweep
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.sweep import engine
-from mlflow_l3d.studies.sweep.order import turns
-from mlflow_l3d.studies.sweep.plan import SweepPlan
 from mlflow_l3d.studies.sweep.run import Sweep
+
+pytestmark = pytest.mark.slow
 
 NOISE = [0, 0.1, 0.2]
 SIZES: dict[str, Any] = {"investigation_runs": 2, "mitigation_runs": 5, "golden_runs": 5}
@@ -47,23 +47,6 @@ def place(tmp_path: Path, migrated_store: Path) -> Place:
 def swept(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Sweep]:
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("swept"))
     return place, run(place, over={"noise": NOISE})
-
-
-def test_the_order_is_breadth_first() -> None:
-    first = [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert list(turns([5, 2])) == [*first, (0, 2), (0, 3), (0, 4)]
-    assert list(turns([5, 4])) == [*first, (0, 2), (0, 3), (1, 2), (1, 3), (0, 4)]
-    assert list(turns([1, 3])) == [(0, 0), (1, 0), (1, 1), (1, 2)]
-    assert list(turns([])) == []
-    for steps in ([20, 20, 20], [7, 33, 1]):
-        found = list(turns(steps))
-        assert Counter(found) == Counter((point, step) for point, own in enumerate(steps) for step in range(own))
-        done = [0] * len(steps)
-        for point, step in found:
-            assert step == done[point]  # each point's own steps in their order
-            done[point] += 1
-            unfinished = [own for own, every in zip(done, steps, strict=True) if own < every]
-            assert not unfinished or max(done) <= max(2, 2 * min(unfinished))
 
 
 def test_three_levels_of_runs(swept: tuple[Place, Sweep]) -> None:
@@ -121,19 +104,14 @@ def test_delete_takes_all_three_levels(swept: tuple[Place, Sweep], tmp_path: Pat
     assert place.runs() == []
 
 
-def test_a_dry_run_starts_nothing(place: Place) -> None:
-    before = place.investigate(**SIZES, hyperparameters="noise=0.1")
-    plan = run(place, over={"noise": NOISE}, dry_run=True, budget=20)
-    assert isinstance(plan, SweepPlan)
-    frame = plan.to_frame()
-    assert frame["done"].tolist() == [0, CELLS, 0]
-    assert frame["to_compute"].tolist() == [CELLS, 0, CELLS]
-    # Three cells a row, two rows of the first, both of the last, then the first again, while 20 are not exceeded.
-    assert frame["steps_in_budget"].tolist() == [4, 4, 2]
-    assert np.isfinite(plan.hours)
-    assert "3 points, 45 cells, 15 done, 30 to compute" in plan.summary()
-    assert [run.info.run_id for run in place.parents()] == [before.run_id]
-    assert place.runs("tags.`l3d.role` = 'sweep'") == []
+def test_the_run_of_mlflow_run_becomes_the_one_on_top(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = place.client.create_run("0", run_name="nosy-ram-123")
+    place.client.log_param(made.info.run_id, "mitigation_runs", "2")
+    monkeypatch.setenv("MLFLOW_RUN_ID", made.info.run_id)
+    found = run(place, over={"noise": NOISE[:2]}, mitigation_runs=2)
+    assert found.run_id == made.info.run_id
+    assert place.client.get_run(found.run_id).info.run_name == found.specification.title
+    assert len(points_of(place, found.run_id)) == 2
 
 
 def test_cells_that_points_share_are_trained_once(place: Place) -> None:
@@ -162,6 +140,9 @@ def test_a_budget_of_cells_is_kept_and_a_larger_one_continues(place: Place) -> N
     study = place.client.get_run(first.run_id)
     assert study.data.tags["l3d.state"] == "incomplete"
     assert "budget" in first.summary()
+    with place.entered():  # by itself, as any parent
+        alone = evaluate(first.points[1].run_id)
+    assert alone.analysis.metrics() == first.points[1].analysis.metrics()
 
     second = run(place, over={"noise": NOISE})
     assert (second.computed, second.spent) == (3 * CELLS - 18, False)
@@ -224,14 +205,6 @@ def test_points_that_are_complete_are_taken_as_they_are(place: Place, tmp_path: 
     assert before.metrics() == after.metrics()
 
 
-def test_too_small_a_budget_is_refused_before_anything_starts(place: Place) -> None:
-    with pytest.raises(
-        ParameterError, match=r"^budget=4 cells: is enough for no point\. A point is scored from two .*"
-    ):
-        run(place, over={"noise": NOISE}, budget=4)
-    assert place.runs() == []
-
-
 class Stumbling(Synthetic):
     """Cannot be prepared where noise is 0.1; a cell with noise 0.2 fails."""
 
@@ -291,7 +264,6 @@ def test_threads_do_not_grow_with_the_points(place: Place) -> None:
     assert max(most) <= before + 4  # two uploads, the heartbeat, and the scoring
 
 
-@pytest.mark.slow
 def test_a_stopping_rule_ends_each_point_by_itself(place: Place) -> None:
     sizes = {"investigation_runs": 3, "mitigation_runs": "auto", "golden_runs": "auto", "stop": "epsilon"}
     found = run(place, over={"a_data_order": [0, 9]}, **sizes, epsilon=0.5)

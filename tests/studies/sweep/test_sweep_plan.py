@@ -1,0 +1,70 @@
+"""What a sweep will do, before it does anything: order, plan, budget."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from run_helpers import SMALL, Place, sqlite_place
+
+from mlflow_l3d import sweep
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.sweep.order import turns
+from mlflow_l3d.studies.sweep.plan import SweepPlan
+
+NOISE = [0, 0.1, 0.2]
+SIZES: dict[str, Any] = {"investigation_runs": 2, "mitigation_runs": 5, "golden_runs": 5}
+CELLS = 15
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path / "place")
+
+
+def run(place: Place, **parameters: Any) -> Any:
+    with place.entered():
+        return sweep(**{**SMALL, "executor": "inline", **SIZES, **parameters})
+
+
+def test_the_order_is_breadth_first() -> None:
+    first = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert list(turns([5, 2])) == [*first, (0, 2), (0, 3), (0, 4)]
+    assert list(turns([5, 4])) == [*first, (0, 2), (0, 3), (1, 2), (1, 3), (0, 4)]
+    assert list(turns([1, 3])) == [(0, 0), (1, 0), (1, 1), (1, 2)]
+    assert list(turns([])) == []
+    for steps in ([20, 20, 20], [7, 33, 1]):
+        found = list(turns(steps))
+        assert Counter(found) == Counter((point, step) for point, own in enumerate(steps) for step in range(own))
+        done = [0] * len(steps)
+        for point, step in found:
+            assert step == done[point]  # each point's own steps in their order
+            done[point] += 1
+            unfinished = [own for own, every in zip(done, steps, strict=True) if own < every]
+            assert not unfinished or max(done) <= max(2, 2 * min(unfinished))
+
+
+def test_a_dry_run_starts_nothing(place: Place) -> None:
+    before = place.investigate(**SIZES, hyperparameters="noise=0.1")
+    plan = run(place, over={"noise": NOISE}, dry_run=True, budget=20)
+    assert isinstance(plan, SweepPlan)
+    frame = plan.to_frame()
+    assert frame["done"].tolist() == [0, CELLS, 0]
+    assert frame["to_compute"].tolist() == [CELLS, 0, CELLS]
+    # Three cells a row, two rows of the first, both of the last, then the first again, while 20 are not exceeded.
+    assert frame["steps_in_budget"].tolist() == [4, 4, 2]
+    assert np.isfinite(plan.hours)
+    assert "3 points, 45 cells, 15 done, 30 to compute" in plan.summary()
+    assert [run.info.run_id for run in place.parents()] == [before.run_id]
+    assert place.runs("tags.`l3d.role` = 'sweep'") == []
+
+
+def test_too_small_a_budget_is_refused_before_anything_starts(place: Place) -> None:
+    with pytest.raises(
+        ParameterError, match=r"^budget=4 cells: is enough for no point\. A point is scored from two .*"
+    ):
+        run(place, over={"noise": NOISE}, budget=4)
+    assert place.runs() == []
