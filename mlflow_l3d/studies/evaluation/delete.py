@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect, own_settings
 from mlflow_l3d.tracking.reader import parent_run
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ def delete(parent_run_id: str) -> Deletion:
     return Deletion(len(below) + 1)
 
 
-def _below(client: MlflowClient, parent: Run) -> list[Run]:
+def _below(client: Any, parent: Any) -> list[Any]:
     """Return the runs below a parent, the lowest first."""
     children = list(children_of(client, str(parent.info.experiment_id), parent.info.run_id))
     points = (child for child in children if child.data.tags.get(names.ROLE) == "investigation")

@@ -98,7 +98,7 @@ class Engine:
     @property
     def spent(self) -> bool:
         """Whether the budget ended the work."""
-        return any(not point.error and not point.complete and point.waits for point in self.points if self._budget)
+        return bool(self._budget) and any(point.short for point in self.points)
 
     @property
     def _waiting(self) -> int:
@@ -109,7 +109,7 @@ class Engine:
         """Yield the cells that must be trained, breadth first, while the budget lasts."""
         for number, _ in turns([point.steps for point in self.points]):
             point = self.points[number]
-            if point.handed_out or point.cut or not (point.opened or point.known or self._fits(point, 1)):
+            if point.handed_out or not (point.opened or point.known or self._fits(point, point.first_cells)):
                 continue
             self._now = point
             for cell in self._next(point):

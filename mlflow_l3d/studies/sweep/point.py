@@ -66,7 +66,7 @@ class PointStudy(InvestigationStudy):
         self._beside = beside
         self.borrowed: dict[str, PointStudy] = {}
         design = specification.design()
-        self.steps = design.steps
+        self.steps, self.first_cells = design.steps, design.step_size(0)
         self._cells = (tuple(cells) for _, cells in groupby(design.cells(), key=design.step_of))
 
     def adopt(self, run_id: str, analysis: Analysis) -> None:
@@ -77,12 +77,21 @@ class PointStudy(InvestigationStudy):
     @property
     def handed_out(self) -> bool:
         """Whether no further cell of it is to be trained."""
-        return self.ended or self.stopped or self._step == self.steps
+        return self.ended or self.cut or self.stopped or self._step == self.steps
 
     @property
     def waits(self) -> int:
         """How many cells are neither done nor trained, as far as that is known."""
-        return 0 if self.ended or self.stopped else self.left if self.opened else self.size
+        return 0 if self.ended or self.cut else self._lacking
+
+    @property
+    def short(self) -> bool:
+        """Whether it lacks cells, and not because it failed."""
+        return not self.complete and not self.error and self._lacking > 0
+
+    @property
+    def _lacking(self) -> int:
+        return 0 if self.stopped else self.left if self.opened else self.size
 
     def next_step(self) -> list[Cell]:
         """Return the cells of the next step that must be trained; the parent is opened with the first."""

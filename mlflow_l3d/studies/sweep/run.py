@@ -11,11 +11,11 @@ from mlflow_l3d.analysis.sweep.point import SweptPoint
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
-from mlflow_l3d.studies.investigation.evaluate import planned_by, score_parent
 from mlflow_l3d.studies.sweep.artifacts import SweepResult, description, links_of, write_sweep
 from mlflow_l3d.studies.sweep.engine import Engine
 from mlflow_l3d.studies.sweep.plan import SweepPlan, plan_sweep
 from mlflow_l3d.studies.sweep.point import PointStudy
+from mlflow_l3d.studies.sweep.read import points_of
 from mlflow_l3d.studies.sweep.specification import SweepSpecification, specify_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
@@ -23,7 +23,6 @@ from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
 from mlflow_l3d.tracking.past import find_search
-from mlflow_l3d.tracking.reader import read_investigation
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
@@ -119,19 +118,26 @@ def sweep(
             return plan
         plan.check()
         _logger.warning("%s", plan.line())
-        return SweepStudy(specification, progress=progress).run(project_run.take())
+        return SweepStudy(specification, plan, progress=progress).run(project_run.take())
 
 
 class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
-    """One sweep under way."""
+    """One sweep under way; `plan` says how much of each point is done."""
 
     _points: tuple[PointStudy, ...] = ()
+
+    def __init__(self, specification: SweepSpecification, plan: SweepPlan, *, progress: bool = False) -> None:
+        super().__init__(specification, progress=progress)
+        self._known = plan.points["done"].tolist()
 
     def open(self, project_run: str | None) -> Ledger[CellRecord]:
         """Open the run on top; complete points of an earlier run of the same sweep become children of this one."""
         asked = self.specification
         ledger = open_ledger(Work(asked.card(), CellRecord, asked.key, {}, lambda: ()), project_run)
-        self._points = tuple(PointStudy(replace(point, sweep=ledger.parent.run_id), ledger) for point in asked.points)
+        self._points = tuple(
+            PointStudy(replace(point, sweep=ledger.parent.run_id), ledger, known)
+            for point, known in zip(asked.points, self._known, strict=True)
+        )
         return ledger
 
     def how_far(self) -> str:
@@ -178,13 +184,10 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
         client, own = ledger.client, {point.specification.key: point for point in self._points}
         for run in list(children_of(client, ledger.parent.experiment_id, ledger.parent.run_id)):
             point = own.get(run.data.tags.get(names.INVESTIGATION_KEY, ""))
-            if point is not None:
+            [read] = points_of(client, [run]).points
+            if point is not None and read.analysis is not None:
                 client.set_tag(run.info.run_id, names.SWEEP, ledger.parent.run_id)
-                recorded = read_investigation(str(run.info.run_id), client)
-                planned = planned_by(recorded.parent)
-                cells, metric = planned.select(recorded.cells), point.specification.metric
-                analysis = score_parent(client, recorded.parent, cells, metric=metric, planned=planned, log=False)
-                point.adopt(str(run.info.run_id), analysis)
+                point.adopt(read.run_id, read.analysis)
 
     def _description(self, found: Sweep, complete: int) -> str:
         """Return what MLflow's UI shows above the run."""

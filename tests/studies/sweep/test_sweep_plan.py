@@ -33,7 +33,8 @@ def run(place: Place, **parameters: Any) -> Any:
 def test_the_order_is_breadth_first() -> None:
     first = [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert list(turns([5, 2])) == [*first, (0, 2), (0, 3), (0, 4)]
-    assert list(turns([5, 4])) == [*first, (0, 2), (0, 3), (1, 2), (1, 3), (0, 4)]
+    assert list(turns([20, 20]))[-24:] == [(0, step) for step in range(8, 20)] + [(1, step) for step in range(8, 20)]
+    assert list(turns([5, 4])) == [*first, (0, 2), (0, 3), (0, 4), (1, 2), (1, 3)]
     assert list(turns([1, 3])) == [(0, 0), (1, 0), (1, 1), (1, 2)]
     assert list(turns([])) == []
     for steps in ([20, 20, 20], [7, 33, 1]):
@@ -44,7 +45,7 @@ def test_the_order_is_breadth_first() -> None:
             assert step == done[point]  # each point's own steps in their order
             done[point] += 1
             unfinished = [own for own, every in zip(done, steps, strict=True) if own < every]
-            assert not unfinished or max(done) <= max(2, 2 * min(unfinished))
+            assert not unfinished or max(done) <= max(2, 2.5 * min(unfinished))
 
 
 def test_a_dry_run_starts_nothing(place: Place) -> None:
@@ -54,8 +55,8 @@ def test_a_dry_run_starts_nothing(place: Place) -> None:
     frame = plan.to_frame()
     assert frame["done"].tolist() == [0, CELLS, 0]
     assert frame["to_compute"].tolist() == [CELLS, 0, CELLS]
-    # Three cells a row, two rows of the first, both of the last, then the first again, while 20 are not exceeded.
-    assert frame["steps_in_budget"].tolist() == [4, 4, 2]
+    # Three cells a row: two rows of the first and of the last, then two more of the first, while 20 are not exceeded.
+    assert frame["steps_in_budget"].tolist() == [4, 5, 2]
     assert np.isfinite(plan.hours)
     assert "3 points, 45 cells, 15 done, 30 to compute" in plan.summary()
     assert [run.info.run_id for run in place.parents()] == [before.run_id]

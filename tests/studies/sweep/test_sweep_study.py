@@ -202,7 +202,7 @@ def test_points_that_are_complete_are_taken_as_they_are(place: Place, tmp_path: 
     assert old.data.tags["l3d.sweep"] == second.run_id
     assert (old.data.tags["l3d.state"], new.data.tags["l3d.state"]) == ("complete", "complete")
     before, after = (each.points[0].analysis for each in (first, second))
-    assert before.metrics() == after.metrics()
+    assert after.metrics().items() <= before.metrics().items()  # as read back, without the single examples
 
 
 class Stumbling(Synthetic):
