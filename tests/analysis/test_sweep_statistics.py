@@ -230,3 +230,10 @@ def test_interaction_names_lowest_and_highest() -> None:
     (low, lowest), (high, highest) = found.extremes()
     assert {low, high} <= {"a", "b", "c"}
     assert lowest <= highest
+
+
+def test_a_seed_has_no_trend_and_points_of_different_seeds_share_nothing() -> None:
+    points = [drawn_point({"root_seed": seed, "shots": 2 + seed % 2}, SHARES, seed=seed) for seed in range(4)]
+    sweep = analyse_sweep(points)
+    assert {one.choice for one in sweep.trends} <= {"shots"}
+    assert len(set(clusters_of(points, sweep.choices))) == 4

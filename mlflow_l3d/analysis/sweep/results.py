@@ -20,6 +20,8 @@ from mlflow_l3d.analysis.sweep.trends import Trend, trend
 from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError
 
+_NAMES: Final = ("root_seed",)
+"""Choices whose numbers are names: there is no trend over them."""
 _OF_TEST: Final = ("statistic", "numerator", "denominator", "p", "spread", "spread_low", "spread_high", "points")
 
 
@@ -137,7 +139,7 @@ def analyse_sweep(
     trends = [
         trend(points, choices, choice, of, each, level)
         for choice, values in choices.items()
-        if is_numeric(values)
+        if choice not in _NAMES and is_numeric(values)
         for of, each in measured.items()
     ]
     moves = [

@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.sweep.trends import Trend, scaled
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import between, probability, shorten, signed
 from mlflow_l3d.report.page import minus
-from mlflow_l3d.report.sweep.shown import Panel, ShownSweep
+from mlflow_l3d.report.sweep.shown import Panel, ShownSweep, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 60
 """A picture of more rows cannot be read; the page's own heat map has all of them."""
 _ACROSS: Final = 3
+_WIDE: Final = 4.6
+"""Inches of a figure that names of rows and the key leave to its panels."""
+_FULL: Final = 0.42
+_LEAST: Final = 0.22
+"""Inches that a number takes with all that belongs to it, and at least."""
 
 
 def drawn(shown: ShownSweep) -> dict[str, Figure]:
@@ -60,7 +65,9 @@ def heatmap(shown: ShownSweep, columns: str = FACTOR, panel: str = "") -> Figure
     with style.panels(min(height, 40.0), down, across) as (figure, every):
         image = None
         for axes, each in zip(every, panels, strict=False):
-            image = _draw(axes, each, first=axes in every[::across] or len(panels) == 1)
+            image = _draw(axes, each, _WIDE / across, first=axes in every[::across] or len(panels) == 1)
+            if columns != FACTOR:
+                axes.set_xlabel(columns, **style.LABEL)
         for axes in every[len(panels) :]:
             axes.set_visible(False)
         if image is not None:
@@ -69,10 +76,12 @@ def heatmap(shown: ShownSweep, columns: str = FACTOR, panel: str = "") -> Figure
     return figure
 
 
-def _draw(axes: Axes, panel: Panel, *, first: bool) -> Any:
+def _draw(axes: Axes, panel: Panel, width: float, *, first: bool) -> Any:
+    """Draw one panel, `width` inches wide; numbers are written as far as they fit into a cell."""
     values, unsure = panel.values[:MOST_ROWS], panel.uncertain[:MOST_ROWS]
     image = style.draw_matrix(axes, values, _colours(), -1.0, 1.0)
-    size = 8.0 if values.shape[1] <= 7 else 6.5
+    room = width / max(1, values.shape[1])
+    size = 8.0 if room > 0.55 else 6.5
     for (row, column), value in np.ndenumerate(values):
         if not math.isfinite(value):
             continue
@@ -86,12 +95,17 @@ def _draw(axes: Axes, panel: Panel, *, first: bool) -> Any:
             look |= {"style": "italic", "color": style.MUTED}
         elif abs(value) > 0.75:
             look["color"] = "#ffffff"
-        axes.text(column, row, minus(signed(value)) + "?" * bool(unsure[row, column]), **look)
+        text = minus(signed(value)) + "?" * bool(unsure[row, column])
+        if room > _FULL:
+            axes.text(column, row, text, **look)
+        elif room > _LEAST:  # the hatching says what is not certain
+            axes.text(column, row, text.replace("0.", ".").removesuffix("?"), **look)
     names = [shorten(name, 20) for name in panel.columns]
     turned = max(map(len, names), default=0) * len(names) > 42 or not first
     turn: Any = {"rotation": 30, "ha": "right"} if turned and max(map(len, names), default=0) > 4 else {}
     axes.set_xticks(range(len(names)), names, parse_math=False, **turn)
-    labels = [shorten(name, 34) for name in panel.rows[:MOST_ROWS]] if first else [""] * len(values)
+    rows = [", ".join(map(short, name.split(", "))) for name in panel.rows[:MOST_ROWS]]
+    labels = [shorten(name, 40) for name in rows] if first else [""] * len(values)
     axes.set_yticks(range(len(labels)), labels, parse_math=False)
     axes.tick_params(length=0)
     if panel.title:

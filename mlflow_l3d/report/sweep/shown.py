@@ -24,6 +24,8 @@ from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, si
 FAILED: Final = "failed"
 """Verdict of a point without a score."""
 
+_LONGEST: Final = 24
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -166,8 +168,9 @@ class ShownSweep:
 
 
 def short(part: str) -> str:
-    """Return a value of a choice in few letters: of a model what follows the last slash."""
-    return shorten(part.rstrip("/").rpartition("/")[2] or part, 22)
+    """Return a value of a choice in few letters: of a model what follows the last slash, with its end."""
+    text = shorten(part.rstrip("/").rpartition("/")[2] or part)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 11]}...{text[-8:]}"
 
 
 def tests(found: Sequence[object]) -> str:

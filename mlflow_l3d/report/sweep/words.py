@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from mlflow_l3d.analysis.sweep.interactions import Interaction
+from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
 from mlflow_l3d.analysis.sweep.point import TASK, value_text
 from mlflow_l3d.analysis.sweep.trends import Trend
 from mlflow_l3d.report.numbers import MISSING, between, counted, percent, probability, shorten
@@ -90,10 +91,16 @@ def _moves(shown: ShownSweep) -> Answer:
         return Answer(question, "not for certain", (f"{text} ({tests(shown.sweep.interactions)}).", more))
     named = list(dict.fromkeys(one.choice for one in moved))
     sentences = [
-        f"{choice} moves {' and '.join(shown.what(one.of) for one in moved if one.choice == choice)}."
-        for choice in named
+        f"{choice} moves {_listed(shown, [one.of for one in moved if one.choice == choice])}." for choice in named
     ]
     return Answer(question, f"on {', '.join(named)}", tuple(sentences))
+
+
+def _listed(shown: ShownSweep, names: list[str]) -> str:
+    """Return what a choice moves: factors, and the golden standard deviation."""
+    factors = [name for name in names if name != GOLDEN_STD]
+    parts = [f"the importance of {', '.join(factors)}"] if factors else []
+    return " and ".join([*parts, *[shown.what(GOLDEN_STD)] * (GOLDEN_STD in names)])
 
 
 def _luck(shown: ShownSweep) -> Answer:
