@@ -1,15 +1,22 @@
-"""`delete`: a parent run goes, and its children with it; of a sweep all three levels."""
+"""`delete`: a parent run goes, and its children with it; of a sweep and a gate all three levels."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect, own_settings
 from mlflow_l3d.tracking.reader import parent_run
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+_PARENTS: Final = ("investigation", "sweep", "gate", "golden_runs")
 
 
 @dataclass(frozen=True)
@@ -24,29 +31,30 @@ class Deletion:
 
 
 def delete(parent_run_id: str) -> Deletion:
-    """Delete a parent, or a sweep, and all that is below it; MLflow keeps deleted runs until its own `mlflow gc`.
+    """Delete a parent, a sweep or a gate, and all that is below it; MLflow keeps deleted runs until its own `mlflow gc`.
 
     Raises
     ------
     ParameterError
         If there is no such run.
     L3DError
-        If it is neither a parent of cells nor a sweep.
+        If it is neither a parent of cells nor a sweep or gate.
     """
     with own_settings():
         client = connect()
         parent = parent_run(client, parent_run_id)
-        if parent.data.tags.get(names.ROLE) not in ("investigation", "sweep"):
+        if parent.data.tags.get(names.ROLE) not in _PARENTS:
             msg = f"parent_run_id={parent_run_id}: is not the parent of an investigation; nothing was deleted."
             raise L3DError(msg)
-        below = _below(client, parent)
+        below = list(_below(client, parent))
         for run in (*below, parent):
             client.delete_run(run.info.run_id)
     return Deletion(len(below) + 1)
 
 
-def _below(client: Any, parent: Any) -> list[Any]:
-    """Return the runs below a parent, the lowest first."""
-    children = list(children_of(client, str(parent.info.experiment_id), parent.info.run_id))
-    points = (child for child in children if child.data.tags.get(names.ROLE) == "investigation")
-    return [*(cell for point in points for cell in _below(client, point)), *children]
+def _below(client: MlflowClient, parent: Run) -> Iterator[Run]:
+    """Yield the children of a run, each after its own."""
+    for child in list(children_of(client, str(parent.info.experiment_id), str(parent.info.run_id))):
+        if child.data.tags.get(names.ROLE) in _PARENTS:
+            yield from _below(client, child)
+        yield child

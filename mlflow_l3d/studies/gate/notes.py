@@ -15,7 +15,7 @@ from mlflow_l3d.studies.gate.specification import GateSpecification
 
 
 def run_notes(asked: GateSpecification, scores: Mapping[str, FloatArray]) -> Iterator[str]:
-    """Yield what the scores of both sides give reason to say: runs that failed, and runs that collapsed.
+    """Yield what the scores of both sides give reason to say: runs that failed, are all alike, or collapsed.
 
     Parameters
     ----------
@@ -24,6 +24,8 @@ def run_notes(asked: GateSpecification, scores: Mapping[str, FloatArray]) -> Ite
     scores
         Of each side, nan where a run has none.
     """
+    if asked.paired and np.array_equal(scores["baseline"], scores["candidate"]):
+        yield "The two have equal scores in every run: does what differs between them have an effect?"
     classes = len((asked.baseline.task or {}).get("classes", ()))
     chance = asked.metric.chance_level(classes)
     for name, own in scores.items():

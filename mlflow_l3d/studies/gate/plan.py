@@ -53,7 +53,7 @@ class GatePlan:
         """Return what is said before the first run."""
         asked = self.specification
         cost = f"{counted(self.runs - self.done, 'run')} to train at most, {self.done} are done"
-        hours = "" if math.isnan(self.hours) else f": {rough_duration(self.hours)} at most"
+        hours = "" if math.isnan(self.hours) else f": {rough_duration(self.hours)} at most, loading not counted"
         return [*plan_lines(asked.plan, self.forecast, asked.metric.name), f"{cost}{hours}."]
 
     def summary(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from mlflow_l3d.tracking.reader import fetch_document
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+_logger = logging.getLogger("mlflow_l3d")
 DOCUMENT: Final = "gate.json"
 MARKDOWN: Final = "gate.md"
 PICTURE: Final = "gate.png"
@@ -119,10 +121,14 @@ def write_results(folder: Path, answer: GateAnswer, *, run_id: str, settings: di
 
 
 def append_summary(summary: str) -> None:
-    """Add the summary to the file that the CI job shows, where there is one."""
-    if path := os.environ.get(SUMMARY_VARIABLE):
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write(f"{summary}\n")
+    """Add the summary to the file that the CI job shows, where there is one; it is not worth an error."""
+    path = os.environ.get(SUMMARY_VARIABLE)
+    try:
+        if path:
+            with Path(path).open("a", encoding="utf-8") as file:
+                file.write(f"{summary}\n")
+    except OSError as error:
+        _logger.warning("The summary could not be added to $%s: %s", SUMMARY_VARIABLE, error)
 
 
 def resumed(looks: Sequence[Look]) -> str:

@@ -119,7 +119,8 @@ def systems_of(
         scores.append(own[known])
         numbers.append(known)
         if predictions:
-            tables.append(_joined([frame for at, frame in enumerate(side.predictions(runs)) if at in set(known)]))
+            frames = list(side.predictions(runs))
+            tables.append(_joined([frames[number] for number in known]))
     configurations = [{"run": each} if asked.paired else {} for each in numbers]
     whole = [table for table in tables if table is not None]
     given = whole if len(whole) == len(scores) else None

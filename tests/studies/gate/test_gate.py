@@ -12,6 +12,7 @@ from run_helpers import Place, copied, sqlite_place
 
 from mlflow_l3d import cli, compare
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.run import Gate, gate
 
@@ -107,6 +108,23 @@ def test_worse_candidate_fails_after_more_runs_of_both_and_the_other_way_round_i
     with place.entered():
         [other] = compare(runs=[sides["candidate"].info.run_id, sides["baseline"].info.run_id]).comparison.differences
     assert other.difference == pytest.approx(found.answer.looks[-1].difference)
+
+
+def test_a_gate_is_deleted_with_all_that_it_trained(place: Place, baseline: str) -> None:
+    before = {run.info.run_id for run in place.runs()}
+    found = gated(place, baseline=baseline, most_runs=8)
+    with place.entered():
+        assert delete(found.run_id).runs == 2 + found.computed
+    assert {run.info.run_id for run in place.runs()} == before
+
+
+def test_a_change_without_an_effect_is_told(
+    place: Place, baseline: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "no folder" / "summary.md"))
+    found = gated(place, "hyperparameters=duration=1e-9", baseline=baseline, most_runs=5)
+    assert found.decision == "equivalent"
+    assert any("equal scores in every run" in note for note in found.answer.notes)
 
 
 def test_undecided_within_the_budget_is_a_status_of_its_own(place: Place, baseline: str) -> None:
