@@ -29,8 +29,8 @@ _VERDICT: Final = {
 _ABOUT: Final = {"fixed": "These test data", "random": "New examples, too"}
 _CAPTION: Final = (
     "Dots: difference at each look, thin bars its repeated confidence interval, thick bars that for equivalence. Grey "
-    "band: differences that do not matter. Dashed: a difference beyond it is claimed at that look, at the spread of "
-    "the last one; dotted: one between the lines is claimed to be equivalent."
+    "band: differences that do not matter. Dashed: a difference beyond it is claimed at that look, dotted: one "
+    "between the lines is claimed to be equivalent; both at the spread of the last look, without skewness."
 )
 
 

@@ -261,7 +261,7 @@ class _Conduct:
             self.client.log_artifacts(run.run_id, str(folder))
 
     def _about(self) -> dict[str, Any]:
-        asked = self.asked
+        asked, parents = self.asked, self._parents()
         return {
             "schema": 1,
             "parameters": dict(asked.given),
@@ -269,16 +269,14 @@ class _Conduct:
             "examples": asked.examples,
             "gate_key": asked.key,
             **{
-                side.name: {"title": side.title, "run_id": self.run_id_of(side.name), **side.identity}
+                side.name: {"title": side.title, "run_id": parents.get(side.name, ("",))[0], **side.identity}
                 for side in asked.sides
             },
         }
 
-    def run_id_of(self, name: str) -> str:
-        """Return the parent of a side's runs; the empty text before there is one."""
-        own = next(side for side in self.asked.sides if side.name == name)
-        trained = self.runs.get(name)
-        return own.run_id or (trained.run_id if trained else "")
+    def _parents(self) -> dict[str, tuple[str, str]]:
+        """Return run and experiment of both sides, as far as they are there, by name."""
+        return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
     def _write(self, run: AuxiliaryRun) -> None:
         asked = self.asked
@@ -286,11 +284,13 @@ class _Conduct:
         with temporary_folder() as folder:
             write_record(folder, self.answer, self._about())
             summary = write_results(folder, self.answer, run_id=run.run_id, settings=settings)
+            parents = self._parents()
+            links = [f"* {name}: [{own}](#/experiments/{where}/runs/{own})" for name, (own, where) in parents.items()]
             tags = {
                 names.DECISION: self.answer.decision,
-                names.INVESTIGATIONS: ",".join(filter(None, (self.run_id_of(side.name) for side in asked.sides))),
+                names.INVESTIGATIONS: ",".join(run_id for run_id, _ in parents.values()),
                 names.STATE: "complete",
-                names.NOTE: summary[:5000],
+                names.NOTE: "\n".join([*links, "", summary[:5000]]),
             }
             run.finish(folder, metrics={}, tags=tags)
         append_summary(summary)

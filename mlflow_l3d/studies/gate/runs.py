@@ -57,9 +57,11 @@ class Runs:
         return self.training.computed if self.training else 0
 
     @property
-    def run_id(self) -> str:
-        """The parent of those that were trained now."""
-        return self.training.run_id if self.training else ""
+    def parent(self) -> tuple[str, str]:
+        """Run and experiment of the investigation, or of those that were trained now; empty before there is one."""
+        if self.side.run_id or not self.training:
+            return self.side.run_id, self.side.experiment_id
+        return self.training.run_id, self.training.ledger.parent.experiment_id
 
     def advance(self, runs: int) -> None:
         """Train what is missing of the first `runs`."""

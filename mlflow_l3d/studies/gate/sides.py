@@ -48,7 +48,7 @@ class Side:
         What it is, in a few words.
     identity
         What tells it from others, as JSON types.
-    run_id
+    run_id, experiment_id
         The investigation; the empty text where nothing of it was trained on purpose yet.
     root_seed, task, metric
         Where seeds come from, the data, and its own metric; None where a stranger's run does not say.
@@ -64,6 +64,7 @@ class Side:
     title: str
     identity: Mapping[str, Any]
     run_id: str = ""
+    experiment_id: str = ""
     root_seed: int | None = None
     task: Mapping[str, Any] | None = None
     metric: str | None = None
@@ -81,8 +82,7 @@ class Side:
     def predictions(self, client: MlflowClient, runs: int) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` golden runs, None of those that have none."""
         run_ids = self.cells["run_id"].reindex(range(runs)) if self.cells is not None else pd.Series([None] * runs)
-        read = read_predictions(client, run_ids.dropna().tolist())
-        found = dict(read)
+        found = dict(read_predictions(client, run_ids.dropna().tolist()))
         for run_id in run_ids:
             yield found.get(run_id)
 
@@ -113,8 +113,7 @@ def recorded_side(client: MlflowClient, name: str, run_id: str, **machine: str) 
     _check_role(name, run)
     cells = _golden(client, name, run)
     phase = "base" if cells["phase"].eq("base").any() else "golden"
-    number = cells["row" if phase == "base" else "index"]
-    cells = cells[cells["phase"].eq(phase) & number.notna()].assign(number=number).astype({"number": int})
+    cells = cells[cells["phase"].eq(phase)].assign(number=cells["row" if phase == "base" else "index"])
     document = fetch_document(client, str(run.info.run_id), names.INVESTIGATION) or {}
     given = document.get("parameters", {})
     title, context = str(run.info.run_name or run_id), run.data.tags.get(names.CONTEXT_KEY)
@@ -123,10 +122,11 @@ def recorded_side(client: MlflowClient, name: str, run_id: str, **machine: str) 
         title,
         {"context": context, "root_seed": given.get("root_seed")} if context else {"run": str(run.info.run_id)},
         str(run.info.run_id),
+        str(run.info.experiment_id),
         int(given["root_seed"]) if str(given.get("root_seed", "")).isdigit() else None,
         document.get("task"),
         own_parameter(run, "metric"),
-        cells.drop_duplicates("number").set_index("number"),
+        cells.dropna(subset="number").drop_duplicates("number").astype({"number": int}).set_index("number"),
     )
     try:
         own = {"hyperparameters": document["hyperparameters"], "device": own_parameter(run, "device") or "auto"}
@@ -226,7 +226,7 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
         raise ParameterError("candidate", candidate.run_id, "is the baseline itself")
     if baseline.task is None or candidate.task is None:
         return
-    where = f"of {baseline.name} {baseline.run_id}"
+    where = f"of baseline {baseline.run_id}"
     if baseline.task.get("fingerprint") != candidate.task.get("fingerprint"):
         allowed = f"must be of the data {where} ({baseline.task.get('name')}), and its content differs"
         raise ParameterError("candidate", candidate.task.get("name"), allowed)

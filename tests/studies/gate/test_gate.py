@@ -85,6 +85,8 @@ def test_equivalent_candidate_passes_and_leaves_a_true_record(
         for cell in cells
     ]
     assert last.difference == pytest.approx(np.mean(gaps))
+    assert run.data.tags["l3d.investigations"] == f"{baseline},{parent.info.run_id}"
+    assert f"[{baseline}](#/experiments/0/runs/{baseline})" in run.data.tags["mlflow.note.content"]
     seeds = [name for name in cells[0].data.params if name.startswith("seed.")]
     paired = of_baseline[cells[0].data.tags["l3d.index"]].data.params
     assert {name: paired[name] for name in seeds} == {name: cells[0].data.params[name] for name in seeds}
