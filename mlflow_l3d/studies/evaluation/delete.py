@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect, own_settings
 from mlflow_l3d.tracking.reader import parent_run
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
 
 _PARENTS: Final = ("investigation", "sweep", "gate", "golden_runs")
 
@@ -31,7 +27,7 @@ class Deletion:
 
 
 def delete(parent_run_id: str) -> Deletion:
-    """Delete a parent, a sweep or a gate, and all that is below it; MLflow keeps deleted runs until its own `mlflow gc`.
+    """Delete a parent, sweep or gate, and all that is below it; MLflow keeps deleted runs until its own `mlflow gc`.
 
     Raises
     ------
@@ -52,7 +48,7 @@ def delete(parent_run_id: str) -> Deletion:
     return Deletion(len(below) + 1)
 
 
-def _below(client: MlflowClient, parent: Run) -> Iterator[Run]:
+def _below(client: Any, parent: Any) -> Iterator[Any]:
     """Yield the children of a run, each after its own."""
     for child in list(children_of(client, str(parent.info.experiment_id), str(parent.info.run_id))):
         if child.data.tags.get(names.ROLE) in _PARENTS:
