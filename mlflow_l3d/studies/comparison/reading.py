@@ -68,13 +68,22 @@ def systems_of(found: Mapping[str, Runs], metric: str) -> tuple[list[System], li
         for name, own in found.items()
         if own.failed
     ]
+    scored = named(metric)
+    for name, own in found.items():
+        chance = scored.chance_level(own.classes)
+        below = 0 if chance is None else int((own.scores < chance).sum())
+        if 0 < below <= len(own.scores) / 2:
+            notes.append(
+                f"{name}: {below} of {len(own.scores)} runs score below chance. Few such runs move a mean far, and of "
+                "20 runs the interval may then hold the truth in nine of ten cases only."
+            )
     predictions = [own.predictions for own in found.values() if own.predictions is not None]
     read, why = systems(
         list(found),
         [own.scores for own in found.values()],
         [own.seeds for own in found.values()],
         predictions if len(predictions) == len(found) else None,
-        named(metric),
+        scored,
         classes=max(own.classes for own in found.values()) or None,
     )
     if why:
