@@ -148,7 +148,6 @@ def _difference(
     joint_low, joint_high = interval(gap, found, joint)
     effect = gap if math.isnan(rules.smallest_effect) else rules.smallest_effect
     factors = dict.fromkeys([*first.configurations, *second.configurations])
-    seen = [np.bincount(each.unit, minlength=each.units) > 0 for each in (first, second)]
     of_runs = (first, second, pairing, rules.metric.sign, found.of_examples, rules.level)
     return Difference(
         task=task,
@@ -158,8 +157,8 @@ def _difference(
         shared_runs=len(pairing.first),
         shared_factors=pairing.factors,
         other_factors=tuple(name for name in factors if name not in pairing.factors),
-        examples=int((seen[0] | seen[1]).sum()),
-        shared_examples=int((seen[0] & seen[1]).sum()),
+        examples=found.examples,
+        shared_examples=int((first.seen & second.seen).sum()) if found.examples else 0,
         means=(float(means.means[pair[0]]), float(means.means[pair[1]])),
         difference=gap,
         low=low,

@@ -36,6 +36,8 @@ class Spread:
         Variance of the difference that one run of each brings, so that L runs of each have ``a_run / L``.
     degrees_runs, degrees_examples
         Degrees of freedom.
+    examples
+        How many test examples any run saw.
     examples_raw
         What examples bring together with what is left between a run and an example: how uncertain `of_examples` is.
     """
@@ -47,6 +49,7 @@ class Spread:
     a_run: float
     degrees_runs: float
     degrees_examples: float
+    examples: int
     examples_raw: float
 
     @property
@@ -104,8 +107,7 @@ def spread(means: Means, first: int, second: int) -> Spread:
     degrees = total**2 / float((squares**2 / kinds).sum()) if total > 0 else float(min(one.runs, other.runs) - 1)
     units, raw = 0.0, 0.0
     if len(one.run) and len(other.run):
-        seen = np.bincount(np.concatenate([one.unit, other.unit]), minlength=one.units) > 0
-        units = float(seen.sum())
+        units = float((np.bincount(np.concatenate([one.unit, other.unit])) > 0).sum())
         raw = float(np.square(one.of_units - other.of_units).sum())
     covariance = float(means.of_runs[first, second])
     a_run = one.runs * means.of_runs[first, first] + other.runs * means.of_runs[second, second]
@@ -120,6 +122,7 @@ def spread(means: Means, first: int, second: int) -> Spread:
         a_run=max(0.0, float(a_run)),
         degrees_runs=degrees,
         degrees_examples=units - 1,
+        examples=int((one.seen | other.seen).sum()) if units else 0,
         examples_raw=max(raw, of_examples),
     )
 
@@ -198,7 +201,7 @@ def examples_needed(effect: float, found: Spread, power: float, level: float = L
     if not abs(effect) > 0:
         return math.inf
     quantiles = float(ndtri((1 + level) / 2) + ndtri(power))
-    return math.ceil(max(2.0, (quantiles / effect) ** 2 * found.of_examples * (found.degrees_examples + 1)))
+    return math.ceil(max(2.0, (quantiles / effect) ** 2 * found.of_examples * found.examples))
 
 
 def contrasts(count: int) -> tuple[list[tuple[int, int]], FloatArray]:

@@ -43,6 +43,8 @@ class System:
         Shape (m,): whether the prediction is right; empty where predictions are no classes, or units no examples.
     units
         How many units all systems have.
+    grouped
+        Where units are groups: shape (examples of all systems,), which test examples any run saw; else empty.
     """
 
     name: str
@@ -53,11 +55,17 @@ class System:
     share: FloatArray = field(default_factory=lambda: _NOTHING.astype(np.float64))
     right: npt.NDArray[np.bool_] = field(default_factory=lambda: _NOTHING.astype(bool))
     units: int = 0
+    grouped: npt.NDArray[np.bool_] = field(default_factory=lambda: _NOTHING.astype(bool))
 
     @property
     def runs(self) -> int:
         """How many runs there are."""
         return len(self.scores)
+
+    @cached_property
+    def seen(self) -> npt.NDArray[np.bool_]:
+        """Which test examples any run saw, shape (examples of all systems,)."""
+        return self.grouped if len(self.grouped) else np.bincount(self.unit, minlength=self.units) > 0
 
     @cached_property
     def influence(self) -> FloatArray:
@@ -92,6 +100,7 @@ class System:
             self.share[kept],
             self.right[kept] if len(self.right) else self.right,
             self.units,
+            self.grouped,
         )
 
 
@@ -160,8 +169,12 @@ def systems(
         )
         if not np.allclose(again, own, rtol=0, atol=_DIFFERENT):
             return plain, f"the recorded {metric.name} is not that of the recorded predictions"
-        right = label == guess if of_classes and len(units) == len(run) else np.zeros(0, dtype=bool)
-        found.append(System(name, own, configuration, runs, units, share, right, len(known)))
+        nothing = np.zeros(0, dtype=bool)
+        if units is example:
+            right, grouped = (label == guess if of_classes else nothing), nothing
+        else:
+            right, grouped = nothing, np.bincount(example, minlength=len(known)) > 0
+        found.append(System(name, own, configuration, runs, units, share, right, len(known), grouped))
     return found, ""
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from comparison_cases import scored
 
+from mlflow_l3d.analysis.comparison.compare import compare_systems
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.system import Predictions, System, paired, systems
 from mlflow_l3d.errors import ParameterError
@@ -51,6 +52,27 @@ def test_systems_without_a_common_test_example_are_refused():
     tables = [table([0, 0], ids, [0, 1], [0, 0]) for ids in ([1, 2], [3, 4])]
     with pytest.raises(ParameterError, match="have no test example in common"):
         systems(["A", "B"], [np.array([1.0])] * 2, [{}, {}], tables, named("accuracy"))
+
+
+def test_groups_of_examples_are_counted_as_examples():
+    labels = np.tile(np.arange(100.0), 3)
+    random = np.random.default_rng(0)
+    tables = [
+        table(
+            np.repeat([0, 1, 2], 100),
+            np.tile(np.arange(at, at + 100), 3),
+            labels + at,
+            labels + random.normal(0, 9, 300),
+        )
+        for at in (0, 30)
+    ]
+    scores = [
+        np.array([named("pearson").function(each.label[:100], part) for part in each.prediction.reshape(3, 100)])
+        for each in tables
+    ]
+    both, why = systems(["A", "B"], scores, [{}, {}], tables, named("pearson"))
+    one = compare_systems({"t": both}, named("pearson")).differences[0]
+    assert (why, one.examples, one.shared_examples) == ("", 130, 70)
 
 
 def test_runs_are_paired_by_the_factors_that_both_vary_alike():
