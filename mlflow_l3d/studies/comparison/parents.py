@@ -84,10 +84,8 @@ def read_parents(client: MlflowClient, run_ids: Sequence[str]) -> list[Parent]:
     Raises
     ------
     ParameterError
-        If they are fewer than two, one is named twice, is no investigation, or has not finished.
+        If one is named twice, is no investigation, or has not finished.
     """
-    if len(run_ids) < 2:
-        raise ParameterError("runs", ",".join(run_ids) or "(none)", "must be two or more parents, separated by commas")
     for at, run_id in enumerate(run_ids):
         if run_id in run_ids[:at]:
             raise ParameterError("runs", run_id, "must be named once: a run has no difference to itself")
@@ -201,7 +199,7 @@ def specifications(runs: object) -> list[object]:
     Raises
     ------
     ParameterError
-        If it is anything else.
+        If it is anything else, or there are fewer than two.
     """
     if isinstance(runs, str) and runs.lstrip().startswith(("[", "{")):
         try:
@@ -210,11 +208,14 @@ def specifications(runs: object) -> list[object]:
             allowed = f"must be run ids separated by commas, or a list of objects in JSON ({error})"
             raise ParameterError("runs", runs, allowed) from error
     if isinstance(runs, str):
-        return [each.strip() for each in runs.split(",") if each.strip()]
+        runs = [each.strip() for each in runs.split(",") if each.strip()]
     if not isinstance(runs, list | tuple):
         raise ParameterError("runs", runs, "must be a list of run ids, or of objects with the parameters of main")
     found = [each if isinstance(each, str | Mapping) else getattr(each, "run_id", None) for each in runs]
     if None in found:
         wrong = runs[found.index(None)]
         raise ParameterError("runs", wrong, "must hold run ids, investigations, or objects with the parameters of main")
+    if len(found) < 2:
+        listed = ", ".join(map(str, found)) or "(none)"
+        raise ParameterError("runs", listed, "must be two or more parents, separated by commas")
     return found
