@@ -109,6 +109,8 @@ def _check(run: Run) -> None:
         raise ParameterError("runs", run_id, "is a cell", f"Name its parent, {parent}." if parent else "")
     if tags.get(names.ROLE) not in ("investigation", "golden_runs"):
         fix = "Name the parent of an investigation; one of other code is one after mlflow-l3d evaluate."
+        if tags.get(names.ROLE) == "sweep":
+            fix = "Name two or more of its points."
         raise ParameterError("runs", run_id, f"is no investigation ({names.ROLE}={tags.get(names.ROLE, 'none')})", fix)
     if later := tags.get(names.SUPERSEDED_BY):
         raise ParameterError("runs", run_id, "was continued by another parent", f"Name {later}.")
