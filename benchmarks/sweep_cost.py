@@ -48,7 +48,7 @@ def cases(options: argparse.Namespace) -> dict[str, Case]:
         "metric": "synthetic_score",
         "hyperparameters": f"spin={options.milliseconds:g}",
     }
-    icl = {"approach": "icl", "num_labelled": 100, "test_size": options.tests, "hyperparameters": "shots=1"}
+    icl = {"approach": "icl", "num_labelled": 100, "test_size": options.tests}
     return {
         "synthetic": Case(
             "synthetic",
