@@ -96,8 +96,11 @@ def _surer(found: Comparison) -> Answer:
         )
     sentences += [pairing_sentence(one), needed_sentence(found, one)]
     runs = one.runs_needed[min(one.runs_needed)]
-    settled = one.verdict in (BETTER, WORSE, EQUIVALENT)
-    short = "settled" if settled else f"{runs:,.0f} runs" if math.isfinite(runs) else "more test examples"
+    short = "more test examples" if math.isfinite(one.examples_needed) else "no difference to settle"
+    if one.verdict in (BETTER, WORSE, EQUIVALENT):
+        short = "settled"
+    elif math.isfinite(runs):
+        short = f"{runs:,.0f} runs"
     return Answer("What would settle it?", short, tuple(text for text in sentences if text))
 
 
