@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from run_helpers import Place, copied, sqlite_place
 
 from mlflow_l3d import cli, compare
+from mlflow_l3d.analysis.comparison.sequential_power import power
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.gate.golden import GoldenRuns
@@ -26,6 +28,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tup
     """Give an investigation with 8 golden runs; the tests that take it change nothing."""
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("baseline"))
     return place, place.investigate(golden_runs=8, hyperparameters=SETTING).run_id
+
+
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulate little and draw nothing, except where that is what is tested."""
+    if "budget_is_planned" not in request.node.name:
+        monkeypatch.setattr("mlflow_l3d.studies.gate.specification.power", partial(power, draws=500))
+    if "true_record" not in request.node.name:
+        monkeypatch.setattr("mlflow_l3d.studies.gate.record.save_png", lambda _, path: path.touch())
+        monkeypatch.setattr("mlflow_l3d.studies.gate.record.gate_page", lambda *_, **__: "<html></html>")
 
 
 @pytest.fixture
