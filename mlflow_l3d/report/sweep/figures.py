@@ -30,6 +30,8 @@ _WIDE: Final = 4.6
 _FULL: Final = 0.42
 _LEAST: Final = 0.22
 """Inches that a number takes with all that belongs to it, and at least."""
+_TALL: Final = 4.0
+"""Inches from which on the key has room for all its words; the caption has them, too."""
 
 
 def drawn(shown: ShownSweep) -> dict[str, Figure]:
@@ -61,17 +63,19 @@ def heatmap(shown: ShownSweep, columns: str = FACTOR, panel: str = "") -> Figure
     across = min(_ACROSS, len(panels))
     down = -(-len(panels) // across)
     rows = min(MOST_ROWS, max(len(each.rows) for each in panels))
-    height = 0.9 + down * (0.75 + 0.24 * rows)
+    height = max(2.4, 0.9 + down * (0.75 + 0.24 * rows))
     with style.panels(min(height, 40.0), down, across) as (figure, every):
         image = None
         for axes, each in zip(every, panels, strict=False):
             image = _draw(axes, each, _WIDE / across, first=axes in every[::across] or len(panels) == 1)
+            if axes in every[::across]:
+                axes.set_ylabel(", ".join(name for name in shown.values if name not in (columns, panel)), **style.LABEL)
             if columns != FACTOR:
                 axes.set_xlabel(columns, **style.LABEL)
         for axes in every[len(panels) :]:
             axes.set_visible(False)
         if image is not None:
-            label = "corrected importance   pale, hatched: not certain"
+            label = "corrected importance" + "   pale, hatched: not certain" * (height > _TALL)
             style.colour_bar(figure, image, every, label, aspect=max(8.0, 4.0 * figure.get_figheight()))
     return figure
 
