@@ -198,6 +198,9 @@ def test_claims_of_a_sweep_are_adjusted_for_all_of_them() -> None:
     assert falls.high < 0
     assert falls.low < -0.2 < falls.high  # from +0.19 at 1 shot to -0.45 at 16 by construction, roughly
     assert len(sweep.interactions) == 6
+    metrics = sweep.metrics()
+    assert metrics["trend/shots/data_order"] == falls.slope
+    assert metrics["trend_p_holm/shots/data_order"] == falls.p_holm
     moved = {(one.choice, one.of): one.p_holm for one in sweep.interactions}
     assert moved["shots", "data_order"] < 0.05 < moved["prompt_format", "sample_choice"]
 

@@ -75,7 +75,7 @@ class Sweep:
                 "trend_ci_high": one.high,
                 "trend_p_holm": one.p_holm,
             }
-            found |= {f"trend{name}/{one.choice}/{one.of}": value for name, value in numbers.items()}
+            found |= {f"{name}/{one.choice}/{one.of}": value for name, value in numbers.items()}
         for each in self.interactions:
             numbers = {"interaction_std": each.test.spread, "interaction_p_holm": each.p_holm}
             found |= {f"{name}/{each.choice}/{each.of}": value for name, value in numbers.items()}
