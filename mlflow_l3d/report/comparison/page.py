@@ -24,7 +24,7 @@ CAPTIONS = {
     ),
     "scores": (
         "Scores of all runs",
-        "One dot a run; orange: the mean. Of two systems grey lines join runs with the same configurations.",
+        "One dot a run, a bar at the mean. Of two systems grey lines join runs with the same configurations.",
     ),
 }
 
