@@ -51,7 +51,7 @@ def test_both_parts_by_hand():
     assert found.score_std == pytest.approx(math.sqrt(14))
 
 
-@pytest.mark.parametrize("shape", [(3, 3), (5, 4), (4, 7), (12, 10)])
+@pytest.mark.parametrize("shape", [(3, 3), (5, 4), (4, 7), (8, 7)])
 @pytest.mark.parametrize("seed", range(5))
 def test_equal_to_an_oracle_in_plain_loops(shape, seed):
     table = additive_table(seed, *shape)
@@ -69,7 +69,7 @@ def test_equal_to_an_oracle_in_plain_loops(shape, seed):
 
 def test_the_oracle_was_compared_with_real_intervals():
     """Guard of the test above: on these tables the oracle has an interval, so the comparison took place."""
-    assert all(oracle.interval(additive_table(seed, 12, 10).tolist()) is not None for seed in range(5))
+    assert all(oracle.interval(additive_table(seed, 8, 7).tolist()) is not None for seed in range(5))
 
 
 @given(st.integers(0, 10_000), st.floats(0.01, 1000), st.booleans(), st.floats(-100, 100))

@@ -53,10 +53,10 @@ def test_one_pair_is_not_adjusted(rng):
 @pytest.mark.slow
 def test_of_equal_systems_at_most_one_family_in_twenty_has_a_claim(rng):
     claims = 0
-    for _ in range(150):
+    for _ in range(70):
         alone, correlation, spreads = family([system(right) for right in answers(rng, 20, 40, [0.8] * 4)])
         claims += joint_p_values(alone, correlation, spreads).min() <= 0.05
-    assert claims / 150 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 150)
+    assert claims / 70 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 70)
 
 
 def test_ranks_count_what_is_certain():

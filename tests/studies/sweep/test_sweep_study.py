@@ -260,16 +260,16 @@ def test_threads_do_not_grow_with_the_points(place: Place) -> None:
     most: list[int] = []
     before = threading.active_count()
     hook = Hooked(lambda _: most.append(threading.active_count()))
-    run(place, approach=hook, over={"noise": np.linspace(0, 0.9, 12).round(2).tolist()}, mitigation_runs=2)
+    run(place, approach=hook, over={"noise": np.linspace(0, 0.5, 6).round(2).tolist()}, mitigation_runs=2)
     assert max(most) <= before + 4  # two uploads, the heartbeat, and the scoring
 
 
 def test_a_stopping_rule_ends_each_point_by_itself(place: Place) -> None:
     sizes = {"investigation_runs": 3, "mitigation_runs": "auto", "golden_runs": "auto", "stop": "epsilon"}
-    found = run(place, over={"a_data_order": [0, 9]}, **sizes, epsilon=0.5)
+    found = run(place, over={"a_data_order": [0, 9]}, **sizes, epsilon=3)
     for point in found.points:
         value = dict(point.choices)["a_data_order"]
-        alone = place.investigate(**sizes, epsilon=0.5, hyperparameters=f"a_data_order={value:g}")
+        alone = place.investigate(**sizes, epsilon=3, hyperparameters=f"a_data_order={value:g}")
         assert alone.computed == 0
         params = [place.client.get_run(run_id).data.params for run_id in (alone.run_id, point.run_id)]
         assert params[0]["resolved.mitigation_runs"] == params[1]["resolved.mitigation_runs"]
