@@ -39,6 +39,8 @@ class Table:
         Above the table.
     kind
         A class of the style sheet, for a page.
+    keys
+        How many of the first cells name a row; in the terminal they stand again before columns that go below.
     """
 
     head: tuple[str, ...]
@@ -47,6 +49,7 @@ class Table:
     texts: frozenset[int] = frozenset()
     title: str = ""
     kind: str = ""
+    keys: int = 1
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, str]], note: str = "", **more: Any) -> Table:
@@ -78,21 +81,21 @@ class Table:
         ]
         widths = [left, *[max(len(row[at]) for row in grid[deep - 1 :]) for at in range(1, len(heads))]]
         lines = [self.title] if self.title else []
-        for number, block in enumerate(_blocks(widths, room)):
+        for number, block in enumerate(_blocks(widths, room, self.keys)):
             shown = [indent + _line(row, block, self.texts) for row in grid]
             rule = indent + "-" * block[-1].end
             lines += [*[""][: min(number, 1)], *shown[:deep], rule, *shown[deep:]]
         return [*lines, *(["", *wrap(self.note)] if self.note else [])]
 
 
-def _blocks(widths: Sequence[int], room: int) -> Iterator[list[_Column]]:
-    """Yield the columns that stand side by side, each time after the first one."""
+def _blocks(widths: Sequence[int], room: int, keys: int) -> Iterator[list[_Column]]:
+    """Yield the columns that stand side by side, each time after the first ones."""
     gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= room else 1
     block = [_Column(0, 0, widths[0])]
     for at, width in enumerate(widths[1:], 1):
-        if len(block) > 1 and block[-1].end + gap + width > room:
+        if len(block) > keys and block[-1].end + gap + width > room:
             yield block
-            block = block[:1]
+            block = block[:keys]
         start = block[-1].end + gap
         block.append(_Column(at, start, start + width))
     yield block

@@ -38,3 +38,11 @@ def test_the_same_table_on_a_page():
     assert "50\N{NO-BREAK SPACE}%" in text
     assert "<p>\N{MINUS SIGN}1\N{NO-BREAK SPACE}% &lt;</p>" in text
     assert chip("no", "<") == '<span class="chip no">&lt;</span>'
+
+
+def test_what_names_a_row_stands_again_before_columns_that_go_below():
+    rows = [{"pair": "a - b", "task": task, "x" * 50: task.upper(), "y" * 50: "1"} for task in ("sst2", "trec")]
+    lines = Table.of(rows, keys=2).lines()
+    assert [line.split()[:4] for line in lines if line.startswith("a - b")] == [
+        ["a", "-", "b", task] for task in ("sst2", "trec", "sst2", "trec")
+    ]

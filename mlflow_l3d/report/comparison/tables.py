@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -56,13 +57,15 @@ def difference_table(found: Comparison) -> Table:
         )
     if several:
         note += " Over tasks: each with its own luck, and tasks that differ (Hartung and Knapp's interval; Holm)."
-    return Table.of(_of_one_task(found, rows), note, texts=frozenset({len(rows[0]) - 1 - (not several)}))
+    return _table(found, rows, note, texts=frozenset({len(rows[0]) - 1 - (not several)}))
 
 
-def _of_one_task(found: Comparison, rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Return rows without their task, where there is one only."""
+def _table(found: Comparison, rows: Sequence[Mapping[str, str]], note: str, **more: Any) -> Table:
+    """Return a table without the task, where there is one only; what names a row stands again in each part of it."""
     several = len(found.tasks) > 1
-    return [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
+    kept = [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
+    keys = sum(name in ("factor", "pair", "system", "task") for name in kept[0])
+    return Table.of(kept, note, keys=keys, **more)
 
 
 def rank_table(found: Comparison) -> Table | None:
@@ -82,7 +85,7 @@ def rank_table(found: Comparison) -> Table | None:
         for each in found.ranks
     ]
     note = "Ranks that a system may have; all of a task hold together. Systems that share a letter are not told apart."
-    return Table.of(_of_one_task(found, rows), note)
+    return _table(found, rows, note)
 
 
 def luck_table(found: Comparison) -> Table:
@@ -112,7 +115,7 @@ def luck_table(found: Comparison) -> Table:
         "test examples would have more. runs for 80 %, 95 %: of each, to settle the sign with that probability if "
         f"the true difference is {'the one found' if math.isnan(found.smallest_effect) else 'the smallest effect'}."
     )
-    return Table.of(_of_one_task(found, rows), note)
+    return _table(found, rows, note)
 
 
 def wins_table(found: Comparison) -> Table:
@@ -138,7 +141,7 @@ def wins_table(found: Comparison) -> Table:
         "In %, for the first of a pair. Whatever the luck: test examples that any ten runs of one have all right, and "
         "any ten of the other (with the same configurations) not all."
     )
-    return Table.of(_of_one_task(found, rows), note).without_empty(set(rows[0]))
+    return _table(found, rows, note).without_empty(set(rows[0]))
 
 
 def factor_table(found: Comparison, importances: pd.DataFrame) -> Table | None:
@@ -176,7 +179,7 @@ def factor_table(found: Comparison, importances: pd.DataFrame) -> Table | None:
     )
     if len(found.systems) < 3:
         rows = [{name: text for name, text in row.items() if name != "pair"} for row in rows]
-    return Table.of(_of_one_task(found, rows), note)
+    return _table(found, rows, note)
 
 
 def check_table(checks: Sequence[SelfCheck]) -> Table | None:
