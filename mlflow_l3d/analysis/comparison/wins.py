@@ -18,6 +18,8 @@ from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.stability.examples import TEN
 from mlflow_l3d.analysis.typing import FloatArray
 
+FEWEST_EXAMPLES: Final = 10
+"""Test examples that ten runs of both must have seen, that there are shares of them."""
 _MOST: Final = 1000
 """Runs of each system among which a density is looked for."""
 
@@ -130,7 +132,7 @@ class ExampleWins:
     first_always, second_always
         Share that all ten runs of this system have right and all ten of the other wrong.
     examples
-        Test examples that ten runs of both saw; the shares are over these.
+        Test examples that ten runs of both saw; the shares are over these, and nan below :data:`FEWEST_EXAMPLES`.
     """
 
     first: Share = _UNKNOWN
@@ -169,8 +171,8 @@ def example_wins(one: System, other: System, pairing: Pairing, level: float = LE
     else:
         parts = [_Part(each.run, each.unit, each.right.astype(np.int64), 2, each.units) for each in (one, other)]
     enough = np.all([part.seen >= TEN for part in parts], axis=0)
-    if not enough.any():
-        return ExampleWins()
+    if enough.sum() < FEWEST_EXAMPLES:
+        return ExampleWins(examples=int(enough.sum()))
     shares = _Shares(parts, enough)
     return ExampleWins(
         shares.share(0, level),

@@ -6,7 +6,7 @@ import math
 
 from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, WORSE, Comparison, Difference
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
-from mlflow_l3d.analysis.comparison.wins import Share
+from mlflow_l3d.analysis.comparison.wins import FEWEST_EXAMPLES, Share
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import (
     MISSING,
@@ -75,10 +75,16 @@ def _single(one: Difference) -> Answer:
     if not math.isnan(one.pair_wins.value):
         sentences.append(f"With the same configurations of what both share: {_share(one.pair_wins)}.")
     wins = one.example_wins
-    if wins.examples:
+    if 0 < wins.examples < FEWEST_EXAMPLES:
+        sentences.append(
+            f"On which test examples one wins whatever the luck cannot be said: ten runs of both saw {wins.examples} "
+            "of them (test_selection=fixed keeps one test set for all runs)."
+        )
+    elif wins.examples:
         sentences += [
-            f"{one.first} wins whatever the luck on {_share(wins.first)} of the test examples: any ten of its runs are "
-            f"all right, and not all of {one.second}. {one.second} does on {_share(wins.second)}.",
+            f"{one.first} wins whatever the luck on {_share(wins.first)} of the {wins.examples:,} test examples that "
+            f"ten runs of both saw: any ten of its runs are all right, and not all of {one.second}. {one.second} does "
+            f"on {_share(wins.second)}.",
             f"All ten right against all ten wrong: {_percent(wins.first_always)} and {_percent(wins.second_always)}.",
         ]
     question = f"Does a run of {one.first} beat a run of {one.second}?"

@@ -78,6 +78,13 @@ def test_without_shared_runs_ten_are_drawn_of_each(rng):
     assert found.first_always == pytest.approx((ours * wrong).mean())
 
 
+def test_a_share_of_a_few_examples_is_not_told(rng):
+    one, other = answers(rng, 12, 9, (0.9, 0.8))
+    found = example_wins(system(one), system(other), paired(system(one), system(other)))
+    assert found.examples == 9
+    assert np.isnan([found.first.value, found.second.value, found.first_always]).all()
+
+
 def test_fewer_than_ten_runs_say_nothing_of_examples(rng):
     one, other = answers(rng, 9, 10, (0.9, 0.8))
     found = example_wins(system(one), system(other), paired(system(one), system(other)))
