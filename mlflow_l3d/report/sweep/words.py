@@ -75,9 +75,11 @@ def _factors(shown: ShownSweep) -> Answer:
         f"not certain at {own.total() - own['important'] - own['not important']}."
         for factor, own in found.items()
     ]
-    most = max(own["important"] for own in found.values())
-    short = ", ".join(factor for factor, own in found.items() if own["important"] == most)
-    return Answer(question, short if most else "none for certain", tuple(sentences))
+    matter = [factor for factor, own in found.items() if 2 * own["important"] > own.total()]
+    some = any(own["important"] for own in found.values())
+    short = ", ".join(matter) or ("none at most points" if some else "none for certain")
+    sentences.append("Each point is judged by its own interval: of many points one may be sure by luck.")
+    return Answer(question, short, tuple(sentences))
 
 
 def _moves(shown: ShownSweep) -> Answer:
