@@ -1,0 +1,136 @@
+"""Our importance beside the published one: for every printed sign, whether our own runs bear it out.
+
+What corresponds to what (docs/statistics.md): both scores are above 0 where the factor has a part in more than half of
+the variance; the published score tends to that as columns and rows become many, and the corrected score is without the
+error of few. The interval is that of the corrected score on our runs, so it judges the sign: *confirmed* where it lies
+on the printed side of 0, *reversed* on the other, *undecided* where it holds 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+from published import PLACE, SYSTEMS, importance
+
+from mlflow_l3d.analysis.sweep.table import OF_CHOICE
+from mlflow_l3d.errors import ParameterError
+
+VERDICTS: Final = ("confirmed", "reversed", "undecided")
+MISSING: Final = "no run of ours"
+UNPUBLISHED: Final = "not published"
+SETTING: Final = {"shots": "2", "prompt_format": "A"}
+"""What in-context learning has in all published numbers; others are drawn in figures only."""
+METRIC: Final = "f1_macro"
+_OURS: Final = ["importance", "importance_corrected", "importance_ci_low", "importance_ci_high"]
+_KEYS: Final = ["approach", "learner", "task", "factor"]
+_MODELS: Final = {model for _, model, _ in SYSTEMS.values()}
+_COLUMNS: Final = ["table", *PLACE, "factor", "published", "our_model", "design", "run_id", *_OURS]
+
+
+def joined(
+    frame: pd.DataFrame, *, approach: str = "", model: str = "", rows: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Return one row for each published sign and run of ours that is about it, and below what either lacks.
+
+    A published number and ours belong together where approach, learner, task and factor agree. Where there is a run of
+    its very model, it is that one; else every run of a model that is none of the paper's, and ``differs`` says so.
+
+    Parameters
+    ----------
+    frame
+        Table of a sweep (:func:`mlflow_l3d.analysis.sweep.table.long_table`), or of several below each other.
+    approach, model
+        What all points have, where the table has no column ``choice.approach`` or ``approach``, ``choice.model`` or
+        ``model``.
+    rows
+        The published numbers that ours are set against; Tables 6 to 14 by default.
+
+    Returns
+    -------
+    pandas.DataFrame
+        What was printed: ``table``, the columns of ``published.PLACE``, ``factor``, ``published`` (importance). Ours:
+        ``our_model``, ``design``, ``run_id``, ``importance`` (published definition), ``importance_corrected``, its
+        interval ``importance_ci_low`` and ``_ci_high``. Between them: ``same_sign`` (of both scores by the published
+        definition; None where one is missing), ``verdict`` (one of :data:`VERDICTS`, :data:`MISSING`,
+        :data:`UNPUBLISHED`) and ``differs`` (the empty text, or what of ours is not the paper's).
+
+    Raises
+    ------
+    ParameterError
+        If it is not known which approach the points have.
+    """
+    ours = _ours(frame, approach, model)
+    usable = ours[ours["setting"]].groupby(_KEYS, sort=False).groups
+    found, used = [], set()
+    for theirs in (importance() if rows is None else rows).to_dict("records"):
+        printed = {name: theirs[name] for name in ("table", *PLACE, "factor") if name in theirs}
+        printed |= {"published": theirs["importance"], "sign": theirs["contributed_std"] - theirs["mitigated_std"]}
+        runs = ours.loc[list(usable.get(tuple(theirs[key] for key in _KEYS), []))]
+        own = runs["our_model"] == theirs["model"]
+        runs = runs[own] if own.any() else runs[~runs["our_model"].isin(_MODELS)]
+        used |= set(runs.index)
+        found += [_row(printed, run) for run in runs.to_dict("records") or [{}]]
+    found += [_row({key: run[key] for key in _KEYS}, run) for run in ours.drop(index=list(used)).to_dict("records")]
+    return pd.DataFrame(found)[[*_COLUMNS, "same_sign", "verdict", "differs"]]
+
+
+def summary(found: pd.DataFrame) -> str:
+    """Return in lines how many published signs are confirmed, reversed and undecided, and which are reversed."""
+    judged = found[found["verdict"].isin(VERDICTS)]
+    lines = [_counted("Published signs beside ours", judged)]
+    for column in ("approach", "factor"):
+        lines += [_counted(f"  {name}", part) for name, part in judged.groupby(column, sort=False)]
+    lines += [
+        f"  reversed: {row['system']}, {row['task']}, {row['factor']}: published {row['published']:+.2f}, ours "
+        f"{row['importance_corrected']:+.2f} ({row['importance_ci_low']:+.2f} to {row['importance_ci_high']:+.2f})"
+        for row in judged[judged["verdict"] == "reversed"].to_dict("records")
+    ]
+    lines += [f"Not as in the paper: {each}." for each in sorted(set(judged["differs"]) - {""})]
+    counts = Counter(found["verdict"])
+    lines.append(f"{counts[MISSING]} published signs have no run of ours.")
+    lines.append(f"{counts[UNPUBLISHED]} scores of ours are not published.")
+    return "\n".join(lines)
+
+
+def _counted(name: str, rows: pd.DataFrame) -> str:
+    counts = Counter(rows["verdict"])
+    shares = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    return f"{name}: {len(rows)}, of which {shares}; ours has the same sign {sum(rows['same_sign'] == True)} times."  # noqa: E712
+
+
+def _ours(frame: pd.DataFrame, approach: str, model: str) -> pd.DataFrame:
+    """Return our scores with the keys of published ones, and whether their setting is the one of published numbers."""
+    ours = frame[(frame["factor"] != "") & frame["importance_corrected"].notna()].reset_index(drop=True)
+    for name, shared in (("approach", approach), ("model", model), ("learner", "")):
+        column = ours.get(OF_CHOICE + name, ours.get(name))
+        ours[name] = shared if column is None else column.fillna(shared).astype(str)
+    if (ours["approach"] == "").any():
+        raise ParameterError("approach", "", "must be the approach of all points, since the table does not name it")
+    ours["setting"] = True
+    for name, value in SETTING.items():
+        if (column := ours.get(OF_CHOICE + name)) is not None:
+            ours["setting"] &= column.isna() | (column.astype(str).str.removesuffix(".0") == value)
+    return ours.rename(columns={"model": "our_model"})
+
+
+def _row(printed: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of both, or of one where the other is empty."""
+    row: dict[str, Any] = dict.fromkeys([*_COLUMNS, "differs"], "") | dict.fromkeys(
+        ["table", "published", *_OURS], math.nan
+    )
+    row |= {name: run[name] for name in ("our_model", "design", "run_id", *_OURS) if name in run}
+    row |= {**printed, "same_sign": None, "verdict": MISSING if printed.get("system") else UNPUBLISHED}
+    if not run or "sign" not in printed:
+        return row
+    low, high = row["importance_ci_low"], row["importance_ci_high"]
+    sure = (low > 0 or high < 0) and not math.isnan(low + high)
+    sign = printed["sign"] > 0
+    row["same_sign"] = (row["importance"] > 0) == sign
+    row["verdict"] = "undecided" if not sure else "confirmed" if (low > 0) == sign else "reversed"
+    differs = [f"{run['our_model'] or 'another model'} for {row['model']}"] * (run["our_model"] != row["model"])
+    differs += [f"{run['metric']} for {METRIC}"] * (run.get("metric", METRIC) != METRIC)
+    return {**row, "differs": ", ".join(differs)}
