@@ -59,6 +59,17 @@ NAME: Final = 24
 """Longest name of a row, in characters."""
 
 
+_TOLD: Final = "told:"
+
+
+def told(*texts: str) -> str:
+    """Return what a mark is given as its address (``url``, ``urls``) so that a page shows lines when one points at it.
+
+    :func:`to_svg` makes a tooltip of it, which needs no script; other files do not have it.
+    """
+    return _TOLD + "\n".join(texts)
+
+
 @contextmanager
 def _saving(figure: Figure) -> Iterator[None]:
     """Lay a figure out, once for all its files, and give the context in which it is saved."""
@@ -179,6 +190,8 @@ def to_svg(figure: Figure, name: str) -> str:
     opening, rest = text[text.index("<svg") :].strip().split(">", 1)
     opening = re.sub(r'\s(?:xmlns(?::\w+)?|width|height|version)="[^"]*"', "", opening)
     rest = re.sub(r'(\sid="|url\(#|xlink:href="#)', rf"\g<1>{name}-", rest)
+    marks = rf'<a xlink:href="{_TOLD}([^"]*)"[^>]*>(.*?)</a>'
+    rest = re.sub(marks, r'<g class="told"><title>\1</title>\2</g>', rest, flags=re.DOTALL)
     for colour, variable in THEME.items():
         rest = rest.replace(colour, f"var(--{variable})")
     return f"{opening}>{rest}"

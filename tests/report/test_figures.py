@@ -1,4 +1,6 @@
+import html
 import math
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +14,7 @@ from PIL import Image
 from mlflow_l3d.report.investigation import figures
 from mlflow_l3d.report.investigation.heatmap import heatmap
 from mlflow_l3d.report.investigation.verdicts import Shown
-from mlflow_l3d.report.style import GRID, dress, new_figure, save_png, to_svg, typical_range
+from mlflow_l3d.report.style import GRID, dress, new_figure, save_png, settings, to_svg, told, typical_range
 
 
 def texts(axes) -> list[str]:
@@ -172,6 +174,17 @@ def test_svg_is_the_same_twice_and_refers_to_itself_only(importance):
     assert "<metadata" not in first
     assert 'id="one-figure_1"' in first
     assert "var(--ink)" in first
+
+
+def test_marks_tell_their_numbers_without_a_script():
+    with settings():
+        figure = new_figure(2)
+        axes = figure.subplots()
+        axes.plot([0, 1], [0, 1], url=told('a <b> & "c"', "2.00"))
+        axes.scatter([0, 1, 2], [0, 1, 0], urls=[told(f"run {at}") for at in range(3)])
+    titles = re.findall(r'<g class="told"><title>(.*?)</title>\s*<(path|use|g)', to_svg(figure, "f"), flags=re.DOTALL)
+    assert {html.unescape(title) for title, _ in titles} == {'a <b> & "c"\n2.00', "run 0", "run 1", "run 2"}
+    assert "told:" not in to_svg(figure, "f")
 
 
 def test_figures_leave_no_global_state(importance, path, tmp_path):

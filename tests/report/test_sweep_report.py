@@ -85,7 +85,7 @@ def test_trends_are_drawn_from_points_and_their_slope(shown: ShownSweep) -> None
     assert (y[-1] - y[0]) / math.log2(x[-1] / x[0]) == pytest.approx(one.slope)
     golden = figures["golden_std"].axes[0]
     stds = shown.sweep.rows.drop_duplicates("point")["golden_std"].dropna()
-    assert list(golden.lines[-1].get_xdata()) == pytest.approx((100 * stds).tolist())
+    assert golden.collections[-1].get_offsets()[:, 0].tolist() == pytest.approx((100 * stds).tolist())
 
 
 def test_words_of_a_trend_and_of_what_to_watch(shown: ShownSweep) -> None:

@@ -10,7 +10,8 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import BETTER, WORSE, Comparison
 from mlflow_l3d.report import style
-from mlflow_l3d.report.numbers import percent, shorten, unit_of
+from mlflow_l3d.report.numbers import Unit, between, counted, percent, shorten, unit_of
+from mlflow_l3d.report.page import minus
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,13 +50,17 @@ def difference_figure(found: Comparison) -> Figure:
         if not math.isnan(found.smallest_effect):
             reach = unit.scale * found.smallest_effect
             axes.axvspan(-reach, reach, color=style.ABSENT, label="smallest effect")
-        for at, (_, limits, joint, verdict) in enumerate(rows):
+        for at, (names, limits, joint, verdict) in enumerate(rows):
             low, middle, high = (unit.scale * value for value in limits)
             colour = style.BLUE if verdict in (BETTER, WORSE) else style.GREY
             name: dict[str, Any] = {"label": f"{percent(found.level)} interval"} if not at else {}
-            axes.plot([unit.scale * value for value in joint], [at, at], color=colour, linewidth=1)
-            axes.plot([low, high], [at, at], color=colour, linewidth=3, solid_capstyle="butt", **name)
-            axes.plot(middle, at, "o", color=colour, markersize=6, markeredgecolor="white")
+            told = style.told(
+                " ".join(part for part in (f"{names[0]} - {names[1]}", names[2]) if part),
+                minus(f"{unit.change(limits[1])} ({between(limits[0], limits[2], unit.change)})"),
+            )
+            axes.plot([unit.scale * value for value in joint], [at, at], color=colour, linewidth=1, url=told)
+            axes.plot([low, high], [at, at], color=colour, linewidth=3, solid_capstyle="butt", url=told, **name)
+            axes.plot(middle, at, "o", color=colour, markersize=6, markeredgecolor="white", url=told)
         style.legend(figure, axes)
     return figure
 
@@ -88,15 +93,20 @@ def score_figure(found: Comparison, scores: pd.DataFrame) -> Figure:
             own = own.assign(height=place + np.random.default_rng(0).uniform(-0.16, 0.16, len(own)))
             if count == 2 and own["pair"].nunique() <= _MOST_LINES:
                 for _, both in own.dropna(subset=["pair"]).groupby("pair"):
-                    axes.plot(unit.scale * both["score"], both["height"], color=style.GREY, alpha=0.5, linewidth=0.5)
+                    joined = unit.scale * both["score"], both["height"]
+                    told_pair = style.told(*_scores(both, unit), "shared configurations")
+                    axes.plot(*joined, color=style.GREY, alpha=0.5, linewidth=0.5, url=told_pair)
             for at, system in enumerate(found.systems):
                 runs = own[own["system"] == system]
-                look: dict[str, Any] = {
-                    "markersize": 3.5,
-                    "markeredgewidth": 0,
-                    "alpha": min(1.0, 60 / len(runs) + 0.15),
-                }
-                axes.plot(unit.scale * runs["score"], runs["height"], "o", color=style.BLUE, **look)
-                mean = unit.scale * runs["score"].mean()
-                axes.plot([mean, mean], [at - 0.3, at + 0.3], color=style.ORANGE, linewidth=2.5)
+                look: dict[str, Any] = {"s": 12, "linewidths": 0, "alpha": min(1.0, 60 / len(runs) + 0.15)}
+                told = [style.told(text) for text in _scores(runs, unit)]
+                axes.scatter(unit.scale * runs["score"], runs["height"], color=style.BLUE, urls=told, **look)
+                mean = runs["score"].mean()
+                line = unit.scale * np.array([mean, mean]), [at - 0.3, at + 0.3]
+                told_mean = style.told(f"{system}: {unit.text(mean)}", f"mean of {counted(len(runs), 'run')}")
+                axes.plot(*line, color=style.ORANGE, linewidth=2.5, url=told_mean)
     return figure
+
+
+def _scores(runs: pd.DataFrame, unit: Unit) -> list[str]:
+    return [f"{system}: {unit.text(score)}" for system, score in zip(runs["system"], runs["score"], strict=True)]

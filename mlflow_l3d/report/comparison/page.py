@@ -20,11 +20,12 @@ CAPTIONS = {
     "difference": (
         "Differences with their intervals",
         "Thick: the interval of one pair; thin: the one that holds together with those of all pairs. Blue where the "
-        "better system is known.",
+        "better system is known. Point at a line for its numbers.",
     ),
     "scores": (
         "Scores of all runs",
-        "One dot a run, a bar at the mean. Of two systems grey lines join runs with the same configurations.",
+        "One dot a run, a bar at the mean. Of two systems grey lines join runs with the same configurations. Point at "
+        "a dot or line for its numbers.",
     ),
 }
 

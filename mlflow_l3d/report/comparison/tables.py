@@ -118,6 +118,9 @@ def luck_table(found: Comparison) -> Table:
     return _table(found, rows, note)
 
 
+_WHATEVER = "whatever the luck %"
+
+
 def wins_table(found: Comparison) -> Table:
     """Return how often single runs win, and on how many test examples."""
 
@@ -132,15 +135,17 @@ def wins_table(found: Comparison) -> Table:
             "better on\naverage %": share(each.probability_better),
             "one run,\nindependent %": share(*each.run_wins),
             "one run,\nshared %": share(*each.pair_wins),
-            "first wins\nwhatever the luck %": share(*each.example_wins.first),
-            "second wins\nwhatever the luck %": share(*each.example_wins.second),
+            f"first wins\n{_WHATEVER}": share(*each.example_wins.first),
+            f"second wins\n{_WHATEVER}": share(*each.example_wins.second),
         }
         for each in found.differences
     ]
-    note = (
-        "In %, for the first of a pair. Whatever the luck: test examples that any ten runs of one have all right, and "
-        "any ten of the other (with the same configurations) not all."
-    )
+    note = "In %, for the first of a pair."
+    if any(share != MISSING for row in rows for name, share in row.items() if name.endswith(_WHATEVER)):
+        note += (
+            " Whatever the luck: test examples that any ten runs of one have all right, and any ten of the other (with "
+            "the same configurations) not all."
+        )
     return _table(found, rows, note).without_empty(set(rows[0]))
 
 
@@ -179,7 +184,7 @@ def factor_table(found: Comparison, importances: pd.DataFrame) -> Table | None:
     )
     if len(found.systems) < 3:
         rows = [{name: text for name, text in row.items() if name != "pair"} for row in rows]
-    return _table(found, rows, note)
+    return _table(found, rows, note).without_empty({percent(found.level)})
 
 
 def check_table(checks: Sequence[SelfCheck]) -> Table | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -139,11 +140,11 @@ def trends(shown: ShownSweep, choice: str) -> Figure:
 
 
 def trend_points(shown: ShownSweep, one: Trend) -> pd.DataFrame:
-    """Return what a trend is drawn from: ``x``, ``y``, ``low``, ``high``, ``task``, ``line`` (joined where equal)."""
+    """Return what a trend is drawn from: ``x``, ``y``, ``low``, ``high``, ``task``, ``line`` (joined), ``told``."""
     sweep = shown.sweep
     golden = one.of == GOLDEN_STD
     rows = sweep.rows.drop_duplicates("point") if golden else sweep.rows[sweep.rows["factor"] == one.of]
-    names = ("golden_std", "golden_std_ci_low", "golden_std_ci_high") if golden else _CORRECTED
+    names = _GOLDEN if golden else _CORRECTED
     scale = shown.unit.scale if golden else 1
     blocks = blocks_of(sweep.points, sweep.choices, one.choice)
     found = []
@@ -152,11 +153,21 @@ def trend_points(shown: ShownSweep, one: Trend) -> pd.DataFrame:
         if value is not None and math.isfinite(row[names[0]]):
             y, low, high = (scale * row[name] for name in names)
             line = str((row["task"], blocks[row["point"]]))
-            found.append({"x": float(value), "y": y, "low": low, "high": high, "task": row["task"], "line": line})
-    return pd.DataFrame(found, columns=["x", "y", "low", "high", "task", "line"])
+            told = _told(shown, row, names, shown.unit.text if golden else signed)
+            found.append(
+                {"x": float(value), "y": y, "low": low, "high": high, "task": row["task"], "line": line, "told": told}
+            )
+    return pd.DataFrame(found, columns=["x", "y", "low", "high", "task", "line", "told"])
+
+
+def _told(shown: ShownSweep, row: Mapping[Any, Any], names: Sequence[str], text: Callable[[float], str]) -> str:
+    """Return what is told of a point: its name, and a number with its interval."""
+    value, low, high = (row[name] for name in names)
+    return style.told(shown.names[row["point"]], minus(f"{text(value)} ({between(low, high, text)})"))
 
 
 _CORRECTED: Final = ("importance_corrected", "importance_ci_low", "importance_ci_high")
+_GOLDEN: Final = ("golden_std", "golden_std_ci_low", "golden_std_ci_high")
 _PALETTE: Final = (style.BLUE, style.ORANGE, "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", style.GREY)
 
 
@@ -177,8 +188,9 @@ def _trend(axes: Axes, shown: ShownSweep, one: Trend) -> None:
     for line in groups(frame["line"].tolist()):
         part = frame.iloc[line].sort_values("x")
         colour = _PALETTE[tasks.index(part["task"].iloc[0]) % len(_PALETTE)]
-        axes.plot(part["x"], part["y"], "-o", color=colour, linewidth=0.9, markersize=3.5, alpha=0.75)
+        axes.plot(part["x"], part["y"], color=colour, linewidth=0.9, alpha=0.75)
         axes.vlines(part["x"], part["low"], part["high"], color=colour, linewidth=0.9, alpha=0.35)
+        axes.scatter(part["x"], part["y"], s=14, linewidths=0, color=colour, alpha=0.75, urls=part["told"])
     for at, task in enumerate(tasks):
         axes.plot([], [], "o", color=_PALETTE[at % len(_PALETTE)], markersize=4, label=shorten(task, 16))
     along = np.linspace(frame["x"].min(), frame["x"].max(), 60)
@@ -198,14 +210,12 @@ def golden_stds(shown: ShownSweep) -> Figure:
     """Return the golden standard deviation of every point with its interval."""
     rows = shown.sweep.rows.drop_duplicates("point").dropna(subset=["golden_std"]).head(MOST_ROWS)
     at, scale = np.arange(len(rows)), shown.unit.scale
-    low, value, high = (
-        scale * rows[name].to_numpy(dtype=np.float64)
-        for name in ("golden_std_ci_low", "golden_std", "golden_std_ci_high")
-    )
+    value, low, high = (scale * rows[name].to_numpy(dtype=np.float64) for name in _GOLDEN)
+    told = [_told(shown, row, _GOLDEN, shown.unit.text) for row in rows.to_dict("records")]
     with style.panels(0.9 + 0.24 * max(2, len(rows))) as (figure, (axes,)):
         style.dress(axes, x=f"golden standard deviation ({shown.unit.name})", grid="x")
         axes.hlines(at, low, high, color=style.BLUE, linewidth=1.6, alpha=0.5)
-        axes.plot(value, at, "o", color=style.BLUE, markersize=5)
+        axes.scatter(value, at, s=25, linewidths=0, color=style.BLUE, urls=told)
         axes.set_yticks(at, [shorten(shown.names[point], 48) for point in rows["point"]], parse_math=False)
         axes.set_title(shorten(shown.names_head, 60), **{**style.LABEL, "fontsize": 8.5}, loc="left")
         axes.set_ylim(len(rows) - 0.5, -0.5)
