@@ -122,7 +122,15 @@ def mlflow_state() -> Iterator[None]:
     clean()
 
 
-DRAWN = ("report", "studies/search/test_search_page.py", "studies/search/test_search_plots.py", "test_docs.py")
+DRAWN = (
+    "report/test_figures.py",
+    "report/test_html_report.py",
+    "report/test_report_designs.py",
+    "report/test_sweep_report.py",
+    "studies/search/test_search_page.py",
+    "studies/search/test_search_plots.py",
+    "test_docs.py",
+)
 """Tests that look at pictures."""
 
 

@@ -13,18 +13,25 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def blank(put: Callable[[object, str, Any], None] = setattr) -> None:
     """Let studies make no figures, and write empty pictures; `put` sets an attribute of a module."""
     from mlflow_l3d.report import page, style
+    from mlflow_l3d.report.comparison import figures as of_a_comparison
     from mlflow_l3d.report.investigation import figures as of_an_investigation
     from mlflow_l3d.report.investigation import page as page_of_an_investigation
     from mlflow_l3d.report.search import figures as of_a_search
     from mlflow_l3d.report.seeds import figures as of_seeds
     from mlflow_l3d.report.seeds import page as page_of_seeds
+    from mlflow_l3d.report.sweep import figures as of_a_sweep
+    from mlflow_l3d.studies.gate import record as of_a_gate
 
     put(page, "to_svg", lambda *_: SVG)
-    put(style, "save_png", lambda _, path: Path(path).write_bytes(PNG))
+    for module in (style, of_a_gate):
+        put(module, "save_png", lambda _, path: Path(path).write_bytes(PNG))
     made = {
         of_an_investigation: ("importance_bars", "golden_distribution", "convergence"),
         page_of_an_investigation: ("heatmap",),
         of_a_search: ("importance_bars", "history", "slices", "parallel", "learning_curves"),
+        of_a_comparison: ("difference_figure", "score_figure"),
+        of_a_gate: ("gate_figure",),
+        of_a_sweep: ("heatmap", "trends", "golden_stds"),
         of_seeds: ("seed_figure", "seed_heatmap", "size_figure"),
         page_of_seeds: ("seed_heatmap", "size_figure"),
     }

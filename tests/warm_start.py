@@ -24,8 +24,10 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(
         "mlflow_l3d.cli",
         "mlflow_l3d.report.ablation",
         "mlflow_l3d.report.investigation.page",
+        "mlflow_l3d.studies.gate.run",
         "mlflow_l3d.studies.investigation.run",
         "mlflow_l3d.studies.search.run",
+        "mlflow_l3d.studies.sweep.run",
         # What these import later
         "IPython",
         "git",

@@ -190,8 +190,8 @@ def to_svg(figure: Figure, name: str) -> str:
     opening, rest = text[text.index("<svg") :].strip().split(">", 1)
     opening = re.sub(r'\s(?:xmlns(?::\w+)?|width|height|version)="[^"]*"', "", opening)
     rest = re.sub(r'(\sid="|url\(#|xlink:href="#)', rf"\g<1>{name}-", rest)
-    marks = rf'<a xlink:href="{_TOLD}([^"]*)"[^>]*>(.*?)</a>'
-    rest = re.sub(marks, r'<g class="told"><title>\1</title>\2</g>', rest, flags=re.DOTALL)
+    marks = rf"""<a xlink:href=(["']){_TOLD}(.*?)\1[^>]*>(.*?)</a>"""
+    rest = re.sub(marks, r'<g class="told"><title>\2</title>\3</g>', rest, flags=re.DOTALL)
     for colour, variable in THEME.items():
         rest = rest.replace(colour, f"var(--{variable})")
     return f"{opening}>{rest}"

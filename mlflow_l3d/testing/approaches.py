@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach, Session, defect, resolve_hyperparameters
@@ -138,7 +139,7 @@ def check_approach(
     with session_of(job) as session:
         first = {cell.key: _one(session, cell, job) for cell in cells}
         _require_same(first[base.key], _one(session, base, job), "the same cell again in the same session")
-    pickled = Job(pickle.loads(pickle.dumps(approach)), task, given, chosen, device, cache)  # noqa: S301 - made here
+    pickled = Job(pickle.loads(cloudpickle.dumps(approach)), task, given, chosen, device, cache)  # noqa: S301 - made here
     _disturb_global_generators()
     with session_of(pickled) as session:
         at_once = cells_at_once(session, job)
@@ -184,7 +185,7 @@ def check_declarations(approach: Approach) -> None:
             raise AssertionError(f"the default of hyperparameter {name} is not allowed: {error}") from error
         require(same, f"hyperparameter {name}: its default {default!s} is read as something else")
     try:
-        copy = pickle.loads(pickle.dumps(approach))  # noqa: S301 - made here
+        copy = pickle.loads(cloudpickle.dumps(approach))  # noqa: S301 - made here
     except Exception as error:
         raise AssertionError(f"the approach does not survive pickling: {error}") from error
     require(copy.name == approach.name, "the name of the approach does not survive pickling")

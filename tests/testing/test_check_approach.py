@@ -130,6 +130,15 @@ def test_what_breaks_the_contract_is_named(approach, said, tmp_path):
         check_approach(approach, TASK, cache=tmp_path)
 
 
+def test_what_a_notebook_defines_passes(tmp_path):
+    check_approach(mine(lambda task, split, seeds, chosen: global_free(seeds, len(split.test))), TASK, cache=tmp_path)
+
+
+def global_free(seeds, count):
+    """Return predictions that every declared seed moves."""
+    return np.random.default_rng([seeds[name] for name in sorted(seeds)]).integers(2, size=count)
+
+
 def test_a_wrong_length_is_named(tmp_path):
     with pytest.raises(AssertionError, match=r"returned shape \(1,\)"):
         check_approach(mine(too_short), TASK, cache=tmp_path)
