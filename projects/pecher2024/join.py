@@ -102,14 +102,26 @@ def _counted(name: str, rows: pd.DataFrame) -> str:
     return f"{name}: {len(rows)}, of which {shares}; ours has the same sign {sum(rows['same_sign'] == True)} times."  # noqa: E712
 
 
-def _ours(frame: pd.DataFrame, approach: str, model: str) -> pd.DataFrame:
-    """Return our scores with the keys of published ones, and whether their setting is the one of published numbers."""
-    ours = frame[(frame["factor"] != "") & frame["importance_corrected"].notna()].reset_index(drop=True)
+def named(frame: pd.DataFrame, approach: str = "", model: str = "") -> pd.DataFrame:
+    """Return the scores of a table of a sweep with ``approach``, ``model`` and ``learner``, as :func:`joined` has them.
+
+    Raises
+    ------
+    ParameterError
+        If it is not known which approach the points have.
+    """
+    found = frame[(frame["factor"] != "") & frame["importance_corrected"].notna()].reset_index(drop=True)
     for name, shared in (("approach", approach), ("model", model), ("learner", "")):
-        column = ours.get(OF_CHOICE + name, ours.get(name))
-        ours[name] = shared if column is None else column.fillna(shared).astype(str)
-    if (ours["approach"] == "").any():
+        column = found.get(OF_CHOICE + name, found.get(name))
+        found[name] = shared if column is None else column.fillna(shared).astype(str)
+    if (found["approach"] == "").any():
         raise ParameterError("approach", "", "must be the approach of all points, since the table does not name it")
+    return found
+
+
+def _ours(frame: pd.DataFrame, approach: str, model: str) -> pd.DataFrame:
+    """Return our scores, and whether their setting is the one of published numbers."""
+    ours = named(frame, approach, model)
     ours["setting"] = True
     for name, value in SETTING.items():
         if (column := ours.get(OF_CHOICE + name)) is not None:

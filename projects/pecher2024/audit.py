@@ -1,0 +1,257 @@
+"""The audit of the published importance by its own precision: ``python projects/pecher2024/audit.py``, without any run.
+
+For each of the 209 signs of Tables 6 to 14 and the 24 of Table 3: do the standard deviations that are printed beside
+it decide it? The method is in ``precision.py``, what the paper makes of its signs in ``sentences.py``, and what came of
+it in docs/example-audit.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from precision import Printed, closure, estimate, holm, intervals, two_sided
+from published import FACTORS, TASKS, ablation, importance, strategies
+from sentences import SENTENCES, judged
+
+from mlflow_l3d.report.page import minus
+
+LEVEL: Final = 0.05
+FEW: Final = ("LLaMA-2-13B", "Mistral-7B", "Zephyr-7B")
+"""Systems with 20 mitigation and 200 golden runs, by the public code; the others have 100 and 1,000.
+
+The paper says so of Flan-T5, too. But its column SST2 is that of Table 3 with 100 mitigation runs, digit for digit.
+"""
+VERDICTS: Final = ("decided", "open", "undecided")
+"""*decided*: whatever is not printed. *undecided*: even in the best case. *open*: between them."""
+
+
+def signs(frame: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Return the published rows with what their own numbers say of each sign.
+
+    Parameters
+    ----------
+    frame
+        Rows of ``published.importance()``, or ``published.ablation()``; the former by default.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The rows, and: ``sign`` (of contributed less mitigated, also where importance is printed as 0), ``rows`` (M),
+        ``estimate`` (corrected score), ``low``, ``high`` (its 95 % interval in the worst case), ``p_worst``, ``p_best``
+        and the same adjusted for all rows (Holm), ``p_worst_holm``, ``p_best_holm``; ``verdict`` and ``verdict_holm``
+        (:data:`VERDICTS`); ``impossible`` (the whole is smaller than its parts; undecided then); ``p_closure`` (nan
+        without a golden standard deviation).
+    """
+    found = importance() if frame is None else frame
+    found = found.assign(sign=np.sign(found["contributed_std"] - found["mitigated_std"]))
+    few = found["system"].isin(FEW)
+    found["rows"] = found["mitigation_runs"] if "mitigation_runs" in found else np.where(few, 20, 100)
+    printed = printed_of(found)
+    found["estimate"] = estimate(printed)
+    found["low"], found["high"] = intervals(printed)
+    found["unevenness"] = printed.unevenness
+    found["impossible"] = printed.impossible
+    for case in ("worst", "best"):
+        p = np.where(found["impossible"], 1.0, two_sided(printed, case))
+        found[f"p_{case}"], found[f"p_{case}_holm"] = p, holm(p)
+    for ending in ("", "_holm"):
+        worst, best = found[f"p_worst{ending}"] <= LEVEL, found[f"p_best{ending}"] <= LEVEL
+        found[f"verdict{ending}"] = np.select([worst, best], VERDICTS[:2], VERDICTS[2])
+    golden = 100 * found["golden_std"].to_numpy()
+    found["p_closure"] = closure(printed, golden, np.where(few, 200.0, 1000.0))
+    return found
+
+
+def printed_of(rows: pd.DataFrame) -> Printed:
+    """Return the three standard deviations of the rows in percentage points."""
+    numbers = [100 * rows[f"{name}_std"].to_numpy() for name in ("contributed", "mitigated", "score")]
+    return Printed(numbers[0], numbers[1], numbers[2], rows["rows"].to_numpy(dtype=float))
+
+
+def by_variances(rows: pd.DataFrame) -> pd.Series:
+    """Return the sign of each row if variances, not standard deviations, are averaged over rows of the table."""
+    n, m = 10, rows["rows"]
+    inside = (rows["score_std"] ** 2 - rows["mitigated_std"] ** 2) * n / (n - 1)
+    return np.sign(inside - rows["mitigated_std"] ** 2 * m / (m - 1))
+
+
+def lines() -> Iterator[str]:
+    """Yield the tables of docs/example-audit.md in Markdown."""
+    found = signs()
+    yield f"Signs decided by the printed numbers ({len(found)} of Tables 6 to 14)"
+    yield from _counts(found)
+    yield "Signs that are decided together (Holm over all)"
+    sure = found[found["verdict_holm"] == "decided"]
+    yield from _table(
+        ["", *FACTORS],
+        [
+            [a, *(_places(part[part["factor"] == f]) for f in FACTORS)]
+            for a, part in sure.groupby("approach", sort=False)
+        ],
+    )
+    yield "Signs that are turned by unbiased estimates, or by averaging variances over rows"
+    yield from _turned(found)
+    yield "Table and golden runs of different variance (p below 0.05 in the worst case)"
+    apart = found[found["p_closure"] < LEVEL]
+    yield from _table(
+        ["system", "task", "factor", "all runs", "golden runs", "p"],
+        [
+            [r["system"], r["task"], r["factor"], _points(r["score_std"]), _points(r["golden_std"]), _p(r["p_closure"])]
+            for r in apart.to_dict("records")
+        ],
+    )
+    yield f"These are {len(apart)} of {int(found['p_closure'].notna().sum())}."
+    yield "Contributed standard deviations that Tables 1 and 5 have otherwise"
+    yield from _otherwise(found)
+    flan = found["system"] == "Flan-T5"
+    less = signs(importance().assign(mitigation_runs=np.where(flan, 20, found["rows"])))
+    yield (
+        f"Flan-T5 with 100 rows: {_said(found[flan])}. With 20: {_said(less[flan])}; all systems then: {_said(less)}."
+    )
+    yield "Table 3: runs, test size and the sign"
+    yield from _ablation(signs(ablation()))
+    yield "Sentences of the paper: means"
+    told = [judged(each, found) for each in SENTENCES]
+    yield from _table(
+        ["section", "sentence", "rows", "quoted", "printed", "corrected, 95 % interval", "holds?"],
+        [
+            [
+                r["section"],
+                r["sentence"],
+                r["rows"],
+                _number(r["quoted"]),
+                _number(r["printed"]),
+                _interval(r),
+                r["verdict"],
+            ]
+            for r in told
+            if "mean" in r
+        ],
+    )
+    yield "Sentences of the paper: counts"
+    yield from _table(
+        ["section", "sentence", "rows", "printed above 0", "decided above", "decided below", "holds?"],
+        [[r[name] for name in _COUNTED] for r in told if "above" in r],
+    )
+    verdicts = Counter(str(r["verdict"]) for r in told)
+    yield f"Of {len(told)} sentences: " + "; ".join(f"{name} {count}" for name, count in sorted(verdicts.items())) + "."
+
+
+_COUNTED: Final = ("section", "sentence", "rows", "above", "sure above", "sure below", "verdict")
+
+
+def _counts(found: pd.DataFrame) -> Iterator[str]:
+    groups = [
+        ("all", found),
+        ("printed above 0", found[found["sign"] > 0]),
+        ("printed below 0", found[found["sign"] < 0]),
+    ]
+    for column, names in (("approach", None), ("factor", FACTORS), ("task", TASKS.values())):
+        groups += [(name, found[found[column] == name]) for name in names or found[column].unique()]
+    rows = []
+    for name, part in groups:
+        single, together = part["verdict"].value_counts(), part["verdict_holm"].value_counts()
+        numbers = [*(single.get(v, 0) for v in VERDICTS), *(together.get(v, 0) for v in VERDICTS)]
+        rows.append([name, len(part), *numbers])
+    yield from _table(["", "signs", *VERDICTS, *(f"{v}, Holm" for v in VERDICTS)], rows)
+
+
+def _turned(found: pd.DataFrame) -> Iterator[str]:
+    estimated, variances = np.sign(found["estimate"]), by_variances(found)
+    turned = found[(estimated != found["sign"]) | (variances != found["sign"])]
+    yield from _table(
+        ["system", "task", "factor", "importance", "corrected", "by variances", "unevenness", "verdict"],
+        [
+            [
+                *(row[name] for name in ("system", "task", "factor")),
+                *(_number(row[name]) for name in ("importance", "estimate")),
+                "above" if variances[at] > 0 else "below",
+                f"{row['unevenness']:.2f}",
+                row["verdict"],
+            ]
+            for at, row in zip(turned.index, turned.to_dict("records"), strict=True)
+        ],
+    )
+
+
+def _ablation(found: pd.DataFrame) -> Iterator[str]:
+    settings = found[["mitigation_runs", "test_size"]].drop_duplicates().itertuples(index=False)
+    rows = []
+    for runs, size in settings:
+        here = found[(found["mitigation_runs"] == runs) & (found["test_size"] == size)].set_index("factor")
+        cells = []
+        for factor in here.index:
+            row = here.loc[factor]
+            mark = "contradicts itself" if row["impossible"] else row["verdict"]
+            cells.append(f"{_number(row['importance'])} {mark}")
+        rows.append([f"{runs}", size, *cells])
+    yield from _table(["runs", "test size", *found["factor"].unique()], rows)
+    yield f"Of {len(found)} signs {_said(found)}."
+
+
+def _otherwise(found: pd.DataFrame) -> Iterator[str]:
+    """Yield the signs whose contributed standard deviation is another one in Table 5, with either."""
+    keys = ["system", "task", "factor"]
+    theirs = strategies()
+    theirs = theirs[theirs["strategy"] == "interactions"].set_index(keys)["std"]
+    other = found.join(theirs, on=keys)
+    other = other[(other["std"] - other["contributed_std"]).abs() > 1e-9]
+    # Holm is not of interest here: p-values of eleven rows alone.
+    again = signs(other.assign(contributed_std=other["std"], mitigation_runs=other["rows"]))
+    rows = []
+    for before, after in zip(other.to_dict("records"), again.to_dict("records"), strict=True):
+        stds = [f"{100 * each['contributed_std']:.3f}" for each in (before, after)]
+        words = ["contradicts itself" if each["impossible"] else each["verdict"] for each in (before, after)]
+        sign = "the same" if before["sign"] == after["sign"] else "the other"
+        rows.append([*(before[key] for key in keys), *stds, sign, *words])
+    yield from _table([*keys, "Tables 6 to 12", "Table 5", "sign", "verdict", "with Table 5"], rows)
+
+
+def _said(found: pd.DataFrame) -> str:
+    single, together = (Counter(found[name]) for name in ("verdict", "verdict_holm"))
+    one, all_ = (", ".join(f"{counts[v]} {v}" for v in VERDICTS) for counts in (single, together))
+    return f"{one} (Holm: {all_})"
+
+
+def _places(rows: pd.DataFrame) -> str:
+    return f"{(rows['sign'] > 0).sum()} above, {(rows['sign'] < 0).sum()} below" if len(rows) else "none"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + " --- |" * len(head)
+    for row in rows:
+        yield "| " + " | ".join(map(str, row)) + " |"
+    yield ""
+
+
+def _number(value: object) -> str:
+    return "" if value is None else minus(f"{float(str(value)):+.2f}")
+
+
+def _interval(row: dict[str, object]) -> str:
+    return f"{_number(row['mean'])} ({_number(row['low'])} to {_number(row['high'])})"
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
+def _p(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
+
+
+def main() -> int:
+    """Print the tables."""
+    for line in lines():
+        sys.stdout.write(f"{line}\n" if line.startswith("|") or not line else f"{line}\n\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
