@@ -53,9 +53,11 @@ def signs(frame: pd.DataFrame | None = None) -> pd.DataFrame:
     found["rows"] = found["mitigation_runs"] if "mitigation_runs" in found else np.where(few, 20, 100)
     printed = printed_of(found)
     found["estimate"] = estimate(printed)
-    found["low"], found["high"] = intervals(printed)
     found["unevenness"] = printed.unevenness
     found["impossible"] = printed.impossible
+    # Numbers that contradict each other allow any score.
+    for name, ends, any_ in zip(("low", "high"), intervals(printed), (-1.0, 1.0), strict=True):
+        found[name] = np.where(found["impossible"], any_, ends)
     for case in ("worst", "best"):
         p = np.where(found["impossible"], 1.0, two_sided(printed, case))
         found[f"p_{case}"], found[f"p_{case}_holm"] = p, holm(p)

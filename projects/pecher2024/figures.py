@@ -93,6 +93,11 @@ def _places(data: pd.DataFrame, layout: Layout) -> dict[tuple[int, int], tuple[s
                 list(data[(data["approach"] == approach) & (data["source"] == source)].groupby("name", sort=False))
                 for source in (PUBLISHED, OURS)
             ]
+            if not sides[1]:  # nothing of ours beside them
+                for at, (name, rows) in enumerate(sides[0]):
+                    panels[down + at // 2, at % 2] = f"{name}: {PUBLISHED}", rows
+                down += -(-len(sides[0]) // 2)
+                continue
             own = {name for name, _ in sides[0]}
             taken = 0
             for name, rows in sides[1]:

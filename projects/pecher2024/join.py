@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
+from audit import signs
 from published import PLACE, SYSTEMS, importance
 
 from mlflow_l3d.analysis.sweep.table import OF_CHOICE
@@ -26,6 +27,7 @@ SETTING: Final = {"shots": "2", "prompt_format": "A"}
 """What in-context learning has in all published numbers; others are drawn in figures only."""
 METRIC: Final = "f1_macro"
 _OURS: Final = ["importance", "importance_corrected", "importance_ci_low", "importance_ci_high"]
+_SIGN: Final = ["system", "task", "factor"]
 _KEYS: Final = ["approach", "learner", "task", "factor"]
 _MODELS: Final = {model for _, model, _ in SYSTEMS.values()}
 _COLUMNS: Final = ["table", *PLACE, "factor", "published", "our_model", "design", "run_id", *_OURS]
@@ -56,7 +58,8 @@ def joined(
         ``our_model``, ``design``, ``run_id``, ``importance`` (published definition), ``importance_corrected``, its
         interval ``importance_ci_low`` and ``_ci_high``. Between them: ``same_sign`` (of both scores by the published
         definition; None where one is missing), ``verdict`` (one of :data:`VERDICTS`, :data:`MISSING`,
-        :data:`UNPUBLISHED`) and ``differs`` (the empty text, or what of ours is not the paper's).
+        :data:`UNPUBLISHED`), ``own_numbers`` (whether the printed standard deviations decide the printed sign, one of
+        ``audit.VERDICTS``) and ``differs`` (the empty text, or what of ours is not the paper's).
 
     Raises
     ------
@@ -75,7 +78,10 @@ def joined(
         used |= set(runs.index)
         found += [_row(printed, run) for run in runs.to_dict("records") or [{}]]
     found += [_row({key: run[key] for key in _KEYS}, run) for run in ours.drop(index=list(used)).to_dict("records")]
-    return pd.DataFrame(found)[[*_COLUMNS, "same_sign", "verdict", "differs"]]
+    table = pd.DataFrame(found)
+    own = signs().set_index(_SIGN)["verdict"].rename("own_numbers")
+    table = table.join(own, on=_SIGN)[[*_COLUMNS, "same_sign", "verdict", "own_numbers", "differs"]]
+    return table.fillna({"own_numbers": ""})
 
 
 def summary(found: pd.DataFrame) -> str:
@@ -85,8 +91,9 @@ def summary(found: pd.DataFrame) -> str:
     for column in ("approach", "factor"):
         lines += [_counted(f"  {name}", part) for name, part in judged.groupby(column, sort=False)]
     lines += [
-        f"  reversed: {row['system']}, {row['task']}, {row['factor']}: published {row['published']:+.2f}, ours "
-        f"{row['importance_corrected']:+.2f} ({row['importance_ci_low']:+.2f} to {row['importance_ci_high']:+.2f})"
+        f"  reversed: {row['system']}, {row['task']}, {row['factor']}: published {row['published']:+.2f}, "
+        f"{row['own_numbers']} by its own numbers; ours {row['importance_corrected']:+.2f} "
+        f"({row['importance_ci_low']:+.2f} to {row['importance_ci_high']:+.2f})"
         for row in judged[judged["verdict"] == "reversed"].to_dict("records")
     ]
     lines += [f"Not as in the paper: {each}." for each in sorted(set(judged["differs"]) - {""})]
@@ -112,8 +119,10 @@ def named(frame: pd.DataFrame, approach: str = "", model: str = "") -> pd.DataFr
     """
     found = frame[(frame["factor"] != "") & frame["importance_corrected"].notna()].reset_index(drop=True)
     for name, shared in (("approach", approach), ("model", model), ("learner", "")):
-        column = found.get(OF_CHOICE + name, found.get(name))
-        found[name] = shared if column is None else column.fillna(shared).astype(str)
+        told = pd.Series(None, found.index, dtype=object)
+        for column in (name, OF_CHOICE + name):
+            told = told.where(told.notna(), found.get(column))
+        found[name] = told.fillna(shared).astype(str)
     if (found["approach"] == "").any():
         raise ParameterError("approach", "", "must be the approach of all points, since the table does not name it")
     return found
