@@ -119,7 +119,8 @@ def _ours(frame: pd.DataFrame, layout: Layout, approach: str, model: str) -> pd.
     found = found[found["factor"].isin(layout.factors) & found["approach"].isin(layout.approaches)]
     for name, value in _SETTING.items():
         column = found.get(OF_CHOICE + name)
-        found = found.assign(**{name: value if column is None else column.where(column.notna(), value)})
+        told = pd.Series(value, found.index) if column is None else column.where(column.notna(), value)
+        found = found.assign(**{name: told.astype(type(value))})
         if name not in (layout.x, layout.series):
             found = found[found[name] == value]
     names = [_name(*row) for row in found[["approach", "model", "learner"]].itertuples(index=False)]
