@@ -11,6 +11,7 @@ from mlflow_l3d.version import __version__
 
 # From here to __all__: written by .ci/write.py from the table of verbs, for type checkers.
 if TYPE_CHECKING:
+    from mlflow_l3d.approaches.callable import Callable
     from mlflow_l3d.studies.ablation.run import ablate
     from mlflow_l3d.studies.comparison.run import compare
     from mlflow_l3d.studies.evaluation.delete import delete
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.testing.skeleton import new
 
 __all__ = [
+    "Callable",
     "Investigation",
     "__version__",
     "ablate",

@@ -22,7 +22,7 @@ from mlflow_l3d.tracking import names
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "mlflow_l3d"
-PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
 
 
 def block(page: str, name: str) -> str:
@@ -82,6 +82,18 @@ def test_examples_of_the_pages_on_things_of_your_own(
     Path(f"{module}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module(module)
+
+
+@pytest.mark.slow
+def test_own_function_of_the_readme(
+    tracking_uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    small = "executor='inline', investigation_runs=2, mitigation_runs=2, num_labelled=200, test_size=100"
+    text = block("README.md", "own function").replace('factor="data_order")', f'factor="data_order", {small})')
+    assert small in text
+    exec(text, {})
+    assert "mine" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -177,7 +189,7 @@ def test_names_of_options_and_parameters_exist(page: str) -> None:
 def test_links_and_paths_lead_somewhere(page: str) -> None:
     text = PAGES[page]
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
-        assert (ROOT / "docs" / target).exists(), target
+        assert ((ROOT if page == "README.md" else ROOT / "docs") / target).exists(), target
     for path in re.findall(r"`((?:mlflow_l3d/)?(?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", text):
         assert (ROOT / path).exists() or (PACKAGE / path).exists(), path
 

@@ -107,13 +107,26 @@ class CallableSession(CellwiseSession):
         task, name = self.task, self.approach.name
         split = task.split(cell.seeds)
         seeds = {factor: cell.seeds[factor] for factor in self.approach.factors}
-        returned = self.approach.function(task, split, seeds, dict(self.hyperparameters))
+        try:
+            returned = self.approach.function(task, split, seeds, dict(self.hyperparameters))
+        except L3DError:
+            raise
+        except Exception as error:
+            raise L3DError(f"{type(error).__name__}: {error} ({_given(task, split)})") from error
         classes = None if task.kind == "regression" else len(task.class_names)
         try:
             predictions, scores = _interpret(returned, len(split.test), classes)
         except ValueError as error:
             raise L3DError(f"the function of approach {name} returned {error}") from None
         return answered(cell.key, task, split.test, predictions, scores)
+
+
+def _given(task: Task, split: Split) -> str:
+    """Return what a function was given, for one who wrote it for something else."""
+    parts = ", ".join(f"split.{name}: {len(getattr(split, name)):,}" for name in ("train", "validation", "test"))
+    columns = "1 column" if len(task.texts) == 1 else f"{len(task.texts)} columns"
+    held = f"{columns} of {len(task.labels):,} texts, task.texts[0][i] being a text; positions in it"
+    return f"the function was given task.texts, {held}: {parts}"
 
 
 def _interpret(

@@ -137,5 +137,8 @@ _ROWS: Final = (
 )
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in _ROWS}
 """Name -> verb, studies first."""
-PUBLIC: Final = {verb.function: verb.module for verb in _ROWS} | {"Investigation": VERBS["investigate"].module}
+PUBLIC: Final = {verb.function: verb.module for verb in _ROWS} | {
+    "Investigation": VERBS["investigate"].module,
+    "Callable": "mlflow_l3d.approaches.callable",
+}
 """Name in the package `mlflow_l3d` -> the module that it is loaded from."""

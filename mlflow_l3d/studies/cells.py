@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.calls import Hinted
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mlflow_l3d")
 
 C = TypeVar("C", bound=CellSpecification)
+HOPELESS: Final = 3
+"""Where so many cells fail first, and alike, the others are not tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,7 @@ class CellStudy(Study[C, CellRecord, R]):
         super().__init__(specification, progress=progress)
         self.computed = self.failed = 0
         self._first_error = ""
+        self._errors: set[str | None] = set()
         self._started = time.monotonic()
 
     @property
@@ -118,7 +121,7 @@ class CellStudy(Study[C, CellRecord, R]):
         Raises
         ------
         L3DError
-            If too many cells failed; it names the error of the first.
+            If the first cells failed alike, or in the end too many; it names the error of the first.
         """
         running: dict[str, Cell] = {}
 
@@ -140,6 +143,8 @@ class CellStudy(Study[C, CellRecord, R]):
                     restart_clock(bar)
                 self.take(running.pop(outcome.key), outcome)
                 bar.update()
+                if self.hopeless:
+                    raise L3DError(self.hopeless)
         self.settle()
 
     @property
@@ -172,6 +177,15 @@ class CellStudy(Study[C, CellRecord, R]):
             _logger.warning("%s failed: %s", self.cell_name(cell), record.error)
         self.computed += 1
         self.on_record(cell, record)
+        self._errors.add(record.error)
+
+    @property
+    def hopeless(self) -> str:
+        """Why the others need not be tried: none was trained, and the first failed alike; else the empty text."""
+        if self.computed < HOPELESS or self.computed >= self.size or self.reused or len(self._errors) > 1:
+            return ""
+        what = f"The first {self.computed} {self.unit}s failed alike: {self._first_error}."
+        return f"{what} Mend that, and give the same command again." if self._first_error else ""
 
     def cell_name(self, cell: Cell) -> str:
         """Return what messages call a cell."""

@@ -178,6 +178,8 @@ class Engine:
                 point.under_way -= 1
             elif point is first or first.ended or not first.lend(cell, point):
                 point.take(cell, outcome)
+                if point.hopeless:
+                    point.fail(point.hopeless)
             else:
                 point.under_way -= 1
         if outcome.error is None and not first.ended:

@@ -230,7 +230,7 @@ def test_a_point_that_fails_is_said_and_the_others_go_on(place: Place) -> None:
 
 
 def test_when_every_point_fails_the_sweep_does(place: Place) -> None:
-    with pytest.raises(L3DError, match=r"^Every point failed; the first said: Every cell failed; .*fail_every asks$"):
+    with pytest.raises(L3DError, match=r"^Every point failed; the first said: The first 3 cells .*fail_every asks"):
         run(place, over={"noise": NOISE[:2]}, hyperparameters="fail_every=1")
     assert {run.info.status for run in place.runs("tags.`l3d.role` != 'cell'")} == {"FAILED"}
 
