@@ -5,9 +5,13 @@ MLflow imports this module while it starts: only leaf modules of MLflow may be i
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 
 class L3DEvaluator(ModelEvaluator):
@@ -43,7 +47,8 @@ class L3DEvaluator(ModelEvaluator):
         run_id
             The active run; start it with the id of the parent. Where several are compared it is a run of its own.
         evaluator_config
-            ``metric``: the metric whose spread is investigated, by default the parent's own, or ``f1_macro``;
+            ``metric``: the metric whose spread is investigated, by default the parent's own, ``f1_macro``, or
+            the only one that the cells have;
             ``design``, ``missing`` and ``agreement`` as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`. Of a
             comparison the options of :func:`mlflow_l3d.studies.comparison.run.compare`.
         model, **kwargs
@@ -66,11 +71,29 @@ class L3DEvaluator(ModelEvaluator):
             with own_settings():
                 parents = dataset.features_data["parent_run_id"].unique().tolist()
                 found = compare_into(client, run_id, parents, settings)
-            return EvaluationResult(metrics=found.metrics(), artifacts={}, run_id=run_id)  # type: ignore[no-untyped-call]
+            return _result(client, run_id, found.metrics())
         run = client.get_run(run_id)
         planned = planned_by(run, design=settings.get("design", "auto"), missing=settings.get("missing", "auto"))
-        metric, agreement = metric_of(run, settings.get("metric", "auto")), settings.get("agreement", "auto")
         cells = planned.select(dataset.features_data)
+        metric, agreement = metric_of(run, settings.get("metric", "auto"), cells), settings.get("agreement", "auto")
         with own_settings():
             analysis = score_parent(client, run, cells, metric=metric, planned=planned, agreement=agreement)
-        return EvaluationResult(metrics=analysis.metrics(), artifacts={}, run_id=run_id)  # type: ignore[no-untyped-call]
+        return _result(client, run_id, analysis.metrics())
+
+
+def _result(client: MlflowClient, run_id: str, metrics: dict[str, float]) -> EvaluationResult:
+    """Return what MLflow hands to the user: numbers, and the report, tables and figures by the names of their files."""
+    from mlflow.models.evaluation import artifacts as kinds
+
+    by_ending: dict[str, Any] = {
+        ".json": kinds.JsonEvaluationArtifact,
+        ".parquet": kinds.ParquetEvaluationArtifact,
+        ".csv": kinds.CsvEvaluationArtifact,
+        ".png": kinds.ImageEvaluationArtifact,
+    }
+    place, artifacts = client.get_run(run_id).info.artifact_uri, {}
+    for entry in client.list_artifacts(run_id):
+        if not entry.is_dir:
+            kind = by_ending.get(PurePosixPath(entry.path).suffix, kinds.TextEvaluationArtifact)
+            artifacts[entry.path] = kind(uri=f"{place}/{entry.path}")
+    return EvaluationResult(metrics=metrics, artifacts=artifacts, run_id=run_id)  # type: ignore[no-untyped-call]

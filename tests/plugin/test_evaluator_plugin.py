@@ -19,6 +19,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plugin.dataset import L3DRunsSource
 from mlflow_l3d.plugin.evaluator import L3DEvaluator
 from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.investigation.evaluate import metric_of
 
 pytestmark = pytest.mark.slow
 
@@ -114,6 +115,9 @@ def test_our_own_investigation(
     assert after.data.params == before.data.params
     names = {item.path for item in place.client.list_artifacts(done.run_id)}
     assert {"investigation.json", "cells.parquet", "predictions.parquet", "report.html"} <= names
+    assert {"cells.parquet", "importance.json", "report.html"} <= set(result.artifacts) <= names
+    assert result.artifacts["report.html"].content.startswith("<!DOCTYPE html>")
+    assert len(result.artifacts["cells.parquet"].content) == len(done.cells)
 
 
 def test_the_lineage_is_recorded(place: Place) -> None:
@@ -180,6 +184,17 @@ def test_a_metric_that_the_cells_do_not_have(stranger: tuple[Place, Foreign], me
     _, (parent, *_) = stranger
     with pytest.raises(L3DError, match=f"metric='{metric}'"):
         evaluated(parent, metric=metric)
+
+
+def test_without_a_metric_it_is_the_one_that_the_cells_have(stranger: tuple[Place, Foreign]) -> None:
+    place, (run_id, *_) = stranger
+    parent, cells = place.client.get_run(run_id), pd.DataFrame({"run_id": ["a"], "duration_seconds": [1.0]})
+    assert metric_of(parent, "auto", cells.assign(loss=2.0, accuracy=0.5)) == "accuracy"
+    assert metric_of(parent, "auto", cells.assign(reward=2.0)) == "reward"
+    assert metric_of(parent, "auto", cells.assign(accuracy=0.5, f1_macro=0.5)) == "f1_macro"
+    assert metric_of(parent, "loss", cells.assign(accuracy=0.5)) == "loss"
+    with pytest.raises(L3DError, match=r"metric=auto: the cells have several, loss, reward\. Name one"):
+        metric_of(parent, "auto", cells.assign(loss=2.0, reward=0.5))
 
 
 def test_a_run_that_is_not_there(place: Place) -> None:

@@ -154,7 +154,7 @@ def _ablate(
     if plan.design is None and names.DESIGN in recorded.parent.data.tags:
         plan = planned_by(recorded.parent, design=recorded.parent.data.tags[names.DESIGN])
     cells = plan.select(recorded.cells)
-    metric = metric_of(recorded.parent, metric)
+    metric = metric_of(recorded.parent, metric, cells)
     check_metric(cells, metric)
     design = plan.design_of(cells)
     scores = _tables(cells, replace(plan, design=design), metric)

@@ -98,7 +98,7 @@ def evaluate(
         parent = recorded.parent
         planned = planned_by(parent, design=design, missing=missing)
         planned = replace(planned, searched_splits=searched_splits(client, parent))
-        metric = metric_of(parent, metric)
         cells = planned.select(recorded.cells)
+        metric = metric_of(parent, metric, cells)
         analysis = score_parent(client, parent, cells, metric=metric, planned=planned, agreement=agreement, log=log)
     return Evaluation(run_id, analysis)

@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.scoring import Scored, score, tables
@@ -128,15 +128,34 @@ def _looks(client: MlflowClient, parent: Run, metric: str, design: str) -> pd.Da
     return looks.astype(dict.fromkeys(numbers, "float64"))
 
 
-def metric_of(parent: Run, asked: str) -> str:
-    """Return the metric that is asked for; for ``auto`` the parent's own, or ``f1_macro``."""
+def metric_of(parent: Run, asked: str, cells: pd.DataFrame) -> str:
+    """Return the metric that is asked for; for ``auto`` the parent's own, ``f1_macro``, or the only one of the cells.
+
+    Raises
+    ------
+    ParameterError
+        If ``auto`` can be several.
+    """
     known = own_parameter(parent, "metric") if asked == "auto" else asked
-    return "f1_macro" if known in (None, "auto") else known
+    if known not in (None, "auto"):
+        return known
+    found = [name for name in _metrics(cells) if name != "duration_seconds"]
+    if "f1_macro" in found or not found:
+        return "f1_macro"
+    likely = [name for name in found if name in registered()] or found
+    if len(likely) > 1:
+        fix = f'Name one of them: metric={likely[0]}; for the evaluator evaluator_config={{"metric": "{likely[0]}"}}.'
+        raise ParameterError("metric", "auto", f"the cells have several, {', '.join(likely)}", fix)
+    return likely[0]
+
+
+def _metrics(cells: pd.DataFrame) -> list[str]:
+    return [str(name) for name in cells if name not in _NOT_METRICS and not str(name).startswith(("factor.", "seed."))]
 
 
 def check_metric(cells: pd.DataFrame, metric: str) -> None:
     """Raise a ParameterError where no cell has the metric."""
-    found = [str(name) for name in cells if name not in _NOT_METRICS and not str(name).startswith(("factor.", "seed."))]
+    found = _metrics(cells)
     if metric not in found:
         raise unknown_name("metric", metric, found, "one that the cells have:")
     low, high = named(metric).range
