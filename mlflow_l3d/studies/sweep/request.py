@@ -128,7 +128,8 @@ def merged(parameters: Mapping[str, Any]) -> dict[str, Any]:
     ----------
     parameters
         Any of :data:`mlflow_l3d.parameters.table.SWEEP`, as typed or as Python has them; approach and task may be
-        objects. What is a parameter's default counts as not given.
+        objects. From Python also ``sets``, ``exclude`` and ``overrides``, as a file has them. What is a parameter's
+        default counts as not given.
 
     Raises
     ------
@@ -136,12 +137,12 @@ def merged(parameters: Mapping[str, Any]) -> dict[str, Any]:
         If a name is unknown or the file cannot be used.
     """
     for name in parameters:
-        if name not in SWEEP:
+        if name not in {*SWEEP, *_OF_FILE}:
             raise unknown_name("parameter", name, SWEEP)
     given = {
         name: value
         for name, value in parameters.items()
-        if not isinstance(value, str | int | float) or not same(name, value, SWEEP[name].default)
+        if name in _OF_FILE or not isinstance(value, str | int | float) or not same(name, value, SWEEP[name].default)
     }
     return {**read_file(given.pop("file", "none")), **given}
 

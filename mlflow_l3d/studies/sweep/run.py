@@ -97,7 +97,8 @@ def sweep(
     **parameters
         As on the command line, see :data:`mlflow_l3d.parameters.table.SWEEP`: those of
         :func:`mlflow_l3d.studies.investigation.run.investigate`, each a value or a list of values; ``over``, a mapping
-        of hyperparameter to values; ``file``; ``budget``; ``dry_run``.
+        of hyperparameter to values; ``file``; ``budget``; ``dry_run``. Here also ``sets``, ``exclude`` and
+        ``overrides``, as a file has them; approaches and tasks in a set may be objects.
 
     Returns
     -------
