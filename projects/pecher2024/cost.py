@@ -19,6 +19,8 @@ RATE: Final = {"icl": 20e12, "finetuning": 10e12}
 """Operations a second of a GPU like an A100, with 4-bit weights and small batches."""
 META: Final = {"protonet": 1.4, "reptile": 1.2, "maml": 2.8}
 """Seconds of a cell of meta-learning with one core, measured: docs/meta-learning.md. Features are there already."""
+REDUCED: Final = {"icl": 4.1, "finetuning": 4.2, "meta_learning": 4.0}
+"""Seconds of a cell of a reduced run, measured on two cores that others used, too (load 8), two cells at a time."""
 _TESTED, _LABELLED, _LENGTH, _ANSWER, _OF_ALL = 1000, 1000, 50, 10, 12
 
 
@@ -28,6 +30,11 @@ def hours(part: Part, cells: int) -> float:
     each = [_seconds(system, task, int(number)) for system, task in part.pairs() for number in shots]
     longer = _OF_ALL if part.sizes.get("test_size") == ALL else 1
     return longer * cells * part.points() * sum(each) / len(each) / 3600
+
+
+def reduced_minutes(part: Part, cells: int) -> float:
+    """Return the minutes of a part of a reduced run on two busy cores."""
+    return REDUCED[part.approach] * cells * part.points() / 60
 
 
 def _seconds(system: System, task: str, shots: int) -> float:

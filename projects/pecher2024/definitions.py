@@ -142,7 +142,7 @@ WHATS: Final[Mapping[str, What]] = {
         sizes={"mitigation_runs": 500, "test_size": ALL},
         reduced_sizes={"mitigation_runs": 6, "test_size": 40},
     ),
-    "table4": What("the prompts of formats A to D", (FLAN,), "prompts", TASKS, reduced_tasks=TASKS),
+    "table4": What("the prompts of formats A to D", (MISTRAL,), "prompts", TASKS, reduced_tasks=TASKS),
     "table5": What(
         "strategies random, fixed and interactions",
         (FLAN, ZEPHYR, BERT, PROTONET),

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import beside
+import figures
 import join
 import pandas as pd
-from cost import hours
+from cost import hours, reduced_minutes
 from definitions import REDUCED, SMALL, SYSTEMS, TASKS, WHATS, Part, What, parts
 from kinds import DESIGNS, Done, run, run_small, say
 
@@ -35,16 +36,19 @@ def planned(name: str, what: What, found: Sequence[Part], given: Mapping[str, st
     for part in found:
         cells = part.cells(given, designs)
         many = cells * part.points()
-        total, time = total + many, time + hours(part, cells)
+        total, time = total + many, time + (reduced_minutes if reduced else hours)(part, cells)
         systems = ", ".join(dict.fromkeys(system.name for system in part.systems))
         over = "".join(f" x {key} {', '.join(map(str, values))}" for key, values in part.over.items())
         lines += [f"  {part.approach}: {systems}", f"    {', '.join(part.tasks)}{over}; {', '.join(part.factors)}"]
-        lines += [f"    {part.points()} points of {cells:,} cells: {many:,} cells"]
+        lines += [
+            f"    {part.points()} {'point' if part.points() == 1 else 'points'} of {cells:,} cells: {many:,} cells"
+        ]
     end = f"{total:,} cells ({' + '.join(designs)})"
     if reduced:
-        lines += [end, *_differences(found)]
+        lines += [f"{end}, about {math.ceil(time)} minutes on two busy cores.", *_differences(found)]
     elif math.isfinite(time):
-        lines += [f"{end}, very roughly {time:,.0f} hours of one A100 (meta-learning: of one core).", _WHAT_IS_DONE]
+        where = "core" if all(part.approach == "meta_learning" for part in found) else "A100"
+        lines += [f"{end}, very roughly {time:,.0f} hours of one {where}.", _WHAT_IS_DONE]
     else:
         lines += [f"{end}; how long they take with another model is not known.", _WHAT_IS_DONE]
     return "\n".join([*lines, ""])
@@ -110,7 +114,7 @@ def _run(asked: argparse.Namespace) -> int:
                 raise ParameterError(
                     name, getattr(asked, name), f"has no part in {asked.what}, which is a file of its own"
                 )
-        return _show(None, run_small(asked.what, more, dry_run=dry_run), folder)
+        return _show(asked.what, run_small(asked.what, more, dry_run=dry_run), folder)
     if synthetic and not reduced:
         raise ParameterError("synthetic", "true", "goes with --reduced", "Add --reduced.")
     what = WHATS[asked.what]
@@ -123,18 +127,33 @@ def _run(asked: argparse.Namespace) -> int:
     if synthetic:
         say("Synthetic: texts and scores are invented, nothing is trained.\n")
     done = run(what, found, more, reduced=reduced, synthetic=synthetic)
-    return _show(what, done, folder, reduced=reduced)
+    return _show(asked.what, done, folder, reduced=reduced)
 
 
-def _show(what: What | None, done: Done, folder: Path, *, reduced: bool = False) -> int:
-    """Print what was found beside what is published, and write both; return the exit status."""
+def _show(name: str, done: Done, folder: Path, *, reduced: bool = False) -> int:
+    """Print what was found beside what is published, write and draw both; return the exit status."""
+    what = WHATS.get(name)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (frame, columns) in _tables(what, done, reduced=reduced).items():
-        frame.to_csv(folder / f"{name}.csv", index=False)
-        say(f"\n{beside.text(frame, columns)}\n\nThe same in {folder / name}.csv")
+    for stem, (frame, columns) in _tables(what, done, reduced=reduced).items():
+        frame.to_csv(folder / f"{stem}.csv", index=False)
+        say(f"\n{beside.text(frame, columns)}\n\nThe same in {folder / stem}.csv")
+    if done.frames:
+        ours = pd.concat(done.frames, ignore_index=True)
+        drawn = [path for each in _figures(name, ours) for path in figures.draw(each, ours, folder)]
+        say("".join(f"Drawn in {path}\n" for path in drawn))
     if done.failed:
         say(f"Without {', '.join(done.failed)}, which failed.")
     return 1 if done.failed else 0
+
+
+def _figures(name: str, ours: pd.DataFrame) -> list[str]:
+    """Return the figures of the paper that a command is, or those that files of ours have points for."""
+    if name in WHATS:
+        return [name] if name in figures.FIGURES else []
+    varied = [column for column in ("choice.shots", "choice.prompt_format") if column in ours]
+    kinds = {"figure1": {"icl", "finetuning"}, "figure4": {"meta_learning"}}
+    wanted = [figure for figure, approaches in kinds.items() if approaches & set(ours["approach"])]
+    return wanted + [{"choice.shots": "figure2", "choice.prompt_format": "figure5"}[column] for column in varied]
 
 
 def _tables(what: What | None, done: Done, *, reduced: bool) -> dict[str, tuple[pd.DataFrame, Mapping[str, str]]]:
