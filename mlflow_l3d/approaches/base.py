@@ -214,6 +214,10 @@ class Approach(ABC):
         """Return what joins the numerics under these hyperparameters only, such as the version of a library."""
         return {}
 
+    def label(self, hyperparameters: Mapping[str, Value]) -> str:  # noqa: ARG002
+        """Return what names of runs call it: its name, or the kind of it that complete hyperparameters make."""
+        return self.name
+
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return what of complete hyperparameters belongs into a cell's key: all of them, unless overridden.
 

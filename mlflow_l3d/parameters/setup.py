@@ -63,6 +63,13 @@ class Setup:
         """The model as people see it."""
         return public_name(self.model_reference)
 
+    def title(self, first: str) -> str:
+        """Return the name of a run: what is looked at, on which task, with which approach and other model."""
+        approach = self.approach
+        other = self.model if self.model != public_name(approach.default_model) else ""
+        parts = (first, self.task.name, approach.label(self.hyperparameters), other.rpartition("/")[2])
+        return " · ".join(part for part in parts if part)
+
     @property
     def all_factors(self) -> tuple[str, ...]:
         """Factors that have an effect."""

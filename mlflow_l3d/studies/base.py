@@ -17,6 +17,7 @@ from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.tracking.connection import connect, error_line, own_settings
 from mlflow_l3d.tracking.ledger import Ledger
+from mlflow_l3d.tracking.pages import told
 from mlflow_l3d.tracking.parent import end_early
 from mlflow_l3d.tracking.past import find_search
 from mlflow_l3d.tracking.records import RunRecord
@@ -179,7 +180,8 @@ class Study(ABC, Generic[S, K, R]):
         try:
             with deferred_interrupts():
                 ledger = self.ledger = self.open(project_run)
-            return self.carry_out()
+            with told(ledger.client.tracking_uri, ledger.parent.experiment_id, ledger.parent.run_id):
+                return self.carry_out()
         except KeyboardInterrupt:
             if ledger is not None:
                 line = f"Interrupted {self.how_far()}. The same command continues where it stopped."

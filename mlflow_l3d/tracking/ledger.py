@@ -18,6 +18,7 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import ChildWriter, children_of
 from mlflow_l3d.tracking.connection import error_line
+from mlflow_l3d.tracking.pages import with_link
 from mlflow_l3d.tracking.records import RunRecord
 from mlflow_l3d.tracking.spool import Spool
 from mlflow_l3d.tracking.uploader import Uploader
@@ -168,7 +169,8 @@ class Ledger(Generic[R]):
     def finish(self, artifacts: Path, *, complete: bool, description: str) -> None:
         """Upload the folder `artifacts` to the parent, set its state and description, end it, and empty the spool."""
         tables = [name for name in names.TABLES if (artifacts / name).exists()]
-        tags = {names.STATE: "complete" if complete else "incomplete", names.NOTE: description}
+        note = with_link(description, self.parent.experiment_id)
+        tags = {names.STATE: "complete" if complete else "incomplete", names.NOTE: note}
 
         def ending() -> None:
             parents.log_results(self.client, self.parent.run_id, artifacts, tags, tables)

@@ -19,6 +19,7 @@ from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, condition, found, search
 from mlflow_l3d.tracking.connection import error_line, public_uri
+from mlflow_l3d.tracking.pages import told
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -267,11 +268,12 @@ def auxiliary_run(
         Logged where `mlflow run` has not logged them.
     """
     run = attach(client, project_run, title, {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA})
-    run_id = str(run.info.run_id)
+    run_id, experiment_id = str(run.info.run_id), str(run.info.experiment_id)
     try:
         public = {name: public_name(value) for name, value in parameters.items()}
         log_params(client, run_id, public, known=run.data.params)
-        yield AuxiliaryRun(client, run_id)
+        with told(client.tracking_uri, experiment_id, run_id):
+            yield AuxiliaryRun(client, run_id)
         client.set_terminated(run_id, "FINISHED")
     except BaseException as error:
         end_early(client, run_id, error_line(error), "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")

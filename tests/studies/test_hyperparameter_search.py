@@ -79,7 +79,7 @@ def test_the_parent(pruned: tuple[Place, HyperparameterSearch], tmp_path: Path) 
     place, result = pruned
     [parent] = searches(place)
     assert parent.info.run_id == result.run_id
-    assert (parent.info.status, parent.info.run_name) == ("FINISHED", "climb synthetic: search")
+    assert (parent.info.status, parent.info.run_name) == ("FINISHED", "search · synthetic · climb")
     tags, params, metrics = parent.data.tags, parent.data.params, parent.data.metrics
     assert tags["l3d.state"] == "complete"
     assert tags["l3d.search_subject"] == result.specification.setup.subject.key

@@ -79,7 +79,7 @@ def test_parent(whole: tuple[Place, SeedsRun], tmp_path: Path) -> None:
     [parent] = place.parents()
     tags, params, metrics = parent.data.tags, parent.data.params, parent.data.metrics
     assert (tags["l3d.role"], tags["l3d.design"], tags["l3d.factor"]) == ("investigation", "seeds", "seed")
-    assert parent.info.run_name == "guess toy: 3 seeds"
+    assert parent.info.run_name == "3 seeds · toy · guess"
     assert (params["seeds"], params["resolved.seeds"]) == ("42, 52,0", "42,52,0")
     assert "agree" in tags["mlflow.note.content"]
     assert {item.path for item in place.client.list_artifacts(result.run_id)} == ARTIFACTS
@@ -531,7 +531,7 @@ def test_command_line(place: Place, tmp_path: Path, capsys: pytest.CaptureFixtur
     with place.entered():
         given = ["--approach", "synthetic", "--task", str(path), "--executor", "inline", "--seeds", "0,1"]
         assert cli.main(["seeds", *given]) == 0
-    assert "synthetic mine.csv: 2 seeds" in capsys.readouterr().out
+    assert "2 seeds · mine.csv · synthetic" in capsys.readouterr().out
     [parent] = place.parents()
     assert parent.data.params["task"] == "mine.csv"
     everything = json.dumps([parent.data.params, parent.data.tags])

@@ -62,6 +62,10 @@ class Finetuning(Approach):
     task_kinds: tuple[str, ...] = KINDS
     published_study: PublishedStudy | None = PublishedStudy(("bert-base", "roberta-base"), rate="learning_rate")
 
+    def label(self, hyperparameters: Mapping[str, Value]) -> str:
+        """Return what is trained."""
+        return str(hyperparameters["trainable"])
+
     def task_kinds_under(self, hyperparameters: Mapping[str, Value]) -> tuple[str, ...]:
         """Return what these hyperparameters take: heads on frozen features only classify."""
         return ("classification",) if hyperparameters["trainable"] == "head" else self.task_kinds

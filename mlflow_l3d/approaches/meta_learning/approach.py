@@ -63,6 +63,10 @@ class MetaLearning(Approach):
     default_task: str = "rotten_tomatoes"
     published_study: PublishedStudy | None = PublishedStudy(("bert-base",))
 
+    def label(self, hyperparameters: Mapping[str, Value]) -> str:
+        """Return the learner."""
+        return str(hyperparameters["learner"])
+
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the hyperparameters with the learner's own values in place of `auto`; the rest as it is.
 

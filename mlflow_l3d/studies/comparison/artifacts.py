@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from mlflow_l3d.report.comparison.words import answers
 from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.pages import run_page
 
 if TYPE_CHECKING:
     from mlflow_l3d.studies.comparison.results import ComparedRuns
@@ -50,7 +51,7 @@ def note(found: ComparedRuns) -> str:
         for answer in answers(found.comparison)
     ]
     links = [
-        f"* {each.system}, {each.task}: [{each.run_id}](#/experiments/{each.experiment_id}/runs/{each.run_id})"
+        f"* {each.system}, {each.task}: [{each.run_id}]({run_page(each.experiment_id, each.run_id)})"
         for each in found.parents
     ]
     return "\n".join([*said, *links])[:5000]

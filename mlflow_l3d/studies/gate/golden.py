@@ -60,7 +60,7 @@ class GoldenSpecification(CellSpecification):
     @property
     def title(self) -> str:
         """Name of the parent as people read it."""
-        return f"{self.side}: {self.setup.approach.name} {self.setup.task.name}, golden runs"
+        return self.setup.title(f"{self.side}: golden runs")
 
     def __len__(self) -> int:
         """Return the number of cells."""

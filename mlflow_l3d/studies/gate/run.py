@@ -42,6 +42,7 @@ from mlflow_l3d.studies.gate.runs import Runs, systems_of
 from mlflow_l3d.studies.gate.specification import GateSpecification, specify_gate
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.pages import run_page
 from mlflow_l3d.tracking.parent import AuxiliaryRun, auxiliary_run, log_metrics, set_tags
 
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ class _Conduct:
             write_record(folder, self.answer, self._about())
             summary = write_results(folder, self.answer, run_id=run.run_id, settings=settings)
             parents = self._parents()
-            links = [f"* {name}: [{own}](#/experiments/{where}/runs/{own})" for name, (own, where) in parents.items()]
+            links = [f"* {name}: [{own}]({run_page(where, own)})" for name, (own, where) in parents.items()]
             tags = {
                 names.DECISION: self.answer.decision,
                 names.INVESTIGATIONS: ",".join(run_id for run_id, _ in parents.values()),

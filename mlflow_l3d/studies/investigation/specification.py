@@ -53,7 +53,7 @@ class Specification(CellSpecification):
     def title(self) -> str:
         """Name of the parent as people read it."""
         design = "" if (name := self.plan.design.name) == "crossed" else f" ({name})"
-        return f"{self.setup.approach.name} {self.setup.task.name}: {self.factor_words}{design}"
+        return self.setup.title(self.factor_words) + design
 
     @property
     def final_runs(self) -> bool:

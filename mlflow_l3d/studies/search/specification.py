@@ -61,7 +61,7 @@ class SearchSpecification(StudySpecification):
     @property
     def title(self) -> str:
         """Name of the parent as people read it."""
-        return f"{self.setup.approach.name} {self.setup.task.name}: search"
+        return self.setup.title("search")
 
     def seeds(self, base: int, count: int) -> tuple[dict[str, int], ...]:
         """Return factor -> seed of `count` configurations from `base` on; every factor of the approach has one."""

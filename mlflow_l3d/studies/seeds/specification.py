@@ -48,7 +48,7 @@ class SeedsSpecification(CellSpecification):
     @property
     def title(self) -> str:
         """Name of the parent as people read it."""
-        return f"{self.setup.approach.name} {self.setup.task.name}: {len(self.seeds)} seeds"
+        return self.setup.title(f"{len(self.seeds)} seeds")
 
     def design(self) -> SeedsDesign:
         """Return the layout of the cells."""

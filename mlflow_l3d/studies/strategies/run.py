@@ -69,7 +69,7 @@ class Comparison:
     def summary(self) -> str:
         """Return the table and what differs, as text of at most 100 columns."""
         crossed = self.investigations["crossed"]
-        title = f"strategies: {crossed.specification.setup.approach.name} {crossed.specification.setup.task.name}"
+        title = crossed.specification.setup.title("strategies")
         done = ", ".join(f"{found.computed} for {name}" for name, found in self.investigations.items())
         reused = sum(found.reused for found in self.investigations.values())
         table = self.table().rename(index={"golden_model": "golden model"}).rename_axis(index="")
@@ -122,7 +122,7 @@ def compare_strategies(
         client = connect()
         crossed = specifications["crossed"]
         say(crossed.setup.origin.notes)
-        title = f"strategies: {crossed.setup.approach.name} {crossed.setup.task.name}: {crossed.factor_words}"
+        title = crossed.setup.title(f"strategies: {crossed.factor_words}")
         given = {name: crossed.given[name] for name in STRATEGIES}
         with (
             temporary_folder() as folder,

@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.sweep.results import Sweep, analyse_sweep
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.studies.files import file_stem, write_tables
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.connection import public_uri
+from mlflow_l3d.tracking.pages import address_of, run_page
 
 _MOST_LINKS: Final = 60
 """The description of a run is a tag, of which MLflow keeps 8,000 characters."""
@@ -113,10 +113,8 @@ def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str
     experiments
         Run id -> id of its experiment.
     """
-    address = public_uri(tracking_uri).rstrip("/")
-    if not address.startswith(("http://", "https://")):
-        return {}
-    return {run_id: f"{address}/{_place(run_id, experiment)}" for run_id, experiment in experiments.items()}
+    address = address_of(tracking_uri)
+    return {run_id: f"{address}/{run_page(where, run_id)}" for run_id, where in experiments.items() if address}
 
 
 def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
@@ -135,13 +133,9 @@ def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
     shown = ShownSweep(result.sweep)
     said = [f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}" for answer in answers(shown)]
     points = zip(shown.names, (point.run_id for point in result.sweep.points), strict=True)
-    links = [f"- [{name}]({_place(run_id, experiments[run_id])})" for name, run_id in points if run_id in experiments]
+    links = [f"- [{name}]({run_page(experiments[run_id], run_id)})" for name, run_id in points if run_id in experiments]
     more = [f"- and {len(links) - _MOST_LINKS} more"] if len(links) > _MOST_LINKS else []
     return "\n\n".join([*said, "\n".join([*links[:_MOST_LINKS], *more])])
-
-
-def _place(run_id: str, experiment: str) -> str:
-    return f"#/experiments/{experiment}/runs/{run_id}"
 
 
 def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:

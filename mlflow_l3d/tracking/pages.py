@@ -1,0 +1,71 @@
+"""Where MLflow's UI shows a run, and the list of runs without the cells that crowd it out."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+from urllib.parse import quote
+
+from mlflow_l3d.tracking.connection import public_uri
+
+_logger = logging.getLogger("mlflow_l3d")
+_telling: ContextVar[bool] = ContextVar("telling", default=False)
+STUDIES: Final = "tags.`l3d.role` != 'cell' AND tags.`l3d.role` != 'trial'"
+"""Filter of MLflow's list of runs that leaves studies: the list loads its newest 100, which cells would fill."""
+_LOCAL: Final = "http://127.0.0.1:5000"
+"""Where `mlflow ui` listens unless told otherwise."""
+
+
+def run_page(experiment_id: str, run_id: str) -> str:
+    """Return the page of a run, relative to the address of the server: as descriptions of runs link it."""
+    return f"#/experiments/{experiment_id}/runs/{run_id}"
+
+
+def studies_page(experiment_id: str) -> str:
+    """Return the list of an experiment's runs without cells and trials, relative to the address of the server."""
+    return f"#/experiments/{experiment_id}/runs?searchFilter={quote(STUDIES, safe='')}"
+
+
+def address_of(tracking_uri: str) -> str:
+    """Return the address of the UI without user and password; the empty text where a browser does not reach it."""
+    address = public_uri(tracking_uri).rstrip("/")
+    return address if address.startswith(("http://", "https://")) else ""
+
+
+def with_link(description: str, experiment_id: str) -> str:
+    """Return the description of a run, in Markdown, with a link to the list of runs without cells."""
+    return f"{description}\n\n[The studies of this experiment, without their cells]({studies_page(experiment_id)})"
+
+
+def places(tracking_uri: str, experiment_id: str, run_id: str) -> tuple[str, ...]:
+    """Return lines that say where a browser finds a run, and the list of runs without cells; for the terminal alone."""
+    address, first = address_of(tracking_uri), ""
+    if not address:
+        if str(tracking_uri).startswith("databricks"):
+            return (f"MLflow run {run_id}",)
+        address, store = _LOCAL, shlex.quote(public_uri(tracking_uri))
+        first = f"To look at the runs: mlflow ui --backend-store-uri {store}"
+    return (
+        *([first] if first else []),
+        f"This run: {address}/{run_page(experiment_id, run_id)}",
+        f"All runs but cells: {address}/{studies_page(experiment_id)}",
+    )
+
+
+@contextmanager
+def told(tracking_uri: str, experiment_id: str, run_id: str) -> Iterator[None]:
+    """Say where a run is shown, before the block and after it, however that ends; of runs within it nothing is said."""
+    if _telling.get():
+        yield
+        return
+    lines, token = "\n".join(places(tracking_uri, experiment_id, run_id)), _telling.set(True)
+    _logger.warning("%s", lines)
+    try:
+        yield
+    finally:
+        _telling.reset(token)
+        _logger.warning("%s", lines)
