@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from mlflow_l3d.errors import ParameterError
@@ -21,10 +22,39 @@ def cache_folder() -> Path:
     given = os.environ.get("L3D_CACHE")
     folder = Path(given).expanduser().absolute() if given else user_cache_path("mlflow-l3d")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ParameterError("L3D_CACHE", folder, f"must be a folder that can be written ({reason})") from error
     if not os.access(folder, os.W_OK):
         raise ParameterError("L3D_CACHE", folder, "must be a folder that can be written", "Set L3D_CACHE to another.")
     return folder
+
+
+def private_folder(folder: Path, *, ours: bool = False) -> None:
+    """Create a folder that nobody else can write to: what lies there (features, finished cells) is believed.
+
+    Parameters
+    ----------
+    folder
+        Where; parents are created, too.
+    ours
+        Whether nobody but this package makes it: then one that others can write to is closed to them.
+
+    Raises
+    ------
+    ParameterError
+        If it belongs to another user, or everybody can write to it.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.name != "posix":
+        return
+    found = folder.stat()
+    mine, fix = os.getuid(), "Set L3D_CACHE to a folder of your own."
+    if mine and found.st_uid not in (mine, 0):
+        raise ParameterError("L3D_CACHE", folder, "belongs to another user", fix)
+    open_to = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if ours and open_to:
+        folder.chmod(found.st_mode & ~open_to)
+    elif open_to & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise ParameterError("L3D_CACHE", folder, "can be written by everybody", fix)

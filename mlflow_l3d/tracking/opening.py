@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.paths import cache_folder, private_folder
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import (
@@ -109,7 +109,7 @@ def _lock(folder: Path, role: str) -> BaseFileLock:
 
     lock = FileLock(folder.with_suffix(".lock"))
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(folder.parent, ours=True)
         lock.acquire(timeout=0)
     except Timeout:
         what = f"The same {role} is running in another process on this machine"
@@ -144,8 +144,8 @@ def recover(ledger: Ledger[Any]) -> None:
         else:
             run_id = spool.run_id(key)
             run = None if run_id is None else found(client.get_run, run_id)
-            if run is None or run.info.lifecycle_stage != "active":
-                spool.set_run_id(key, None)  # somebody deleted it
+            if run is None or run.info.lifecycle_stage != "active" or run.data.tags.get(names.CELL_KEY) != key:
+                spool.set_run_id(key, None)  # somebody deleted it, or it is another's
             ledger.submit(key, repeated=True)
     if work.cells is None:
         _note_trials(ledger, on_server)
@@ -169,8 +169,12 @@ def _note_trials(ledger: Ledger[Any], on_server: Mapping[str, Run]) -> None:
 
 
 def _usable(spool: Spool[Any], key: str, planned: set[str] | None) -> bool:
-    """Keep what is planned, whole and did not fail; remove any other."""
-    if (planned is None or key in planned) and spool.has(key) and spool.record(key).status != "FAILED":
+    """Keep what is planned, whole and did not fail; set aside what is not whole, and remove any other."""
+    if not spool.has(key):
+        _logger.warning("The record %s in the spool is broken (a power cut?): set aside, and computed again.", key)
+        spool.set_aside(key)
+        return False
+    if (planned is None or key in planned) and spool.record(key).status != "FAILED":
         return True
     spool.discard(key)
     return False

@@ -1,7 +1,8 @@
 """The local spool: one folder a cell, written at once or not at all, so that a killed process loses nothing.
 
 A cell's folder is named by its key and holds ``cell.json`` (a :class:`~mlflow_l3d.tracking.records.CellRecord`), the
-very ``predictions.parquet`` that is uploaded, and, once a run was created for it on the server, ``run_id``.
+very ``predictions.parquet`` that is uploaded, a ``checksum`` of both, and, once a run was created for it on the server,
+``run_id``. After a power cut files may be there without their content: what does not fit its checksum is not there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.paths import private_folder
 from mlflow_l3d.tracking.names import PREDICTIONS
 from mlflow_l3d.tracking.records import RunRecord
 
@@ -27,6 +29,7 @@ R = TypeVar("R", bound=RunRecord)
 
 _RECORD = "cell.json"
 _RUN_ID = "run_id"
+_CHECKSUM = "checksum"
 
 
 class Spool(Generic[R]):
@@ -50,7 +53,7 @@ class Spool(Generic[R]):
         self.folder = folder
         self.kind = kind
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private_folder(folder, ours=True)
             machine = _machine_id(folder.with_name("id"))
         except OSError as error:
             raise unwritable(error) from error
@@ -88,6 +91,7 @@ class Spool(Generic[R]):
             if run_id is not None:
                 (partial / _RUN_ID).write_text(run_id, encoding="ascii")
             (partial / _RECORD).write_text(json.dumps(asdict(record), allow_nan=True), encoding="utf-8")
+            (partial / _CHECKSUM).write_text(_checksum(partial), encoding="ascii")
             if target.exists():
                 shutil.rmtree(target)
             partial.rename(target)
@@ -126,12 +130,20 @@ class Spool(Generic[R]):
         partial.replace(path)
 
     def has(self, key: str) -> bool:
-        """Return whether the cell is in the spool and can be read."""
+        """Return whether the cell is in the spool, whole."""
+        place = self._place(key)
         try:
-            self.record(key)
+            return (place / _CHECKSUM).read_text(encoding="ascii") == _checksum(place) and self.record(key).key == key
         except (OSError, ValueError, TypeError):
             return False
-        return True
+
+    def set_aside(self, key: str) -> None:
+        """Move a cell that is not whole to the folder ``broken`` beside the spool."""
+        broken = self.folder.with_name("broken")
+        broken.mkdir(mode=0o700, exist_ok=True)
+        target = broken / f".{key}"
+        shutil.rmtree(target, ignore_errors=True)
+        self._place(key).rename(target)
 
     def discard(self, key: str) -> None:
         """Remove one cell."""
@@ -156,6 +168,14 @@ def unwritable(error: OSError) -> L3DError:
     """Return the error of a spool that cannot be written."""
     reason = error.strerror or str(error)
     return L3DError(f"The spool cannot be written ({reason}): free disk space, or set L3D_CACHE to another folder.")
+
+
+def _checksum(folder: Path) -> str:
+    """Return a hash of the record of a cell and of its predictions, where it has any."""
+    found = hashlib.sha256((folder / _RECORD).read_bytes())
+    with suppress(FileNotFoundError):
+        found.update(hashlib.sha256((folder / PREDICTIONS).read_bytes()).digest())
+    return found.hexdigest()
 
 
 def _write_predictions(outcome: Outcome, path: Path) -> None:

@@ -102,6 +102,37 @@ def test_killed_in_its_conclusion(
     assert_goes_on(place, undisturbed, tmp_path)
 
 
+def test_what_a_power_cut_or_somebody_spoilt_is_set_aside(
+    undisturbed: tuple[Place, Investigation],
+    migrated_store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    place = sqlite_place(migrated_store, tmp_path / "place")
+    # Killed before the first upload: what is spoilt must be computed again.
+    with monkeypatch.context() as patch:
+        patch.setattr("mlflow_l3d.tracking.children.ChildWriter.write", lambda *_, **__: None)
+        patch.setattr("mlflow_l3d.tracking.ledger.Ledger.finish", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            place.investigate(**SLOW)
+    assert len(place.spooled()) == CELLS
+    first, second, third, *_ = sorted(path.parent for path in place.cache.glob("spool/*/*/cell.json"))
+    os.truncate(first / "predictions.parquet", 0)
+    record = json.loads((second / "cell.json").read_text())
+    (second / "cell.json").write_text(json.dumps({**record, "metrics": None}))
+    (third / "run_id").write_text(place.parents()[0].info.run_id)
+    result = place.investigate(**SLOW)
+    assert (result.computed, result.reused) == (2, CELLS - 2)
+    assert caplog.text.count("is broken (a power cut?): set aside") == 2
+    assert_whole(place, result.run_id, CELLS)
+    assert_same_as_undisturbed(place, result, undisturbed, tmp_path)
+
+
+def _killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 def assert_goes_on(place: Place, undisturbed: tuple[Place, Investigation], folder: Path) -> None:
     """Check that the same investigation after a kill takes what there is, and ends like one that was not killed."""
     kept = place.spooled()

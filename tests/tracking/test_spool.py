@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.paths import private_folder
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tracking.records import CellRecord, without_private_paths
 from mlflow_l3d.tracking.spool import Spool
@@ -64,12 +65,38 @@ def test_a_half_written_cell_is_not_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"phase": "golden"}'])
-def test_a_record_that_cannot_be_read_does_not_count(tmp_path: Path, content: str) -> None:
-    spool = Spool(tmp_path, CellRecord)
+@pytest.mark.parametrize("name", ["cell.json", "predictions.parquet", "checksum"])
+@pytest.mark.parametrize("content", [b"", b"{", b'{"phase": "golden"}', None])
+def test_what_a_power_cut_leaves_is_not_there(tmp_path: Path, name: str, content: bytes | None) -> None:
+    spool = Spool(tmp_path / "spool", CellRecord)
     spool.add(record("k", outcome("k")), outcome("k"))
-    (tmp_path / "k" / "cell.json").write_text(content)
+    assert spool.has("k")
+    file = tmp_path / "spool" / "k" / name
+    file.unlink() if content is None else file.write_bytes(content)
     assert not spool.has("k")
+    spool.set_aside("k")
+    assert list(spool) == []
+    assert (tmp_path / "broken" / ".k").is_dir()
+
+
+def test_a_record_under_another_key_does_not_count(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", CellRecord)
+    spool.add(record("k", outcome("k")), outcome("k"))
+    (tmp_path / "spool" / "k").rename(tmp_path / "spool" / "other")
+    assert not spool.has("other")
+
+
+def test_nobody_else_can_write_to_it(tmp_path: Path) -> None:
+    before = tmp_path / "spool"
+    before.mkdir(mode=0o777)
+    before.chmod(0o777)
+    Spool(before, CellRecord)
+    assert before.stat().st_mode & 0o777 == 0o755
+    before.chmod(0o777)
+    with pytest.raises(ParameterError, match=r"L3D_CACHE=.*everybody"):
+        private_folder(before)
+    private_folder(tmp_path / "new")
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
