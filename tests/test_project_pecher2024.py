@@ -102,7 +102,7 @@ def test_each_kind_of_command_runs_reduced(
     shown = run(project, place, tmp_path, [name, "--tasks", "sst2", "-P", *rows, *only], capsys)
     assert "Reduced, not the paper's setting" in shown
     what = project.WHATS[name]
-    [path] = (tmp_path / name).glob("*.csv")
+    [path] = [path for path in (tmp_path / name).glob("*.csv") if path.stem != "ours"]
     found = pd.read_csv(path)
     if what.kind == "ablation":
         assert len(found) == 4 * 6
@@ -111,15 +111,18 @@ def test_each_kind_of_command_runs_reduced(
         assert columns[3:] == [[100, "~10%"], [10, "~10%"], [10, "~5%"]]
         assert found[["published_importance", "importance"]].notna().all(axis=None)
         return
-    beside = found[found["published"].notna()]
-    assert set(beside["model"]) == {project.SYSTEMS[only[1] if only else system].model for system in what.systems}
-    assert set(beside["task"]) == {"sst2"}
+    assert set(found["model"]) == {project.SYSTEMS[only[1] if only else system].model for system in what.systems}
+    assert set(found["task"]) == {"sst2"}
     if what.kind == "strategies":
-        assert set(beside["strategy"]) == {"golden", "random", "fixed", "interactions"}
-        assert beside["our_std"].notna().all()
+        assert set(found["strategy"]) == {"golden", "random", "fixed", "interactions"}
+        assert found["our_std"].notna().all()
     else:
-        assert beside["importance"].notna().all()
-        assert len(found) > len(beside) if what.over else len(found) == len(beside)
+        assert found[["published", "importance"]].notna().all(axis=None)
+        ours = pd.read_csv(tmp_path / name / "ours.csv")
+        assert len(ours) == sum(
+            part.points() * len(part.factors) for part in project.parts(what, tasks=["sst2"], reduced=True)
+        )
+        assert (tmp_path / name / f"{name}.png").exists() == name.startswith("figure")
 
 
 @pytest.fixture(autouse=True, scope="module")

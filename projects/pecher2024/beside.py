@@ -39,7 +39,8 @@ def strategies(frames: Iterable[pd.DataFrame], what: What) -> pd.DataFrame:
     )
     golden = (printed["factor"] == published.GOLDEN) & (printed["strategy"] != "random")
     printed = printed[~golden].assign(
-        strategy=lambda frame: frame["strategy"].mask(frame["factor"] == published.GOLDEN, "golden")
+        strategy=lambda frame: frame["strategy"].mask(frame["factor"] == published.GOLDEN, "golden"),
+        published_important=lambda frame: frame["published_important"].mask(frame["factor"] == published.GOLDEN),
     )
     return _merged(pd.concat(frames), printed, [*_KEYS, "strategy"])
 
@@ -70,6 +71,9 @@ def _merged(ours: pd.DataFrame, printed: pd.DataFrame, keys: list[str]) -> pd.Da
 
 
 def text(frame: pd.DataFrame, columns: Mapping[str, Any]) -> str:
-    """Return some columns of a table, under other names, as text."""
-    shown = frame[[*columns]].rename(columns=dict(columns))
+    """Return some columns of a table, under other names, as text; standard deviations in percentage points."""
+    shown = frame[[*columns]].copy()
+    for name in [name for name in columns if columns[name].endswith("std")]:
+        shown[name] *= 100
+    shown = shown.rename(columns=dict(columns))
     return shown.to_string(index=False, na_rep="-", float_format=lambda number: f"{number:.3f}")

@@ -149,6 +149,7 @@ WHATS: Final[Mapping[str, What]] = {
         "strategies",
         tuple(task for task in TASKS if task != "dbpedia"),
         reduced_tasks=("cola",),
+        reduced_sizes={"investigation_runs": 2, "mitigation_runs": 2},
     ),
     **{f"table{number}": What(f"importance, {name}", (name,)) for number, name in _IN_TABLES.items()},
     "figure1": What(
@@ -171,7 +172,7 @@ WHATS: Final[Mapping[str, What]] = {
         over={"prompt_format": FORMATS},
         reduced_tasks=("sst2",),
     ),
-    "figure4": What("importance, meta-learning", (PROTONET, MAML, REPTILE)),
+    "figure4": What("importance, meta-learning", (PROTONET, MAML, REPTILE), reduced_tasks=("cola",)),
     "figure5": What(
         "importance by prompt format on all data sets",
         (FLAN, MISTRAL),

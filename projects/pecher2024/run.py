@@ -139,8 +139,9 @@ def _show(name: str, done: Done, folder: Path, *, reduced: bool = False) -> int:
         say(f"\n{beside.text(frame, columns)}\n\nThe same in {folder / stem}.csv")
     if done.frames:
         ours = pd.concat(done.frames, ignore_index=True)
+        ours.to_csv(folder / "ours.csv", index=False)
         drawn = [path for each in _figures(name, ours) for path in figures.draw(each, ours, folder)]
-        say("".join(f"Drawn in {path}\n" for path in drawn))
+        say(f"All of ours: {folder / 'ours.csv'}" + "".join(f"\nDrawn in {path}" for path in drawn))
     if done.failed:
         say(f"Without {', '.join(done.failed)}, which failed.")
     return 1 if done.failed else 0
@@ -169,7 +170,8 @@ def _tables(what: What | None, done: Done, *, reduced: bool) -> dict[str, tuple[
     elif done.frames:
         frame = beside.importance(done.frames, what)
         say(join.summary(frame))
-        found["published_and_ours"] = frame[frame["verdict"] != join.MISSING], _IMPORTANCE
+        both = ~frame["verdict"].isin([join.MISSING, join.UNPUBLISHED])
+        found["published_and_ours"] = frame[both], _IMPORTANCE
     return found
 
 
