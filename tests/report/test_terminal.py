@@ -7,9 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.analysis.stability.examples import example_votes
 from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
+from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.report.investigation.factor_tables import factor_texts
-from mlflow_l3d.report.investigation.prediction_tables import prediction_text
+from mlflow_l3d.report.investigation.prediction_tables import prediction_text, shares
 from mlflow_l3d.report.investigation.terminal import summary
 from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.investigation.words import answers
@@ -193,12 +195,28 @@ def test_a_metric_that_is_not_read_in_percent_keeps_its_unit(importance, analysi
 @pytest.mark.parametrize(
     ("share", "low", "high", "shown"),
     [
-        (0.5, 0.25, 0.75, "+0.10 (-0.37 to +0.37)\n50 % (25 to 75)"),
-        (3.73, 0.0, 603453.5, "+0.10 (-1.00 to +1.00)\n373 % (0 to any)"),
-        (0.5, math.nan, math.nan, "+0.10\n50 %"),
-        (0.5, 0.0, math.inf, "+0.10 (-1.00 to +1.00)\n50 % (0 to any)"),
+        (0.5, 0.25, 0.75, "+0.10 (-0.37 to +0.37)\n0.50 (0.25 to 0.75)"),
+        (3.73, 0.0, 603453.5, "+0.10 (-1.00 to +1.00)\n3.73 (0.00 to any)"),
+        (0.5, math.nan, math.nan, "+0.10\n0.50"),
+        (0.5, 0.0, math.inf, "+0.10 (-1.00 to +1.00)\n0.50 (0.00 to any)"),
     ],
 )
-def test_the_share_of_predictions_has_an_end_that_says_something(share, low, high, shown):
+def test_the_ratio_of_predictions_has_an_end_that_says_something(share, low, high, shown):
     record = PredictionImportance("f", share, low, high, 0.1, 0.9, 0.8, 20, ("rows",))
     assert prediction_text(record) == shown
+
+
+@pytest.mark.parametrize(("examples", "told"), [(9, False), (10, True)])
+def test_a_share_says_what_it_rests_on_and_is_not_told_of_a_few_examples(importance, analysis, examples, told):
+    right = np.ones((6, examples), dtype=np.int64)
+    votes = example_votes(right, right[0], np.arange(examples))
+    golden = Consistency("golden", 1.0, 1.0, 6, 1, 15 * examples // 5, 0.0, examples / 5)
+    one = analysis([importance("data_order")])
+    one = replace(one, examples=votes, consistencies={**one.consistencies, "golden": golden})
+    flat = " ".join(summary(one, title="t").split())
+    assert ("100.0 % agree" in flat) is told
+    each = f"{examples / 5:.2g} examples on average, {examples} in all"
+    assert (f"over 6 runs: 15 pairs that share {each}" in flat) is told
+    assert (f"100.0 % of the {examples} examples that two or more runs saw are right in every run" in flat) is told
+    assert (f"would rest on {examples} test examples" in flat) is not told
+    assert bool(shares(one)) is told

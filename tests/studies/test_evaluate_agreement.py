@@ -8,6 +8,7 @@ import math
 import statistics
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,15 @@ def direct(
     ).analysis
 
 
+def told(analysis: Analysis, *, ten_times: bool = False) -> str:
+    """Return what the terminal says, or would say if all were found in ten times the comparisons."""
+    more = {
+        name: replace(one, pairs_of_predictions=one.pairs_of_predictions * (10 if ten_times else 1))
+        for name, one in analysis.consistencies.items()
+    }
+    return " ".join(summary(replace(analysis, consistencies=more), title="mine").split())
+
+
 def by_hand(agreement: str, answers: Sequence[Sequence[Any]], truths: Sequence[Any] | None) -> tuple[float, float]:
     """Return CON and CCON of runs that are compared with each other."""
     function = scoring_of(agreement)
@@ -194,7 +204,8 @@ def test_graded_scores_of_texts(tmp_path: Path, name: str) -> None:
     assert pair_of(analysis.metrics()) == pytest.approx(rows, rel=1e-12)
     assert pair_of(analysis.metrics(), "/golden") == pytest.approx(by_hand(name, ANSWERS[4:], TRUTHS), rel=1e-12)
     assert 0 < analysis.metrics()["consistency"] < 1
-    text = " ".join(summary(analysis, title="mine").split())
+    assert "would rest on 9 comparisons, and a share of fewer than 10 is not told" in told(analysis)
+    text = told(analysis, ten_times=True)
     assert f"CON, CCON: {name}, mean over pairs of runs and examples" in text
     assert "% mean agreement" in text
     assert "Both are right" not in text
@@ -288,7 +299,7 @@ def test_closeness_adds_consistency(tmp_path: Path) -> None:
     # Golden: q2 is read by two runs of three, 1/2 apart; q1 differs by 1/2, 1, 1/2, q3 by 1, 2, 1.
     assert analysis.metrics()["consistency/golden"] == pytest.approx((0.75 + 0.5 + 0.75 + 0.75 + 0.5 + 0 + 0.5) / 9)
     assert numbers_in(analysis.metrics(), "/golden") == pytest.approx(correlations(NUMBERS[4:]), rel=1e-9)
-    text = " ".join(summary(analysis, title="mine").split())
+    text = told(analysis, ten_times=True)
     assert "Mean closeness:scale=2" in text
     assert "Of the numbers that two golden runs predict" in text
 

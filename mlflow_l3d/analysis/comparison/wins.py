@@ -15,11 +15,9 @@ from mlflow_l3d.analysis.comparison.leave_out import IntArray
 from mlflow_l3d.analysis.comparison.system import Pairing, System
 from mlflow_l3d.analysis.importance.collapse import wilson_interval
 from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.stability.examples import TEN
+from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES, TEN
 from mlflow_l3d.analysis.typing import FloatArray
 
-FEWEST_EXAMPLES: Final = 10
-"""Test examples that ten runs of both must have seen, that there are shares of them."""
 _MOST: Final = 1000
 """Runs of each system among which a density is looked for."""
 
@@ -132,7 +130,7 @@ class ExampleWins:
     first_always, second_always
         Share that all ten runs of this system have right and all ten of the other wrong.
     examples
-        Test examples that ten runs of both saw; the shares are over these, and nan below :data:`FEWEST_EXAMPLES`.
+        Test examples that ten runs of both saw; the shares are over these, and nan below ten.
     """
 
     first: Share = _UNKNOWN

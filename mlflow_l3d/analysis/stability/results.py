@@ -46,6 +46,11 @@ class Consistency:
     accuracy_std_population: float = math.nan
 
     @property
+    def pairs_of_runs(self) -> float:
+        """How many pairs of runs were compared; nan where it is not known."""
+        return round(self.pairs_of_predictions / self.common_examples) if self.common_examples > 0 else math.nan
+
+    @property
     def agreement_on_wrong(self) -> float:
         """CON - CCON: share of pairs that give the same wrong answer."""
         return self.consistency - self.correct_consistency

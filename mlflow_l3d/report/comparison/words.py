@@ -6,7 +6,8 @@ import math
 
 from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, WORSE, Comparison, Difference
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
-from mlflow_l3d.analysis.comparison.wins import FEWEST_EXAMPLES, Share
+from mlflow_l3d.analysis.comparison.wins import Share
+from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import (
     MISSING,
@@ -70,7 +71,7 @@ def _runs(one: Difference) -> str:
 def _single(one: Difference) -> Answer:
     sentences = [
         f"One run of {one.first} scores better than one of {one.second} with probability {_share(one.run_wins)}, "
-        "drawn independently, ties half."
+        f"drawn independently of {one.runs[0]:,} and {one.runs[1]:,} runs, ties half."
     ]
     if not math.isnan(one.pair_wins.value):
         sentences.append(f"With the same configurations of what both share: {_share(one.pair_wins)}.")

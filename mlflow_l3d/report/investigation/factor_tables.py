@@ -30,7 +30,7 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
     rows = []
     for record in shown.records:
         name = record.factor
-        agreement, numbers = analysis.consistencies.get(name), analysis.regression.get(name, {})
+        agreement, numbers = shown.agreement(name), analysis.regression.get(name, {})
         corrected, bounds = signed(record.importance_corrected), (record.importance_ci_low, record.importance_ci_high)
         rows.append(
             {
@@ -51,7 +51,7 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
                 "missing": str(record.cells_missing),
                 "letters": letters.get(name) or MISSING,
                 "p_holm": probability(analysis.p_holm.get(name, math.nan)),
-                "predictions": prediction_text(analysis.prediction_importances.get(name)),
+                "predictions": prediction_text(shown.prediction_importance(name)),
                 "kappa": plain(getattr(agreement, "fleiss_kappa", math.nan)),
                 "iqr": score(record.score_iqr),
                 "golden_iqr": score(record.golden_iqr),
@@ -168,7 +168,7 @@ def component_table(shown: Shown) -> Table | None:
         f"Squared {shown.unit.name}, not cut at zero. Contributed: what the factor brings about, alone and together "
         "with the others; mitigated: what all other factors do by themselves; total: their sum (mitigated at least 0). "
         f"The share contributed / total decides: above 50 % the corrected score is above 0. Below shares stands their "
-        f"{percent(shown.level)} interval.",
+        f"{percent(shown.level)} interval, both cut at 0 and 100 %, between which every true share lies.",
         "Main effect and interaction add up to contributed."
         if alone in table.head
         else "This design cannot tell a main effect from interactions.",
@@ -223,11 +223,11 @@ def _bounds(record: Importance) -> str:
 
 
 def _share(share: float, low: float, high: float) -> str:
-    """Return a share in per cent, and below it its interval."""
+    """Return a share in per cent, and below it its interval; cut at 0 and 1, between which every true share lies."""
     if not math.isfinite(share):
         return MISSING
-    ends = points(low, 0), points(high, 0)
-    return f"{points(share, 1)} %" + ("" if MISSING in ends else f"\n({ends[0]} to {ends[1]})")
+    ends = tuple(points(min(max(end, 0.0), 1.0), 0) if math.isfinite(end) else MISSING for end in (low, high))
+    return f"{points(min(max(share, 0.0), 1.0), 1)} %" + ("" if MISSING in ends else f"\n({ends[0]} to {ends[1]})")
 
 
 def _golden_variance(shown: Shown, record: Importance) -> float:

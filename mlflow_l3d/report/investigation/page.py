@@ -37,8 +37,8 @@ _FURTHER = {
     ),
     "predictions": (
         "importance for\npredictions",
-        "Importance for predictions: the same scale, for single predictions in place of the score; below it the share "
-        "of their variance that it brings about, interactions included, with the 95 % interval.",
+        "Importance for predictions: the same scale, for single predictions in place of the score; below it the "
+        f"{prediction_tables.RATIO}.",
     ),
     "kappa": ("kappa", "kappa: agreement of two runs beyond chance (Fleiss)."),
     "iqr": ("IQR of cells", "IQR: distance of the quartiles in {noun}, which a few collapsed runs do not move."),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
 from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.numbers import MISSING, between, plain, points, signed
@@ -15,8 +16,15 @@ from mlflow_l3d.report.table import Table
 
 FRAGILE_SHOWN: Final = 15
 
-_MOST_SHARE: Final = 10.0
-"""Upper ends of a share, a fraction, from here on say nothing: with few rows the interval has no end."""
+_MOST_RATIO: Final = 10.0
+"""Upper ends of a ratio from here on say nothing: with few rows the interval has no end."""
+RATIO: Final = (
+    "ratio behind it: how often runs disagree where this factor alone changes, over how often where every factor does, "
+    "with the 95 % interval. It estimates the share of the predictions' variance that the factor brings about, "
+    "interactions included; numerator and denominator come from different runs, so that luck may put it above 1, where "
+    "no share can be"
+)
+"""What the ratio is that stands with importance for predictions."""
 
 
 def agreement_table(shown: Shown) -> Table | None:
@@ -35,7 +43,7 @@ def agreement_table(shown: Shown) -> Table | None:
 
 def _agreement_row(shown: Shown, name: str) -> dict[str, str]:
     analysis = shown.analysis
-    group, numbers = analysis.consistencies.get(name), analysis.regression.get(name, {})
+    group, numbers = shown.agreement(name), analysis.regression.get(name, {})
     every = "pooled runs" if shown.golden_word == "pooled" else shown.design.words.examples
 
     def shared(attribute: str) -> float:
@@ -49,7 +57,7 @@ def _agreement_row(shown: Shown, name: str) -> dict[str, str]:
         "agree on\nwrong %": MISSING if shown.graded else points(shared("agreement_on_wrong"), 1),
         "kappa": plain(shared("fleiss_kappa")),
         "common\nexamples": f"{common:,.0f}" if math.isfinite(common) else MISSING,
-        "importance for\npredictions": prediction_text(analysis.prediction_importances.get(name)),
+        "importance for\npredictions": prediction_text(shown.prediction_importance(name)),
         "accuracy\nstd": points(shared("accuracy_std")),
         "larger\ntest set": points(shared("accuracy_std_population")),
         "Pearson": plain(numbers.get("consistency_pearson", math.nan)),
@@ -78,7 +86,7 @@ def _agreement_note(shown: Shown, head: Sequence[str]) -> str:
     if shown.analysis.prediction_importances:
         parts.append(
             "Importance for predictions: above 0 the factor changes more predictions, interactions included, than all "
-            "others without it; below it its share of their variance, with the 95 % interval."
+            f"others without it; below it the {RATIO}."
         )
     return " ".join(parts)
 
@@ -106,7 +114,7 @@ def fragile_table(analysis: Analysis) -> Table | None:
 def shares(analysis: Analysis) -> list[tuple[str, str, str, str]]:
     """Return kind, name and share of robust, fragile and never right examples, in words and as the width of a bar."""
     votes = analysis.examples
-    if votes is None or not math.isfinite(votes.robust_share):
+    if votes is None or len(votes.frame) < FEWEST_EXAMPLES:
         return []
     found = {
         ("robust", "right in every run"): votes.robust_share,
@@ -117,15 +125,15 @@ def shares(analysis: Analysis) -> list[tuple[str, str, str, str]]:
 
 
 def prediction_text(record: PredictionImportance | None) -> str:
-    """Return importance for predictions, and below it the share with its interval."""
+    """Return importance for predictions, and below it the ratio behind it, with their intervals."""
     if record is None or not math.isfinite(record.share):
         return MISSING
     low, high = record.share_ci_low, record.share_ci_high
-    ends = points(low, 0), "any" if high >= _MOST_SHARE else points(high, 0)
+    ends = plain(low), "any" if high >= _MOST_RATIO else plain(high)
     bounds = "" if MISSING in ends else f" ({ends[0]} to {ends[1]})"
     span = between(*record.importance_interval)
     around = "" if MISSING in (span, *ends) else f" ({span})"
-    return f"{signed(record.importance)}{around}\n{points(record.share, 0)} %{bounds}"
+    return f"{signed(record.importance)}{around}\n{plain(record.share)}{bounds}"
 
 
 def _votes(votes: Sequence[int], unparsed: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.investigation.factor_tables import factor_texts, further_numbers
+from mlflow_l3d.report.investigation.prediction_tables import RATIO
 from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.investigation.words import answers, early_stops
 from mlflow_l3d.report.numbers import MISSING, percent, shorten
@@ -18,9 +19,8 @@ _MORE = {
     "p_holm": ("p Holm", "p Holm: p-value of a true score of 0, adjusted for the number of factors."),
     "iqr": ("IQR", "IQR: distance of the quartiles of the cells, {pp}."),
     "predictions": (
-        "predictions (share)",
-        "predictions: importance for single predictions, and the share of their variance that the factor brings "
-        "about, interactions included, with its 95 % interval.",
+        "predictions (ratio)",
+        f"predictions: importance for single predictions, and the {RATIO}.",
     ),
     "kappa": ("kappa", "kappa: agreement beyond chance."),
     "pearson": ("Pearson", "Pearson: correlation of the numbers that two runs predict, blind to shift and scale."),

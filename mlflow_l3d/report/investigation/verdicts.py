@@ -12,6 +12,9 @@ import numpy as np
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import baseline_important
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES
+from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
+from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, shorten, signed, unit_of
 
@@ -99,6 +102,21 @@ class Shown:
     def graded(self) -> bool:
         """Whether predictions may agree in part, so that CON is a mean and CCON says how good they are."""
         return self.analysis.agreement not in (None, "exact_match", "regression")
+
+    def agreement(self, name: str) -> Consistency | None:
+        """Return how far runs agree where a factor, or `golden`, changes; None where too few examples were compared."""
+        found = self.analysis.consistencies.get(name)
+        return found if found is not None and self.examples_behind(found) >= FEWEST_EXAMPLES else None
+
+    def prediction_importance(self, factor: str) -> PredictionImportance | None:
+        """Return the importance of a factor for single predictions; None where too few examples were compared."""
+        known = self.agreement(factor) is not None and self.agreement("golden") is not None
+        return self.analysis.prediction_importances.get(factor) if known else None
+
+    def examples_behind(self, group: Consistency) -> int:
+        """Return on how many test examples an agreement rests, or at most rests: comparisons, where that is known."""
+        votes = self.analysis.examples if group.group == "golden" else None
+        return group.pairs_of_predictions if votes is None else len(votes.frame)
 
     def say(self, text: str, **more: str) -> str:
         """Return a sentence of the design with the words in braces filled in."""

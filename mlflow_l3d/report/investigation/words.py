@@ -9,10 +9,10 @@ import numpy as np
 from mlflow_l3d.analysis.importance.collapse import Collapse
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.stability.examples import TEN
+from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES, TEN
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.report.investigation.verdicts import Shown, Status
-from mlflow_l3d.report.numbers import MISSING, between, plain, points, signed
+from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, signed
 from mlflow_l3d.report.text import Answer
 
 SINGLE_RUN_LIMIT = 1.96 * math.sqrt(2)
@@ -181,26 +181,49 @@ def _stable(shown: Shown) -> Answer:
     if not known:
         return _stable_numbers(question, shown)
     group = known.get("golden") or min(known.values(), key=lambda one: one.consistency)
-    sentences = _stable_sentences(shown, group)
+    told = shown.agreement(group.group) is not None
+    sentences = [*(_stable_sentences(shown, group) if told else [_too_few(shown, group)]), *_unparsed(shown, group)]
     if analysis.regression:
         sentences += _stable_numbers(question, shown).sentences
     votes = analysis.examples
-    if votes is not None and math.isfinite(votes.robust_share):
+    if votes is not None and len(votes.frame) >= FEWEST_EXAMPLES:
         fewest, most = votes.runs
         saw = f"{most}" if fewest == most else f"{fewest} to {most}"
         sentences.append(
-            f"{points(votes.robust_share, 1)} % of the examples are right in every run that saw them ({saw} runs), "
+            f"{points(votes.robust_share, 1)} % of the {len(votes.frame):,} examples that two or more runs saw are right in "
+            f"every run that saw them ({saw} runs), "
             f"{points(votes.never_right_share, 1)} % in none; {points(votes.fragile_share, 1)} % depend on luck."
         )
-        if most > TEN and math.isfinite(votes.robust_share_10):
+        if most > TEN and votes.seen_by_ten >= FEWEST_EXAMPLES:
             sentences.append(
                 f"In ten runs, of the {votes.seen_by_ten:,} examples that ten saw, it would be "
                 f"{points(votes.robust_share_10, 1)} %, {points(votes.never_right_share_10, 1)} % and "
                 f"{points(votes.fragile_share_10, 1)} %: compare these with other studies, since more runs find fewer "
                 "examples that are right in all."
             )
-    short = "mean agreement" if shown.graded else "agree"
-    return Answer(question, f"{points(group.consistency, 1)} % {short}", tuple(sentences))
+    word = "mean agreement" if shown.graded else "agree"
+    return Answer(question, f"{points(group.consistency, 1)} % {word}" if told else MISSING, tuple(sentences))
+
+
+def _too_few(shown: Shown, group: Consistency) -> str:
+    """Return why nothing is said of the agreement of a group."""
+    seen, votes = shown.examples_behind(group), shown.analysis.examples
+    what = "comparison" if votes is None or group.group != "golden" else "test example"
+    return (
+        f"How far {_compared(shown, group.group)} agree would rest on {counted(seen, what)}, and a share of fewer than "
+        f"{FEWEST_EXAMPLES} is not told. Raise test_size, or keep one test set for all runs with test_selection=fixed."
+    )
+
+
+def _rests_on(shown: Shown, group: Consistency) -> str:
+    """Return what the agreement of a group rests on."""
+    pairs, common = group.pairs_of_runs, group.common_examples
+    if not math.isfinite(pairs):
+        return f"over {group.runs} runs, {group.pairs_of_predictions:,} comparisons"
+    each = f"{common:,.0f}" if common >= 10 else f"{common:.2g}"
+    votes = shown.analysis.examples if group.group == "golden" else None
+    every = "" if votes is None or len(votes.frame) <= common else f", {len(votes.frame):,} in all"
+    return f"over {group.runs} runs: {counted(int(pairs), 'pair')} that share {each} examples on average{every}"
 
 
 def _compared(shown: Shown, group: str) -> str:
@@ -235,22 +258,26 @@ def _stable_sentences(shown: Shown, group: Consistency) -> list[str]:
     correct, changed = points(group.correct_consistency, 1), 1 - group.consistency
     if shown.graded:
         sentences = [
-            f"Mean {agreement} of the predictions of {where} for one test example (consistency, over {group.runs} "
-            "runs); 100 % is full agreement."
+            f"Mean {agreement} of the predictions of {where} for one test example (consistency, "
+            f"{_rests_on(shown, group)}); 100 % is full agreement."
         ]
         if correct != MISSING:
             sentences.append(f"Against the truth: {correct} % (correct consistency).")
     else:
         sentences = [
-            f"Mean share of test examples on which {where} give the same prediction (consistency, over {group.runs} "
-            "runs)."
+            f"Mean share of test examples on which {where} give the same prediction (consistency, "
+            f"{_rests_on(shown, group)})."
         ]
         if correct != MISSING:
             wrong = points(group.agreement_on_wrong, 1)
             sentences.append(f"Both are right on {correct} %, and agree on a wrong answer on {wrong} %.")
         one_in = f"about one prediction in {1 / changed:,.0f}" if 0.001 <= changed <= 0.4 else ""
         sentences.append(f"Another run changes {one_in or f'{points(changed, 1)} % of the predictions'}.")
-    if group.unparsed_share > 0:
-        what = "name no class" if agreement is None else "could not be read"
-        sentences.append(f"{points(group.unparsed_share, 1)} % of the predictions {what}.")
     return sentences
+
+
+def _unparsed(shown: Shown, group: Consistency) -> list[str]:
+    if not group.unparsed_share > 0:
+        return []
+    what = "name no class" if shown.analysis.agreement is None else "could not be read"
+    return [f"{points(group.unparsed_share, 1)} % of the {group.runs} runs' predictions {what}."]

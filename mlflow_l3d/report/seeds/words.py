@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
-from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, probability, signed, unit_of
+from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES
+from mlflow_l3d.report.numbers import MISSING, between, counted, percent, plain, points, probability, signed, unit_of
 from mlflow_l3d.report.text import Answer
 
 
@@ -37,10 +38,15 @@ def _score(study: SeedsStudy) -> Answer:
 
 def _predictions(study: SeedsStudy) -> Answer:
     question = "Are single predictions stable?"
+    if study.examples is not None and 0 < len(study.examples.frame) < FEWEST_EXAMPLES:
+        few = counted(len(study.examples.frame), "test example")
+        return Answer(question, MISSING, (f"A share of {few} is not told; it takes {FEWEST_EXAMPLES} at least.",))
     if study.examples is not None:
+        seeds, seen = len(study.compared), len(study.examples.frame)
         con, ccon = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
         sentences = [
-            f"Two seeds give {con} % of the examples one class, {ccon} % the right one.",
+            f"Two seeds give {con} % of the {seen:,} examples one class, {ccon} % the right one (mean over "
+            f"{counted(seeds * (seeds - 1) // 2, 'pair')}).",
             f"{points(study.examples.robust_share, 1)} % are right under every seed (robust"
             f"{_limits(study, 'robust_share', lambda share: points(share, 1), ', ')}), "
             f"{points(study.examples.fragile_share, 1)} % under some (fragile), "
