@@ -48,7 +48,9 @@ def place(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Pla
 
 def test_every_command_is_planned_at_full_size(project: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert {*CELLS, "table4"} == {*project.WHATS}
+    rows = [line for line in (FOLDER / "README.md").read_text().splitlines() if line.startswith("| `")]
     for name, cells in CELLS.items():
+        assert [f"| {cells:,} " in row for row in rows if f"`{name}`" in row.split("|")[1]] == [True]
         assert project.main([name, "--dry-run"]) == 0
         shown = capsys.readouterr().out
         assert f"\n{cells:,} cells" in shown
