@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from mlflow_l3d import registry
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.interrupts import deferred_interrupts
+from mlflow_l3d.studies.progress import shows_progress
 from mlflow_l3d.tracking.connection import connect, error_line, own_settings
 from mlflow_l3d.tracking.ledger import Ledger
 from mlflow_l3d.tracking.pages import told
@@ -23,8 +23,6 @@ from mlflow_l3d.tracking.past import find_search
 from mlflow_l3d.tracking.records import RunRecord
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
-
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.parameters.setup import Setup
     from mlflow_l3d.tasks.base import Task
@@ -124,7 +122,7 @@ class Study(ABC, Generic[S, K, R]):
     specification
         What is asked.
     progress
-        Whether to show a progress bar on stderr.
+        Whether to show progress on stderr; None does in a notebook and on a terminal.
 
     Attributes
     ----------
@@ -137,9 +135,9 @@ class Study(ABC, Generic[S, K, R]):
     specify: ClassVar[Callable[..., Any]]
     ledger: Ledger[K]
 
-    def __init__(self, specification: S, *, progress: bool = False) -> None:
+    def __init__(self, specification: S, *, progress: bool | None = False) -> None:
         self.specification = specification
-        self.progress = progress
+        self.progress = shows_progress(progress)
 
     @abstractmethod
     def open(self, project_run: str | None) -> Ledger[K]:
@@ -160,7 +158,7 @@ class Study(ABC, Generic[S, K, R]):
         *,
         approach: Approach | str | None,
         task: Task | str | None,
-        progress: bool,
+        progress: bool | None,
     ) -> R:
         """Specify and run a study: what its function in the Python API does."""
         with entry_point() as project_run:
@@ -212,28 +210,3 @@ def job_of(setup: Setup, approach: Approach | None = None) -> Job:
         device=setup.device,
         cache=cache_folder(),
     )
-
-
-def progress_bar(what: str, unit: str, *, total: int, shown: bool, done: int = 0, state: str = "") -> tqdm[Any]:
-    """Return a progress bar on stderr."""
-    from tqdm import tqdm
-
-    return tqdm(
-        total=total,
-        initial=done,
-        unit=unit,
-        disable=not shown,
-        file=sys.stderr,
-        desc=what,
-        smoothing=0.1,
-        mininterval=0.5 if sys.stderr.isatty() else 10.0,
-        postfix=state or None,
-    )
-
-
-def restart_clock(bar: tqdm[Any]) -> None:
-    """Let the rate of a bar be that from here on: loading and encoding are over."""
-    if not bar.disable:
-        bar.set_postfix_str("", refresh=False)
-        bar.unpause()
-        bar.start_t = bar.last_print_t

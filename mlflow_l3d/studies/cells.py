@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.calls import Hinted
-from mlflow_l3d.studies.base import R, Study, executor_of, progress_bar, restart_clock
+from mlflow_l3d.studies.base import R, Study, executor_of
+from mlflow_l3d.studies.progress import progress_bar, restart_clock, under_way
 from mlflow_l3d.studies.specification import CellSpecification
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
@@ -68,7 +69,7 @@ class CellStudy(Study[C, CellRecord, R]):
     unit: ClassVar[str] = "cell"
     fewest: ClassVar[int] = 1
 
-    def __init__(self, specification: C, *, progress: bool = False) -> None:
+    def __init__(self, specification: C, *, progress: bool | None = False) -> None:
         super().__init__(specification, progress=progress)
         self.computed = self.failed = 0
         self._first_error = ""
@@ -136,7 +137,7 @@ class CellStudy(Study[C, CellRecord, R]):
 
         executor = executor_of(self.specification.setup)
         title, known = self.progress_title, {"total": self.size, "done": self.reused}
-        bar = progress_bar(title, self.unit, shown=self.progress, state="preparing", **known)
+        bar = progress_bar(title, self.unit, shown=self.progress, state="loading and encoding", **known)
         with bar, closing(executor.run(Hinted(missing(), hint))) as outcomes:  # type: ignore[type-var]
             for outcome in outcomes:
                 if self.computed == 0:
@@ -145,7 +146,8 @@ class CellStudy(Study[C, CellRecord, R]):
                 bar.update()
                 if self.hopeless:
                     raise L3DError(self.hopeless)
-        self.settle()
+        with under_way("uploading", shown=self.progress, left=lambda: self.ledger.uploader.pending):
+            self.settle()
 
     @property
     def left(self) -> int:

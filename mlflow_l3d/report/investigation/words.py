@@ -190,8 +190,8 @@ def _stable(shown: Shown) -> Answer:
         fewest, most = votes.runs
         saw = f"{most}" if fewest == most else f"{fewest} to {most}"
         sentences.append(
-            f"{points(votes.robust_share, 1)} % of the {len(votes.frame):,} examples that two or more runs saw are right in "
-            f"every run that saw them ({saw} runs), "
+            f"{points(votes.robust_share, 1)} % of the {len(votes.frame):,} examples that two or more runs saw are "
+            f"right in every run that saw them ({saw} runs), "
             f"{points(votes.never_right_share, 1)} % in none; {points(votes.fragile_share, 1)} % depend on luck."
         )
         if most > TEN and votes.seen_by_ten >= FEWEST_EXAMPLES:

@@ -47,7 +47,7 @@ def compare(
     level: object = 0.95,
     self_check: object = 0,
     root_seed: object = 0,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> ComparedRuns:
     """Say which of several systems is better, counting the luck of every factor and that of the test examples.
 
@@ -71,7 +71,7 @@ def compare(
     root_seed
         The number that their random halves are derived from.
     progress
-        Whether to show progress bars on stderr.
+        Whether to show progress on stderr; None does in a notebook and on a terminal.
 
     Returns
     -------
@@ -247,7 +247,7 @@ def _self_checks(tasks: Mapping[str, Sequence[System]], settings: Settings) -> I
                 yield swapped(one, other, pairing, settings.self_check, what=what, **how)
 
 
-def _study(parameters: Mapping[str, Any], progress: bool) -> InvestigationStudy:
+def _study(parameters: Mapping[str, Any], progress: bool | None) -> InvestigationStudy:
     own = dict(parameters)
     specification = specified(specify, own.pop("approach", None), own.pop("task", None), own)
     say(specification.remarks)

@@ -15,9 +15,10 @@ from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.execution.calls import Hinted
 from mlflow_l3d.plan.cells import Cell, cell_key
 from mlflow_l3d.plan.factors import GOLDEN_BASE, RADIAL_BASE, configuration_seed
-from mlflow_l3d.studies.base import executor_of, progress_bar
+from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.interrupts import deferred_interrupts
+from mlflow_l3d.studies.progress import progress_bar
 from mlflow_l3d.studies.specification import CellSpecification
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import error_line

@@ -40,6 +40,7 @@ from mlflow_l3d.studies.gate.record import (
 )
 from mlflow_l3d.studies.gate.runs import Runs, systems_of
 from mlflow_l3d.studies.gate.specification import GateSpecification, specify_gate
+from mlflow_l3d.studies.progress import shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.pages import run_page
@@ -88,7 +89,7 @@ class Gate:
         return gate_text(self.answer, lines=lines)
 
 
-def gate(*, candidate: Any = "none", progress: bool = False, **parameters: Any) -> Gate | GatePlan:
+def gate(*, candidate: Any = "none", progress: bool | None = None, **parameters: Any) -> Gate | GatePlan:
     """Run until a candidate is better or worse than a baseline, or equivalent within the smallest effect.
 
     Parameters
@@ -97,7 +98,7 @@ def gate(*, candidate: Any = "none", progress: bool = False, **parameters: Any) 
         The run id of an investigation, or what differs from the baseline: parameters of `main` as ``name=value``
         separated by semicolons, as JSON, or as a mapping.
     progress
-        Whether to show progress bars on stderr.
+        Whether to show progress on stderr; None does in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.parameters.table.GATE`.
 
@@ -130,9 +131,9 @@ class _Conduct:
     """One gate under way."""
 
     def __init__(
-        self, specification: GateSpecification, client: MlflowClient, before: Forecast, *, progress: bool
+        self, specification: GateSpecification, client: MlflowClient, before: Forecast, *, progress: bool | None
     ) -> None:
-        self.asked, self.client, self.progress = specification, client, progress
+        self.asked, self.client, self.progress = specification, client, shows_progress(progress)
         self.answer = GateAnswer(
             baseline=specification.baseline.title,
             candidate=specification.candidate.title,

@@ -18,6 +18,7 @@ from mlflow_l3d.studies.investigation.artifacts import description, write_artifa
 from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.investigation.specification import Specification, specify
+from mlflow_l3d.studies.progress import under_way
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def investigate(
     *,
     approach: Approach | str | None = None,
     task: Task | str | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     **parameters: object,
 ) -> Investigation:
     """Investigate how much of a score is luck, and which kind of luck.
@@ -75,7 +76,7 @@ def investigate(
     approach, task
         A name, or an object of your own.
     progress
-        Whether to show a progress bar on stderr.
+        Whether to show progress on stderr; None does in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.parameters.table.MAIN`: ``factor``, ``model``,
         ``investigation_runs``, ``mitigation_runs``, ``root_seed``, ...
@@ -98,7 +99,7 @@ class InvestigationStudy(CellStudy[Specification, Investigation]):
 
     specify = staticmethod(specify)
 
-    def __init__(self, specification: Specification, *, progress: bool = False) -> None:
+    def __init__(self, specification: Specification, *, progress: bool | None = False) -> None:
         super().__init__(specification, progress=progress)
         self._monitor = Monitor(specification)
 
@@ -132,7 +133,8 @@ class InvestigationStudy(CellStudy[Specification, Investigation]):
     def carry_out(self) -> Investigation:
         """Train, and score what is recorded."""
         self.train()
-        return self.conclude(self.specification.plan.mitigation_runs)
+        with under_way("scoring", shown=self.progress):
+            return self.conclude(self.specification.plan.mitigation_runs)
 
     @property
     def steps_done(self) -> int:

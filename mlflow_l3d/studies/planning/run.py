@@ -39,7 +39,7 @@ def plan_investigation(
     task: Task | str | None = None,
     pilot: str = "auto",
     assurance: float | str = 0.8,
-    progress: bool = False,
+    progress: bool | None = None,
     **parameters: object,
 ) -> Plan:
     """Say how many cells an investigation has, what they cost, and how exact it will be; nothing is trained.
@@ -56,7 +56,7 @@ def plan_investigation(
         Probability with which the interval shall be as narrow as `half_width`, above 0 and below 1. With the runs that
         make it so narrow on average, it is so in half of all investigations.
     progress
-        Whether ``pilot=run`` shows a progress bar on stderr.
+        Whether ``pilot=run`` shows progress on stderr; None does in a notebook and on a terminal.
     **parameters
         As for :func:`mlflow_l3d.studies.investigation.run.investigate`.
 

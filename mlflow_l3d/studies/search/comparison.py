@@ -9,7 +9,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from mlflow_l3d.analysis.search import HeldOut, held_out
-from mlflow_l3d.studies.base import executor_of, job_of, progress_bar
+from mlflow_l3d.studies.base import executor_of, job_of
+from mlflow_l3d.studies.progress import progress_bar
 from mlflow_l3d.studies.search.cells import held_out_cells
 from mlflow_l3d.studies.search.trials import Tuned
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.studies.base import Study, executor_of, job_of, progress_bar
+from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.progress import progress_bar
 from mlflow_l3d.studies.search.artifacts import description, write_search
 from mlflow_l3d.studies.search.cells import TrialMaker
 from mlflow_l3d.studies.search.comparison import compare, known_scores
@@ -86,7 +87,7 @@ def search(
     *,
     approach: Approach | str | None = None,
     task: Task | str | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     **parameters: object,
 ) -> HyperparameterSearch:
     """Search hyperparameters on two stages (Pecher et al. 2024, Appendix D), before an investigation.
@@ -96,7 +97,7 @@ def search(
     approach, task
         A name, or an object of your own.
     progress
-        Whether to show a progress bar on stderr.
+        Whether to show progress on stderr; None does in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.parameters.table.SEARCH`.
 
@@ -127,7 +128,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
     specify = staticmethod(specify_search)
     _bar: tqdm[Any]
 
-    def __init__(self, specification: SearchSpecification, *, progress: bool = False) -> None:
+    def __init__(self, specification: SearchSpecification, *, progress: bool | None = False) -> None:
         super().__init__(specification, progress=progress)
         self.ended = 0
         self.metric = named(specification.metric)

@@ -12,6 +12,7 @@ from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.interrupts import deferred_interrupts
+from mlflow_l3d.studies.progress import under_way
 from mlflow_l3d.studies.seeds.artifacts import write_scores
 from mlflow_l3d.studies.seeds.specification import SeedsSpecification, specify_seeds
 from mlflow_l3d.tasks.glue import benchmark_of
@@ -54,7 +55,7 @@ def seeds(
     *,
     approach: Approach | str | None = None,
     task: Task | str | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     **parameters: object,
 ) -> SeedsRun:
     """Train one task with S seeds, and say how much scores and single predictions depend on them.
@@ -64,7 +65,7 @@ def seeds(
     approach, task
         A name, or an object of your own.
     progress
-        Whether to show a progress bar on stderr.
+        Whether to show progress on stderr; None does in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.parameters.table.SEEDS`.
 
@@ -102,7 +103,8 @@ class SeedsStudyRun(CellStudy[SeedsSpecification, SeedsRun]):
     def carry_out(self) -> SeedsRun:
         """Train, and score what is recorded."""
         self.train()
-        study = _finalize(self.specification, self.ledger)
+        with under_way("scoring", shown=self.progress):
+            study = _finalize(self.specification, self.ledger)
         return SeedsRun(specification=self.specification, study=study, **self.result())
 
 

@@ -88,7 +88,7 @@ def compare_strategies(
     *,
     approach: Approach | str | None = None,
     task: Task | str | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     **parameters: object,
 ) -> Comparison:
     """Investigate the same factors by the strategies random, fixed and interactions (the published method).
@@ -101,7 +101,7 @@ def compare_strategies(
     approach, task
         A name, or an object of your own.
     progress
-        Whether to show progress bars on stderr.
+        Whether to show progress on stderr; None does in a notebook and on a terminal.
     **parameters
         As for :func:`mlflow_l3d.studies.investigation.run.investigate`, without ``design`` and what belongs to one
         design.

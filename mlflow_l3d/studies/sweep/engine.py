@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.execution.calls import Hinted
 from mlflow_l3d.execution.environment import default_workers
-from mlflow_l3d.studies.base import executor_of, job_of, progress_bar, restart_clock
+from mlflow_l3d.studies.base import executor_of, job_of
 from mlflow_l3d.studies.interrupts import deferred_interrupts
+from mlflow_l3d.studies.progress import progress_bar, restart_clock
 from mlflow_l3d.studies.sweep.jobs import NOT_PREPARED, PointCell, SweepJob
 from mlflow_l3d.studies.sweep.order import turns
 from mlflow_l3d.studies.sweep.point import PointStudy
@@ -85,7 +86,7 @@ class Engine:
         executor = executor_of(self._setup, SweepJob.joined([job_of(each.specification.setup) for each in self.points]))
         if self._budget.seconds is not None:
             self._deadline = time.monotonic() + self._budget.seconds
-        bar = progress_bar("sweep", "cell", total=self._waiting, shown=self._progress, state="preparing")
+        bar = progress_bar("sweep", "cell", total=self._waiting, shown=self._progress, state="loading and encoding")
         with bar, closing(executor.run(Hinted(self._cells(), self._hint))) as outcomes:  # type: ignore[type-var]
             for outcome in outcomes:
                 if self.computed == 0:

@@ -83,7 +83,7 @@ def sweep(
     *,
     approach: Any = None,
     task: Any = None,
-    progress: bool = False,
+    progress: bool | None = None,
     **parameters: Any,
 ) -> Sweep | SweepPlan:
     """Investigate at several points: models, tasks, hyperparameters, and whatever else `main` has a parameter for.
@@ -93,7 +93,7 @@ def sweep(
     approach, task
         A name, an object of your own, or a list of them.
     progress
-        Whether to show a progress bar on stderr.
+        Whether to show progress on stderr; None does in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.parameters.table.SWEEP`: those of
         :func:`mlflow_l3d.studies.investigation.run.investigate`, each a value or a list of values; ``over``, a mapping
@@ -127,7 +127,7 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
 
     _points: tuple[PointStudy, ...] = ()
 
-    def __init__(self, specification: SweepSpecification, plan: SweepPlan, *, progress: bool = False) -> None:
+    def __init__(self, specification: SweepSpecification, plan: SweepPlan, *, progress: bool | None = False) -> None:
         super().__init__(specification, progress=progress)
         self._known = plan.points["done"].tolist()
 

@@ -1,0 +1,64 @@
+"""Progress is shown where somebody looks, and its clock goes on while there is nothing to count."""
+
+import io
+import sys
+import time
+from types import ModuleType
+
+import pytest
+
+from mlflow_l3d.studies import progress
+from mlflow_l3d.studies.progress import progress_bar, restart_clock, shows_progress, under_way
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        for _ in range(200):
+            if self.getvalue().count(text) >= times:
+                return
+            time.sleep(0.01)
+        raise AssertionError(self.getvalue())
+
+
+def opened(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Make stderr a terminal; not as a fixture, whose stderr is another one than that of its test."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "_TICK", 0.01)
+    return stream
+
+
+@pytest.mark.parametrize("where", ["terminal", "notebook", "elsewhere"])
+def test_by_default_it_is_shown_where_somebody_looks(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal() if where == "terminal" else io.StringIO())
+    if where == "notebook":
+        module = ModuleType("IPython")
+        shell = type("ZMQInteractiveShell", (), {})()
+        module.get_ipython = lambda: shell  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "IPython", module)
+    assert shows_progress(None) is (where != "elsewhere")
+    assert shows_progress(True)
+    assert not shows_progress(False)
+
+
+def test_the_clock_goes_on_until_the_first_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = opened(monkeypatch)
+    with progress_bar("what", "cell", total=2, shown=True, state="loading") as bar:
+        terminal.wait_for("loading", times=3)
+        restart_clock(bar)
+        bar.update(2)
+    assert "2/2" in terminal.getvalue()
+
+
+def test_a_line_says_what_is_left_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = opened(monkeypatch)
+    with under_way("uploading", shown=True, left=lambda: 1234):
+        terminal.wait_for("1,234 left")
+    assert terminal.getvalue().rpartition("\r")[2].strip() == ""
+    before = terminal.getvalue()
+    with under_way("scoring", shown=False):
+        pass
+    assert terminal.getvalue() == before
