@@ -8,7 +8,7 @@ from typing import Any, Final
 import join
 import pandas as pd
 import published
-from definitions import ABLATED, REDUCED_ABLATED, SYSTEMS, What
+from definitions import ABLATED, ALL, REDUCED_ABLATED, SYSTEMS, What
 
 _KEYS: Final = ["approach", "learner", "task", "factor"]
 _SIZES: Final = ("100%", "~10%", "~5%")
@@ -55,6 +55,7 @@ def ablation(frames: Iterable[pd.DataFrame], what: What, *, reduced: bool) -> pd
     ours = ours.assign(
         column_runs=ours["mitigation_runs"].map(rows),
         test_size=[sizes[None if pd.isna(number) else int(number)] for number in ours["test_examples"]],
+        test_examples=[ALL if pd.isna(number) else int(number) for number in ours["test_examples"]],
     ).rename(columns={"mitigation_runs": "our_runs", "column_runs": "mitigation_runs"})
     keys = [*_KEYS, "mitigation_runs", "test_size"]
     names = ["contributed_std", "mitigated_std", "importance"]
