@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from definitions import ALL, BERT, FLAN, LLAMA, MISTRAL, ROBERTA, ZEPHYR, Part, System
+from definitions import ALL, BERT, FLAN, LLAMA, MISTRAL, ROBERTA, ZEPHYR, System
+from parts import Part
 from published import CLASSES
 
 TOKENS: Final = {"sst2": 13, "cola": 11, "mrpc": 53, "ag_news": 50, "trec": 12, "snips": 12, "dbpedia": 64}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 import published
-from definitions import ABLATED, ALL, FORMATS, REDUCED_ABLATED, SMALL, SMALL_FOLDER, Part, What
+from definitions import ABLATED, ALL, FORMATS, REDUCED_ABLATED, SMALL, SMALL_FOLDER, What
+from parts import Part
 from standin import stand_in
 
 from mlflow_l3d.approaches.icl.prompts.formats import paper_format

@@ -19,8 +19,9 @@ import figures
 import join
 import pandas as pd
 from cost import hours, reduced_minutes
-from definitions import REDUCED, SMALL, SYSTEMS, TASKS, WHATS, Part, What, parts
+from definitions import SMALL, SYSTEMS, TASKS, WHATS, What
 from kinds import DESIGNS, Done, run, run_small, say
+from parts import REDUCED, Part, parts
 
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.parameters.table import MAIN, SWEEP
