@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from mlflow_l3d.report.numbers import MISSING, shorten
-from mlflow_l3d.report.text import WIDTH, heading, wrap
+from mlflow_l3d.report.text import WIDTH, ascii_text, heading, wrap
 
 _NAME: Final = 60
 """Longest first cell, in characters."""
@@ -142,4 +142,4 @@ def document(title: str, lines: Iterable[str], parts: Iterable[Part]) -> str:
             found += part
         elif part is not None:
             found += ["", *part.lines()]
-    return "\n".join(line.rstrip() for line in found).replace("±", "+-") + "\n"
+    return ascii_text("\n".join(line.rstrip() for line in found)) + "\n"

@@ -21,15 +21,20 @@ class Answer:
     sentences: tuple[str, ...]
 
 
+def ascii_text(text: str) -> str:
+    """Return a text with those signs written out that ours have and ASCII lacks."""
+    return text.replace("±", "+-").replace(" · ", " | ")
+
+
 def heading(text: str, line: str = "=") -> list[str]:
     """Return a title and the line below it."""
-    short = shorten(text, WIDTH)
+    short = shorten(ascii_text(text), WIDTH)
     return [short, line * len(short)]
 
 
 def wrap(text: str, indent: str = "", *, split_words: bool = True) -> list[str]:
     """Return one paragraph as lines, all but the first with an indent; paths and addresses may stay whole."""
-    line = shorten(text).replace("±", "+-")
+    line = shorten(ascii_text(text))
     return textwrap.wrap(
         line, WIDTH, subsequent_indent=indent, break_long_words=split_words, break_on_hyphens=False
     ) or [""]

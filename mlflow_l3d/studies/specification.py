@@ -6,7 +6,8 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol
 
 import numpy as np
 
@@ -18,6 +19,11 @@ from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CLASSES_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +69,15 @@ class StudySpecification(ABC):
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is to be said before it begins."""
-        return tuple(self.setup.origin.notes)
+        return (*self.setup.origin.notes, *self.setup.task.notes)
+
+    def notes(self, cells: pd.DataFrame) -> tuple[str, ...]:
+        """Return what is to be known of the result: the same in terminal, description and report.
+
+        `cells` has one row a cell, with its metrics.
+        """
+        setup = self.setup
+        return (*setup.task.notes, *setup.origin.notes, *setup.approach.remarks(cells))
 
     def final(self) -> dict[str, str]:
         """Return parameters that may come out otherwise than they were typed, as text."""
@@ -122,17 +136,22 @@ class StudySpecification(ABC):
         about = {"name": task.name, "classes": list(task.class_names), "fingerprint": task.fingerprint}
         return {**about, **more, "notes": list(task.notes)}
 
-    def settings(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Return what a report says of the study; what is empty is left out."""
-        setup = self.setup
+    def settings(self, more: Mapping[str, str], run_id: str) -> dict[str, str]:
+        """Return what a report says of the study and its parent; what is empty is left out."""
+        setup, classes = self.setup, self.setup.task.class_names
+        named = ", ".join(classes[:_CLASSES_SHOWN])
         settings = {
+            "MLflow run": run_id,
+            "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "task": setup.task.name,
             "approach": f"{setup.approach.name} (version {setup.approach.version})",
             "model": setup.model,
             "metric": self.metric,
             **more,
+            "classes": f"{named} and {len(classes) - _CLASSES_SHOWN} more" if len(classes) > _CLASSES_SHOWN else named,
             "hyperparameters": ", ".join(f"{name}={value}" for name, value in setup.hyperparameters.items()),
             "device": setup.device,
+            "versions": ", ".join(f"{name} {number}" for name, number in versions().items()),
         }
         return {name: value for name, value in settings.items() if value}
 
@@ -170,6 +189,22 @@ class CellSpecification(StudySpecification):
     @abstractmethod
     def design(self) -> HasCells:
         """Return what holds the cells."""
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that may matter, those that are installed."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    from mlflow_l3d.version import __version__
+
+    found = {"python": platform.python_version(), "mlflow-l3d": __version__}
+    for name in ("mlflow", "numpy", "pandas", "pyarrow", "torch", "transformers", "tokenizers", "datasets"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def context_of(setup: Setup) -> str:

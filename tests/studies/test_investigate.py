@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import html
 import logging
+import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +74,30 @@ def test_cells_that_raise(place: Place, caplog: pytest.LogCaptureFixture) -> Non
         assert evaluate(again.run_id, log=False).analysis.metrics() == pytest.approx(again.analysis.metrics())
 
 
-def test_the_report_has_what_an_approach_remarks(place: Place, tmp_path: Path) -> None:
+def test_what_matters_stands_in_terminal_description_and_report(place: Place, tmp_path: Path) -> None:
     class Remarking(Synthetic):
         def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:
             return (f"{len(cells)} cells, all with a score: {cells['synthetic_score'].notna().all()}.",)
 
-    found = place.investigate(approach=Remarking())
-    assert (
-        f"{len(found.cells)} cells, all with a score: True."
-        in place.download(found.run_id, "report.html", tmp_path).read_text()
-    )
+        def inactive_factors(self, hyperparameters: Mapping[str, Any]) -> Mapping[str, str]:
+            return {"sample_choice": "nothing is chosen"}
+
+    found = place.investigate(approach=Remarking(), num_labelled=20, test_size="auto")
+    report = html.unescape(place.download(found.run_id, "report.html", tmp_path).read_text())
+    parent, task = place.client.get_run(found.run_id).data, found.specification.setup.task
+    [sizes, few, remark, left_out] = found.specification.notes(found.cells)
+    assert re.fullmatch(r"Each run: 16 training, 4 validation, [\d,]+ test examples\.", sizes)
+    assert "test examples evaluated instead of 1000" in few
+    assert remark == f"{len(found.cells)} cells, all with a score: True."
+    assert "has no effect and is left out" in left_out
+    for text in (" ".join(found.summary().split()), parent.tags["mlflow.note.content"], report):
+        for note in (sizes, few, remark, left_out):
+            assert note in text
+    assert parent.params["resolved.test_size"] == str(len(found.specification.split.test))
+    assert "resolved.num_labelled" not in parent.params
+    assert found.run_id in report
+    assert ", ".join(task.class_names) in report
+    assert f"mlflow-l3d {mlflow_l3d.__version__}" in report
 
 
 def test_every_cell_raises(place: Place) -> None:

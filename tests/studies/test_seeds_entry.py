@@ -531,7 +531,7 @@ def test_command_line(place: Place, tmp_path: Path, capsys: pytest.CaptureFixtur
     with place.entered():
         given = ["--approach", "synthetic", "--task", str(path), "--executor", "inline", "--seeds", "0,1"]
         assert cli.main(["seeds", *given]) == 0
-    assert "2 seeds · mine.csv · synthetic" in capsys.readouterr().out
+    assert "2 seeds | mine.csv | synthetic" in capsys.readouterr().out
     [parent] = place.parents()
     assert parent.data.params["task"] == "mine.csv"
     everything = json.dumps([parent.data.params, parent.data.tags])

@@ -70,13 +70,14 @@ def write_artifacts(
         save_png(figure, folder / f"{file_stem(name)}.png")
 
 
-def description(analysis: Analysis) -> str:
-    """Return the headline of the report as Markdown, for the description of the run in MLflow's UI."""
+def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
+    """Return headline and notes of the report as Markdown, for the description of the run in MLflow's UI."""
     from mlflow_l3d.report.investigation.verdicts import Shown
     from mlflow_l3d.report.investigation.words import answers
 
     found = answers(Shown(analysis))
-    return "\n\n".join(f"**{answer.question}** {answer.short}. {answer.sentences[0]}" for answer in found)
+    said = [f"**{answer.question}** {answer.short}. {answer.sentences[0]}" for answer in found]
+    return "\n\n".join([*said, *notes])[:5000]
 
 
 def importance_document(analysis: Analysis) -> dict[str, Any]:

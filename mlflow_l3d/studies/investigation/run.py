@@ -58,6 +58,7 @@ class Investigation(CellStudyResult[Specification]):
         lines = [
             f"{self.computed} cells computed, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",
             f"MLflow run {self.run_id}; report.html is among its artifacts",
+            *self.specification.notes(self.cells),
         ]
         return summary(self.analysis, title=self.specification.title, lines=lines)
 
@@ -191,18 +192,13 @@ def finalize(
             interim_analyses=interim_analyses,
             table_file=folder / names.PREDICTIONS,
         )
-        notes = [
-            *specification.setup.task.notes,
-            *specification.setup.origin.notes,
-            *specification.setup.approach.remarks(frame),
-            *(f"{k} has no effect: {v}" for k, v in specification.setup.fixed_factors.items()),
-        ]
+        notes = specification.notes(frame)
         write_artifacts(
             folder,
             scored,
             frame,
             document=specification.document(),
-            settings=_settings(specification),
+            settings=_settings(specification, ledger.parent.run_id),
             title=specification.title,
             notes=notes,
         )
@@ -211,7 +207,7 @@ def finalize(
         ledger.log_metrics(scored.analysis.metrics(), specification.design().steps)
         ledger.wait()
         complete = whole and scored.analysis.cells_failed == 0
-        ledger.finish(folder, complete=complete, description=description(scored.analysis))
+        ledger.finish(folder, complete=complete, description=description(scored.analysis, notes))
     return frame, scored
 
 
@@ -269,7 +265,7 @@ def _spooled_predictions(frame: pd.DataFrame, spool: Spool[CellRecord]) -> Itera
         yield None if path is None else pq.read_table(path, partitioning=None)
 
 
-def _settings(specification: Specification) -> dict[str, str]:
+def _settings(specification: Specification, run_id: str) -> dict[str, str]:
     task, plan = specification.setup.task, specification.plan
     more = {
         "task": f"{task.name} ({len(task)} examples, {len(task.class_names)} classes)",
@@ -283,4 +279,4 @@ def _settings(specification: Specification) -> dict[str, str]:
         "stopping rule": "" if plan.stop == "none" else plan.stop_words(),
         "root seed": str(plan.root_seed),
     }
-    return specification.settings(more)
+    return specification.settings(more, run_id)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.approaches.base import Approach
@@ -16,11 +17,16 @@ from mlflow_l3d.parameters.search_document import Searches, splits_of
 from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
-from mlflow_l3d.studies.specification import CellSpecification, context_of
+from mlflow_l3d.studies.specification import CellSpecification, context_of, versions
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import ReadTask
+from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tracking import names
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +102,23 @@ class Specification(CellSpecification):
         Where a stopping rule may end it, the numbers of rows and golden runs are final only then.
         """
         runs = self._runs() if self.final_runs else {}
-        return {"factor": ",".join(self.factors), **super().final(), **runs}
+        split = self.split
+        labelled, tested = str(len(split.train) + len(split.validation)), str(len(split.test))
+        sizes = {"num_labelled": labelled, "test_size": tested}
+        return {"factor": ",".join(self.factors), **super().final(), **sizes, **runs}
+
+    @cached_property
+    def split(self) -> Split:
+        """Return the split of the first cell; those of the others have the same sizes."""
+        return self.setup.task.split({**dict.fromkeys(TASK_FACTORS, 0), **next(iter(self.design().cells())).seeds})
+
+    def notes(self, cells: pd.DataFrame) -> tuple[str, ...]:
+        """Return what is to be known of the result: also sizes, and factors that were left out."""
+        split = self.split
+        parts = ((split.train, "training"), (split.validation, "validation"), (split.test, "test"))
+        sizes = ", ".join(f"{len(part):,} {what}" for part, what in parts if len(part))
+        left_out = (f"{name} has no effect and is left out: {why}" for name, why in self.setup.fixed_factors.items())
+        return (f"Each run: {sizes} examples.", *super().notes(cells), *left_out)
 
     def resolved_runs(self) -> dict[str, str]:
         """Return the numbers of rows and golden runs as text, those that are not what was typed."""
@@ -124,7 +146,7 @@ class Specification(CellSpecification):
             "notes": list(setup.origin.notes),
             "design": self.plan.document(),
             "missing": self.missing,
-            "versions": _versions(),
+            "versions": versions(),
         }
 
 
@@ -182,22 +204,6 @@ def specify(
     )
     specification.design()  # raises where cells would repeat
     return specification
-
-
-def _versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that may matter, those that are installed."""
-    import platform
-    from importlib.metadata import PackageNotFoundError, version
-
-    from mlflow_l3d.version import __version__
-
-    found = {"python": platform.python_version(), "mlflow-l3d": __version__}
-    for name in ("mlflow", "numpy", "pandas", "pyarrow", "torch", "transformers", "tokenizers", "datasets"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def write_search(
         "configurations a trial": str(specification.search_seeds),
         "root seed": str(specification.root_seed),
     }
-    settings = specification.settings(more)
+    settings = specification.settings(more, result.run_id)
     del settings["hyperparameters"]  # the page shows them beside those that were found
     page = render(result, figures, settings=settings)
     (folder / names.SEARCH_REPORT).write_text(page, encoding="utf-8")

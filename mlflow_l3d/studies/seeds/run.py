@@ -34,9 +34,12 @@ class SeedsRun(CellStudyResult[SeedsSpecification]):
     ----------
     study
         Scores and agreement over seeds.
+    notes
+        What else is to be known of them.
     """
 
     study: SeedsStudy
+    notes: tuple[str, ...]
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
@@ -46,7 +49,7 @@ class SeedsRun(CellStudyResult[SeedsSpecification]):
         lines = [
             f"{new} trained, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",
             f"MLflow run {self.run_id}; report.html is among its artifacts",
-            *self.specification.setup.task.notes,
+            *self.notes,
         ]
         return study_text(self.study, title=self.specification.title, lines=lines)
 
@@ -104,11 +107,11 @@ class SeedsStudyRun(CellStudy[SeedsSpecification, SeedsRun]):
         """Train, and score what is recorded."""
         self.train()
         with under_way("scoring", shown=self.progress):
-            study = _finalize(self.specification, self.ledger)
-        return SeedsRun(specification=self.specification, study=study, **self.result())
+            study, notes = _finalize(self.specification, self.ledger)
+        return SeedsRun(specification=self.specification, study=study, notes=notes, **self.result())
 
 
-def _finalize(specification: SeedsSpecification, ledger: Ledger[CellRecord]) -> SeedsStudy:
+def _finalize(specification: SeedsSpecification, ledger: Ledger[CellRecord]) -> tuple[SeedsStudy, tuple[str, ...]]:
     """Score everything from what is recorded, write the parent's artifacts, and end the parent."""
     from mlflow_l3d.report.seeds.words import study_answers
 
@@ -128,7 +131,11 @@ def _finalize(specification: SeedsSpecification, ledger: Ledger[CellRecord]) -> 
         training_size=len(specification.split.train),
     )
     failed = len(frame) - len(finished)
-    kind, seeds = task.kind.replace("_", " "), ", ".join(map(str, specification.seeds))
+    about = {
+        "task": f"{task.name} ({task.kind.replace('_', ' ')})",
+        "seeds": ", ".join(map(str, specification.seeds)),
+    }
+    notes = specification.notes(frame)
     with temporary_folder() as folder:
         write_json(folder / names.INVESTIGATION, specification.document(), indent=2)
         write_scores(
@@ -137,16 +144,16 @@ def _finalize(specification: SeedsSpecification, ledger: Ledger[CellRecord]) -> 
             frame,
             predictions,
             title=specification.title,
-            notes=[*task.notes, *specification.setup.origin.notes, *specification.setup.approach.remarks(frame)],
-            settings=specification.settings({"task": f"{task.name} ({kind})", "seeds": seeds}),
+            notes=notes,
+            settings=specification.settings(about, ledger.parent.run_id),
         )
         ledger.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(specification.seeds))
         ledger.wait()
-        description = "\n\n".join(
+        said = [
             f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}" for answer in study_answers(study)
-        )
-        ledger.finish(folder, complete=failed == 0, description=description)
-    return study
+        ]
+        ledger.finish(folder, complete=failed == 0, description="\n\n".join([*said, *notes])[:5000])
+    return study, notes
 
 
 def _recorded(
