@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.sweep.measured import Measured, Source, golden_stds, im
 from mlflow_l3d.analysis.sweep.point import SweptPoint, choices_of
 from mlflow_l3d.analysis.sweep.regression import Slope, mean_slope, slope
 from mlflow_l3d.analysis.sweep.results import analyse_sweep
-from mlflow_l3d.analysis.sweep.trends import scale_of, trend
+from mlflow_l3d.analysis.sweep.trends import scale_of, step_of, trend
 
 SHARES = {"data_order": (0.5, 0.25, 0.25)}
 
@@ -152,6 +152,19 @@ def test_scales_of_numbers() -> None:
     assert scale_of([2, 4, 8]) == "log2"
     assert scale_of([2, 3]) == "linear"
     assert scale_of([0, 0.5, 10]) == "linear"
+    assert [step_of(values) for values in ([100, 200], [100, 300], [2e-3, 1e-3], [1, 2, 3])] == [100, 100, 1e-3, 1]
+
+
+def test_a_slope_is_told_for_a_step_that_the_values_span() -> None:
+    found = []
+    for unit in (1e-3, 100.0):
+        points = [drawn_point({"rate": unit * at}, SHARES, seed=at) for at in (1, 2, 3)]
+        one = trend(points, choices_of(points), "rate", "golden_std", golden_stds(points, [0, 1, 2]), 0.95)
+        assert one is not None
+        assert (one.scale, one.step) == ("linear", unit)
+        found.append(one.slope)
+    assert found[0] == pytest.approx(found[1])
+    assert 0 < abs(found[0]) < 1
 
 
 def test_rows_are_left_out_of_all_points_of_one_root_seed_together() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -95,6 +96,8 @@ def test_words_of_a_trend_and_of_what_to_watch(shown: ShownSweep) -> None:
     )
     assert "has no certain trend" in flat
     assert " % with each doubling of shots" in golden
+    wide = trend_sentence(shown, replace(shown.sweep.trends[-1], scale="linear", step=1e-3, high=800.0))
+    assert re.search(r" % with each 0\.001 more of shots \(95 % interval .* to >\+1,000 %;", wide)
     notes = watch(shown)
     assert notes[0] == "shots=32, prompt_format=A has no score: out of <b>memory</b> & more."
     assert "one task" in notes[-1]

@@ -213,7 +213,8 @@ def _measured(
     for (_, _, units), members in together.items():
         deviations = np.zeros((units, len(numbers)))
         for at, values in members.items():
-            deviations[:, places[at]] = (values - values.mean()) * math.sqrt((units - 1) / units)
+            with np.errstate(invalid="ignore"):  # constant scores: the log of their deviation is -inf, its error nan
+                deviations[:, places[at]] = (values - values.mean()) * math.sqrt((units - 1) / units)
         sources.append(Source(deviations, units - 1.0))
     for at, error in alone.items():
         deviations = np.zeros((1, len(numbers)))

@@ -31,7 +31,9 @@ class Trend:
     of
         A factor (its corrected importance), or ``golden_std`` (the natural log of it).
     scale
-        ``log2``: the slope is that of a doubling; ``linear``: of one more.
+        ``log2``: the slope is that of a doubling; ``linear``: of `step` more.
+    step
+        The largest power of ten that the values of a linear choice span; 1 of ``log2``.
     scope
         ``one task``; ``these tasks``: the mean slope of two; ``tasks``: of tasks in general, of which those here are
         draws; ``between tasks``: each task has one value of the choice, so tasks themselves are the points.
@@ -48,6 +50,7 @@ class Trend:
     choice: str
     of: str
     scale: Scale
+    step: float
     scope: Scope
     tasks: int
     points: int
@@ -66,9 +69,15 @@ def scale_of(values: Sequence[float]) -> Scale:
     return "log2" if min(values) > 0 and max(values) >= _RATIO * min(values) else "linear"
 
 
-def scaled(values: FloatArray, scale: Scale) -> FloatArray:
-    """Return the values of a choice on its scale."""
-    return np.log2(values) if scale == "log2" else values
+def step_of(values: Sequence[float]) -> float:
+    """Return by how much more of a numeric choice a linear slope is told: 100 of 100 and 300."""
+    span = max(values) - min(values)
+    return float(f"1e{math.floor(round(math.log10(span), 9))}") if span > 0 else 1.0
+
+
+def scaled(values: FloatArray, scale: Scale, step: float) -> FloatArray:
+    """Return the values of a choice on its scale, in steps."""
+    return np.log2(values) if scale == "log2" else values / step
 
 
 def trend(
@@ -108,7 +117,8 @@ def trend(
         return None
     values = np.array([value_of(point, choice) for point in here], dtype=np.float64)
     scale = scale_of(values.tolist())
-    x = scaled(values, scale)
+    step = 1.0 if scale == "log2" else step_of(values.tolist())
+    x = scaled(values, scale, step)
     of_tasks = groups([point.task for point in here])
     blocks = blocks_of(here, choices, choice)
     slopes = [_within(x, numbers, task, blocks, level) for task in of_tasks]
@@ -126,7 +136,7 @@ def trend(
     low, high = whole.interval(level)
     p = whole.p_value()
     own = (whole.value, low, high, whole.error, whole.degrees, p, math.nan, whole.between)
-    return Trend(choice, of, scale, scope, tasks, whole.points, *own)
+    return Trend(choice, of, scale, step, scope, tasks, whole.points, *own)
 
 
 def _within(x: FloatArray, numbers: Measured, task: Indices, blocks: Sequence[object], level: float) -> Slope | None:

@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.sweep.trends import Trend, scaled
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import between, probability, shorten, signed
 from mlflow_l3d.report.page import minus
-from mlflow_l3d.report.sweep.shown import Panel, ShownSweep, short
+from mlflow_l3d.report.sweep.shown import Panel, ShownSweep, per, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -176,9 +176,8 @@ def _trend(axes: Axes, shown: ShownSweep, one: Trend) -> None:
     label = f"golden std ({shown.unit.short})" if golden else "corrected importance"
     style.dress(axes, x=one.choice, y=label, grid="y")
     interval = between(one.low, one.high, lambda end: shown.change(one.of, end))
-    per = "a doubling" if one.scale == "log2" else "each 1 more"
     title = f"{shorten('golden std' if golden else one.of, 26)}\n"
-    title += f"{shown.change(one.of, one.slope)} {per}\n({interval}), p {probability(one.p_holm)}"
+    title += f"{shown.change(one.of, one.slope)} each {per(one)}\n({interval}), p {probability(one.p_holm)}"
     axes.set_title(minus(title), **{**style.LABEL, "fontsize": 8.5, "color": style.INK}, loc="left")
     if one.scale == "log2":
         axes.set_xscale("log", base=2)
@@ -194,9 +193,9 @@ def _trend(axes: Axes, shown: ShownSweep, one: Trend) -> None:
     for at, task in enumerate(tasks):
         axes.plot([], [], "o", color=_PALETTE[at % len(_PALETTE)], markersize=4, label=shorten(task, 16))
     along = np.linspace(frame["x"].min(), frame["x"].max(), 60)
-    middle = float(scaled(frame["x"].to_numpy(dtype=np.float64), one.scale).mean())
+    middle = float(scaled(frame["x"].to_numpy(dtype=np.float64), one.scale, one.step).mean())
     height = np.log(frame["y"]).mean() if golden else frame["y"].mean()
-    line_y = height + one.slope * (scaled(along, one.scale) - middle)
+    line_y = height + one.slope * (scaled(along, one.scale, one.step) - middle)
     certain = shown.claimed(one.p_holm)
     look: Any = {"color": style.INK, "linewidth": 1.8, "linestyle": "-" if certain else "--"}
     axes.plot(along, np.exp(line_y) if golden else line_y, **look)

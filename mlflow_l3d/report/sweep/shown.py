@@ -17,6 +17,7 @@ from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
 from mlflow_l3d.analysis.sweep.point import FACTOR, TASK, is_numeric, value_text
 from mlflow_l3d.analysis.sweep.results import Sweep
 from mlflow_l3d.analysis.sweep.table import OF_CHOICE
+from mlflow_l3d.analysis.sweep.trends import Trend
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
@@ -25,6 +26,7 @@ FAILED: Final = "failed"
 """Verdict of a point without a score."""
 
 _LONGEST: Final = 24
+_LARGEST: Final = 10.0  # growth of a standard deviation beyond which its size says nothing
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,10 @@ class ShownSweep:
         """Return a difference: of importance as it is, of the golden standard deviation in per cent."""
         if of != GOLDEN_STD or not math.isfinite(value):
             return plain(round(value, 2) if math.isfinite(value) else value, sign="+" if sign else "")
-        return f"{round(100 * math.expm1(value)) + 0.0:{'+' if sign else ''}.0f} %"
+        plus = "+" if sign else ""
+        if value > math.log1p(_LARGEST):
+            return f">{plus}{100 * _LARGEST:,.0f} %"
+        return f"{round(100 * math.expm1(value)) + 0.0:{plus}.0f} %"
 
     def level(self, of: str, value: float) -> str:
         """Return a mean: of importance as it is, of the log of a standard deviation in the unit of the scores."""
@@ -171,6 +176,11 @@ def short(part: str) -> str:
     """Return a value of a choice in few letters: of a model what follows the last slash, with its end."""
     text = shorten(part.rstrip("/").rpartition("/")[2] or part)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 11]}...{text[-8:]}"
+
+
+def per(one: Trend) -> str:
+    """Return what the slope of a trend is told for."""
+    return "doubling" if one.scale == "log2" else f"{value_text(one.step)} more"
 
 
 def tests(found: Sequence[object]) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
 from mlflow_l3d.analysis.sweep.point import value_text
 from mlflow_l3d.report.numbers import MISSING, between, percent, probability, signed
-from mlflow_l3d.report.sweep.shown import ShownSweep, short
+from mlflow_l3d.report.sweep.shown import ShownSweep, per, short
 from mlflow_l3d.report.table import Table
 
 _TREND_NOTE = (
@@ -28,7 +28,7 @@ def trend_table(shown: ShownSweep) -> Table | None:
         {
             "choice": one.choice,
             "of": _of(one.of),
-            "per": "doubling" if one.scale == "log2" else "1 more",
+            "per": per(one),
             "change": shown.change(one.of, one.slope),
             percent(shown.sweep.level): between(one.low, one.high, partial(shown.change, one.of)),
             "p, Holm": _p(one.p_holm),

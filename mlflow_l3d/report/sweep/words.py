@@ -12,7 +12,7 @@ from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
 from mlflow_l3d.analysis.sweep.point import TASK, value_text
 from mlflow_l3d.analysis.sweep.trends import Trend
 from mlflow_l3d.report.numbers import MISSING, between, counted, percent, probability, shorten
-from mlflow_l3d.report.sweep.shown import ShownSweep, tests
+from mlflow_l3d.report.sweep.shown import ShownSweep, per, tests
 from mlflow_l3d.report.text import Answer
 
 _SCOPES: Final = {
@@ -29,7 +29,7 @@ def trend_sentence(shown: ShownSweep, one: Trend) -> str:
     interval, what = between(one.low, one.high, change), shown.what(one.of)
     if interval == MISSING or math.isnan(one.p_holm):
         return f"{_first(what)} over {one.choice}: {counted(one.points, 'point')} cannot tell a trend."
-    step = f"with each doubling of {one.choice}" if one.scale == "log2" else f"with each 1 more of {one.choice}"
+    step = f"with each {per(one)} of {one.choice}"
     scope = _SCOPES[one.scope].format(tasks=one.tasks)
     numbers = f"{percent(shown.sweep.level)} interval {interval}; p {_p(one.p_holm)}, {tests(shown.sweep.trends)}"
     if shown.claimed(one.p_holm):

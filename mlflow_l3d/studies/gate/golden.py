@@ -139,12 +139,18 @@ class GoldenRuns:
         """Open the parent, and find what is done."""
         asked, cells = self.specification, self._cells
         work = Work(asked.card(), CellRecord, asked.context_key, asked.shared_params(), lambda: cells)
-        with deferred_interrupts():
-            self.ledger: Ledger[CellRecord] = open_ledger(work)
-        done = self.ledger.recovered.metrics
-        self._left = {number for number, cell in enumerate(cells) if cell.key not in done}
-        for number, cell in enumerate(cells):
-            self.scores[number] = done.get(cell.key, {}).get(asked.metric, np.nan)
+        opened: Ledger[CellRecord] | None = None
+        try:
+            with deferred_interrupts():
+                self.ledger = opened = open_ledger(work)
+            done = opened.recovered.metrics
+            self._left = {number for number, cell in enumerate(cells) if cell.key not in done}
+            for number, cell in enumerate(cells):
+                self.scores[number] = done.get(cell.key, {}).get(asked.metric, np.nan)
+        except BaseException as error:  # an interrupt waited until the parent was there: nobody else would end it
+            if opened is not None:
+                self.__exit__(type(error), error, None)
+            raise
         return self
 
     def __exit__(

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,8 +69,8 @@ class Gate:
     """
 
     run_id: str
-    answer: GateAnswer
-    specification: GateSpecification
+    answer: GateAnswer = field(repr=False)
+    specification: GateSpecification = field(repr=False)
     computed: int
 
     @property
@@ -199,9 +199,10 @@ class _Conduct:
 
     def _advance(self, runs: int) -> None:
         for side in self.runs.values():
-            for other in self.runs.values():
-                if other is not side:
-                    other.pause()
+            if side.missing(runs):
+                for other in self.runs.values():
+                    if other is not side:
+                        other.pause()
             side.advance(runs)
 
     def _look(self, runs: int) -> None:

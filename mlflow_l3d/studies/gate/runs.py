@@ -63,11 +63,15 @@ class Runs:
             return self.side.run_id, self.side.experiment_id
         return self.training.run_id, self.training.ledger.parent.experiment_id
 
-    def advance(self, runs: int) -> None:
-        """Train what is missing of the first `runs`."""
+    def missing(self, runs: int) -> bool:
+        """Return whether some of the first `runs` are still to be trained, and find those of earlier commands first."""
         if self.wanting and not self.training and not np.isfinite(self.scores(runs)).all():
             self.training = self.stack.enter_context(GoldenRuns(self.wanting, progress=self.progress))
-        if self.training:
+        return self.training is not None and self.training.missing(runs) > 0
+
+    def advance(self, runs: int) -> None:
+        """Train what is missing of the first `runs`."""
+        if self.missing(runs) and self.training:
             self.training.advance(runs)
 
     def pause(self) -> None:

@@ -158,7 +158,11 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
         If it is neither, or cannot be trained.
     """
     if isinstance(text, str) and RUN_ID.fullmatch(text.strip()):
-        return recorded_side(client, "candidate", text.strip(), **machine)
+        named = recorded_side(client, "candidate", text.strip(), **machine)
+        document = fetch_document(client, baseline.run_id, names.INVESTIGATION) or {}
+        if named.specification and "hyperparameters" in document:
+            named = replace(named, title=_title(document, named.specification) or named.title)
+        return named
     changes = _changes(text)
     run = parent_run(client, baseline.run_id)
     document = fetch_document(client, baseline.run_id, names.INVESTIGATION) or {}
@@ -183,7 +187,7 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
     setup = specification.setup
     return Side(
         "candidate",
-        ", ".join(f"{name}={value}" for name, value in _differences(document, specification).items()) or "the same",
+        _title(document, specification) or "the same",
         {"context": specification.context_key, "root_seed": str(specification.root_seed)},
         root_seed=specification.root_seed,
         task={**specification.content()["task"], "fingerprint": setup.task.fingerprint},
@@ -224,6 +228,9 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
     """Raise ParameterError where two sides cannot be compared: they are one, or of other data or test sets."""
     if candidate.run_id and candidate.run_id == baseline.run_id:
         raise ParameterError("candidate", candidate.run_id, "is the baseline itself")
+    if dict(candidate.identity) == dict(baseline.identity):
+        allowed = f"is what baseline {baseline.run_id} is: their runs are the same"
+        raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
     if baseline.task is None or candidate.task is None:
         return
     where = f"of baseline {baseline.run_id}"
@@ -287,6 +294,10 @@ def _typed(text: str) -> dict[str, Any]:
         allowed = "must be a run id, or what differs from the baseline as model=...;num_labelled=500 or JSON"
         raise ParameterError("candidate", text or "''", allowed)
     return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _title(document: Mapping[str, Any], specification: GoldenSpecification) -> str:
+    return ", ".join(f"{name}={value}" for name, value in _differences(document, specification).items())
 
 
 def _differences(document: Mapping[str, Any], candidate: GoldenSpecification) -> dict[str, object]:

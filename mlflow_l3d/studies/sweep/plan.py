@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.sweep.point import value_text
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.environment import default_workers
+from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.sweep.budget import duration_text
 from mlflow_l3d.studies.sweep.order import FIRST_STEPS, turns
 from mlflow_l3d.studies.sweep.points import PointSpecification
@@ -73,9 +75,8 @@ class SweepPlan:
             if math.isfinite(self.hours)
             else _UNKNOWN
         )
-        parts = [
-            f"{len(frame)} points, {int(frame['cells'].sum()):,} cells, {done:,} done, {left:,} to compute: {known}"
-        ]
+        points, cells = counted(len(frame), "point"), counted(int(frame["cells"].sum()), "cell")
+        parts = [f"{points}, {cells}, {done:,} done, {left:,} to compute: {known}"]
         if budget:
             whole = int((frame["steps_in_budget"] >= frame["steps"]).sum())
             fewest = int(frame["steps_in_budget"].min())
@@ -91,9 +92,10 @@ class SweepPlan:
         frame = self.points.drop(columns=["seconds_per_cell"])
         if not self.specification.budget:
             frame = frame.drop(columns=["steps", "steps_in_budget"])
-        shown = frame.assign(
-            hours=[duration_text(3600 * value) if math.isfinite(value) else "?" for value in frame["hours"]]
-        )
+        choices = frame.columns[: frame.columns.get_loc("cells")]
+        texts = {name: ["" if pd.isna(value) else value_text(value) for value in frame[name]] for name in choices}
+        times = [duration_text(3600 * value) if math.isfinite(value) else "?" for value in frame["hours"]]
+        shown = frame.drop(columns="hours").assign(**texts, time=times)
         title = self.specification.title
         return "\n".join([title, "=" * len(title), "", shown.to_string(index=False), "", self.line(), ""])
 
@@ -113,8 +115,8 @@ def plan_sweep(specification: SweepSpecification, client: MlflowClient) -> Sweep
     workers = points[0].setup.workers or default_workers(points[0].setup.device)
     new = _new(keys)
     rows = []
-    for point, counted, each, own in zip(points, keys, seconds, new, strict=True):
-        row = {**point.choices, "cells": counted.cells, "done": counted.done, "to_compute": sum(own)}
+    for point, known, each, own in zip(points, keys, seconds, new, strict=True):
+        row = {**point.choices, "cells": known.cells, "done": known.done, "to_compute": sum(own)}
         row |= {"steps": len(own), "steps_in_budget": 0, "seconds_per_cell": each}
         rows.append({**row, "hours": each * sum(own) / 3600 / workers if sum(own) else 0.0})
     frame = pd.DataFrame(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.analysis.sweep.point import SweptPoint
@@ -55,12 +55,12 @@ class Sweep:
     """
 
     run_id: str
-    specification: SweepSpecification
-    points: tuple[SweptPoint, ...]
+    specification: SweepSpecification = field(repr=False)
+    points: tuple[SweptPoint, ...] = field(repr=False)
     computed: int
     seconds: float
     spent: bool
-    result: SweepResult
+    result: SweepResult = field(repr=False)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table of all points and factors."""

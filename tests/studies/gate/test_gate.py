@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from run_helpers import Place, copied, sqlite_place
 from mlflow_l3d import cli, compare
 from mlflow_l3d.analysis.comparison.sequential_power import power
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.run import Gate, gate
+from mlflow_l3d.tracking.opening import open_ledger
 
 FACTORS = ("label_selection", "data_split", "data_order", "sample_choice", "model_initialisation", "model_randomness")
 SETTING = {f"a_{factor}": 9.0 for factor in FACTORS}
@@ -181,6 +184,38 @@ def test_interrupted_it_goes_on_where_it_was(place: Place, baseline: str, monkey
     assert len(keys) == len(set(keys))
 
 
+def test_an_interrupt_while_a_parent_opens_leaves_none_running(
+    place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(work: Any) -> Any:
+        ledger = open_ledger(work)
+        signal.raise_signal(signal.SIGINT)
+        return ledger
+
+    monkeypatch.setattr("mlflow_l3d.studies.gate.golden.open_ledger", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gated(place, baseline=baseline)
+    assert [run.info.status for role in ("gate", "golden_runs") for run in of_role(place, role)] == ["KILLED"] * 2
+
+
+def test_workers_of_one_side_stay_while_the_other_trains_nothing(
+    place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    def counted(setup: Any) -> Any:
+        started.append(setup)
+        return executor_of(setup)
+
+    monkeypatch.setattr("mlflow_l3d.studies.gate.golden.executor_of", counted)
+    asked = {"baseline": baseline, "most_runs": 20, "smallest_effect": 0.01}
+    gated(place, **asked)  # trains the baseline's runs, too
+    started.clear()
+    found = gated(place, "hyperparameters=a_model_randomness=8.6", **asked)
+    assert (len(found.answer.looks), found.computed, len(started)) == (5, 20, 1)
+    assert len(repr(found)) < 200
+
+
 def test_dry_run_says_what_there_is_to_do_and_starts_nothing(
     place: Place, baseline: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,6 +287,9 @@ def test_mistakes_are_one_line(whole: tuple[Place, str], parameters: dict[str, A
 def test_an_investigation_is_not_its_own_candidate_and_few_golden_runs_are_none(place: Place, baseline: str) -> None:
     with pytest.raises(ParameterError, match="is the baseline itself"):
         gated(place, baseline, baseline=baseline)
+    same = f"candidate=the same: is what baseline {baseline} is: their runs are the same"
+    with pytest.raises(ParameterError, match=same):
+        gated(place, {"hyperparameters": SETTING}, baseline=baseline)
     few = place.investigate(golden_runs=4, hyperparameters={**SETTING, "noise": 0.5}).run_id
     with pytest.raises(ParameterError, match=r"has 4 golden runs with synthetic_score; a gate plans from 5 or more"):
         gated(place, baseline=few)

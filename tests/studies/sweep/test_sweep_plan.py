@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,8 @@ def test_a_dry_run_starts_nothing(place: Place) -> None:
     assert frame["steps_in_budget"].tolist() == [4, 5, 2]
     assert np.isfinite(plan.hours)
     assert "3 points, 45 cells, 15 done, 30 to compute" in plan.summary()
+    wide = run(place, num_labelled=[20, 30], dry_run=True)
+    assert re.search(r"^ +20 +15 +0 +15 ", wide.summary(), re.MULTILINE)  # no 20.0
     assert [run.info.run_id for run in place.parents()] == [before.run_id]
     assert place.runs("tags.`l3d.role` = 'sweep'") == []
 
