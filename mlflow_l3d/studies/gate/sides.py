@@ -160,7 +160,7 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
     if isinstance(text, str) and RUN_ID.fullmatch(text.strip()):
         named = recorded_side(client, "candidate", text.strip(), **machine)
         document = fetch_document(client, baseline.run_id, names.INVESTIGATION) or {}
-        if named.specification and "hyperparameters" in document:
+        if named.specification is not None and "hyperparameters" in document:
             named = replace(named, title=_title(document, named.specification) or named.title)
         return named
     changes = _changes(text)

@@ -120,6 +120,7 @@ def test_worse_candidate_fails_after_more_runs_of_both_and_the_other_way_round_i
     assert found.computed == 2 * used - 8  # eight golden runs of the baseline were there
     turned = gated(place, baseline, baseline=sides["candidate"].info.run_id, most_runs=60, smallest_effect=2)
     assert (turned.decision, turned.exit_status) == ("better", 0)
+    assert turned.answer.candidate == "a_data_order=9.0, a_model_randomness=9.0"
     assert turned.computed == 0
     assert turned.answer.looks[-1].difference == pytest.approx(-found.answer.looks[-1].difference)
     with place.entered():
