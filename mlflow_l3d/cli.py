@@ -83,6 +83,8 @@ def parser() -> argparse.ArgumentParser:
                 metavar="VALUE",
                 help=f"{parameter.help} ({allowed}default: {parameter.default})".replace("%", "%%"),
             )
+        if verb.asks:
+            sub.add_argument("--yes", action="store_true", help="do not ask")
     return root
 
 
@@ -138,6 +140,8 @@ def _run(verb: str, options: dict[str, str]) -> Any:
     row = VERBS[verb]
     function = getattr(import_module(row.module), row.function)
     more = {"progress": True} if "progress" in signature(function).parameters else {}  # which shows a bar
+    if row.asks:
+        more["ask"] = not options.pop("yes")
     return function(**options, **more)
 
 

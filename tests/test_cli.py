@@ -72,6 +72,7 @@ def test_defaults_and_values_reach_the_function_and_its_summary_is_printed(
     assert capsys.readouterr().out == "what was found\n" * 2
     always = {
         **dict(zip(row.words, words, strict=True)),
+        **({"ask": True} if row.asks else {}),
         **({"progress": True} if "progress" in inspect.signature(function).parameters else {}),
     }
     defaults = {name: parameter.default for name, parameter in row.parameters.items()}
@@ -210,8 +211,17 @@ def test_the_three_verbs_in_turn(tracking_uri: str, monkeypatch: pytest.MonkeyPa
     child = client.search_runs(["0"], "tags.`l3d.phase` = 'golden'")[0].info.run_id
     status, line = refused(capsys, "delete", "--parent-run-id", child)
     assert (status, "nothing was deleted" in line) == (1, True)
+    status, line = refused(capsys, "delete", "--parent-run-id", run_id)
+    assert (status, line.partition("; ")[2]) == (2, "nobody can be asked here. Add --yes.")
+    asked: list[str] = []
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "")
     assert cli.main(["delete", "--parent-run-id", run_id]) == 0
-    assert capsys.readouterr().out == "7 runs deleted\n"
+    assert capsys.readouterr().out == "nothing was deleted\n"
+    assert len(client.search_runs(["0"])) == 7
+    assert asked[0].startswith("Delete 7 runs: ")
+    assert cli.main(["delete", "--yes", "--parent-run-id", run_id]) == 0
+    assert capsys.readouterr().out.startswith("7 runs deleted. Until `mlflow gc` they can be restored: ")
     assert client.search_runs(["0"]) == []
     assert refused(capsys, "evaluate")[0] == refused(capsys, "delete", "--parent-run-id", "0" * 32)[0] == 2
 

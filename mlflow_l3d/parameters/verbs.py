@@ -37,6 +37,8 @@ class Verb:
     failed
         Exit status of every error; None for that of its kind. What the function returns may have an `exit_status` of
         its own.
+    asks
+        Whether it asks before it begins, unless ``--yes`` is given; its function has a parameter `ask`.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Verb:
     in_project: bool = True
     words: table.Parameters = field(default_factory=dict)
     failed: int | None = None
+    asks: bool = False
 
     @property
     def module(self) -> str:
@@ -124,6 +127,7 @@ _ROWS: Final = (
         "delete a parent run with its children",
         is_study=False,
         in_project=False,
+        asks=True,
     ),
     Verb(
         "new",

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect, own_settings
 from mlflow_l3d.tracking.reader import parent_run
 
+_RESTORE: Final = (
+    "Until `mlflow gc` they can be restored: in MLflow's list of runs under State: Deleted, or one by one with "
+    "mlflow.MlflowClient().restore_run(RUN_ID)."
+)
 _PARENTS: Final = ("investigation", "sweep", "gate", "golden_runs")
 
 
@@ -23,16 +28,23 @@ class Deletion:
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        return f"{self.runs} runs deleted"
+        return f"{self.runs} runs deleted. {_RESTORE}" if self.runs else "nothing was deleted"
 
 
-def delete(parent_run_id: str) -> Deletion:
+def delete(parent_run_id: str, *, ask: bool = False) -> Deletion:
     """Delete a parent, sweep or gate, and all that is below it; MLflow keeps deleted runs until its own `mlflow gc`.
+
+    Parameters
+    ----------
+    parent_run_id
+        The parent.
+    ask
+        Whether to ask on the terminal before anything is deleted.
 
     Raises
     ------
     ParameterError
-        If there is no such run.
+        If there is no such run, or nobody can be asked.
     L3DError
         If it is neither a parent of cells nor a sweep or gate.
     """
@@ -43,9 +55,18 @@ def delete(parent_run_id: str) -> Deletion:
             msg = f"parent_run_id={parent_run_id}: is not the parent of an investigation; nothing was deleted."
             raise L3DError(msg)
         below = list(_below(client, parent))
+        if ask and not _agreed(f"{len(below) + 1:,} runs: {parent.info.run_name}, and all below it"):
+            return Deletion(0)
         for run in (*below, parent):
             client.delete_run(run.info.run_id)
     return Deletion(len(below) + 1)
+
+
+def _agreed(what: str) -> bool:
+    """Return whether the user wants it; where there is no terminal, nobody can say so."""
+    if not sys.stdin.isatty():
+        raise ParameterError("yes", "false", f"would delete {what}; nobody can be asked here", "Add --yes.")
+    return input(f"Delete {what}? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _below(client: Any, parent: Any) -> Iterator[Any]:
