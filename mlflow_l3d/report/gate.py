@@ -49,7 +49,7 @@ def sentence(answer: GateAnswer) -> str:
         return f"The two are equivalent within {effect}: {found}.{also}"
     if answer.decision == "undecided":
         return f"{look.runs} runs do not tell worse, better, and equivalent within {effect} apart: {found}."
-    return f"{_VERDICT[answer.decision]}: {found}."
+    return f"{_VERDICT[answer.decision]}: {found}. Smallest effect: {effect}."
 
 
 def about(answer: GateAnswer) -> str:
@@ -59,7 +59,7 @@ def about(answer: GateAnswer) -> str:
             "On new examples, too: luck of the runs and of the test examples counts. More runs do not make the latter "
             "smaller."
         )
-    return "On these test data: luck of the runs is the only one that counts. Other data were not asked about."
+    return "On these test data: luck of the runs is the only one that counts."
 
 
 def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: str) -> list[str]:

@@ -155,7 +155,7 @@ def by_task(parents: Sequence[Parent]) -> dict[str, dict[str, Parent]]:
         tasks[task] = {named[parent.run_id]: parent for parent in own}
     systems = [set(own) for own in tasks.values()]
     if any(each != systems[0] for each in systems) or len(systems[0]) < 2:
-        listed = "; ".join(f"{task}: {', '.join(own)}" for task, own in tasks.items())
+        listed = "; ".join(f"{task}: {', '.join(filter(None, own))}".rstrip(": ") for task, own in tasks.items())
         fix = "Compare on one task, or give every system on every task."
         raise ParameterError("runs", _ids(parents), f"are of different tasks ({listed})", fix)
     return {task: {name: own[name] for name in next(iter(tasks.values()))} for task, own in tasks.items()}
