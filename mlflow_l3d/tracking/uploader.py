@@ -15,6 +15,8 @@ from mlflow_l3d.tracking.connection import error_line, is_outage
 _logger = logging.getLogger("mlflow_l3d")
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
+_BRIEF: Final = 5.0
+"""Seconds of an outage that need not be told, if it is not the first."""
 
 
 class _Line:
@@ -30,7 +32,8 @@ class _Line:
         self._queue: queue.SimpleQueue[tuple[Uploader, str, Callable[[], object]] | None] = queue.SimpleQueue()
         self.state = threading.Condition()
         self.outage_since: float | None = None
-        self._pause = 0.0
+        self._away, self._pause = 0.0, 0.0
+        self._outages, self._told = 0, False
         self._probe = threading.Lock()
         self._threads = [
             threading.Thread(target=self._run, name=f"l3d-upload-{number}", daemon=True) for number in range(threads)
@@ -84,17 +87,28 @@ class _Line:
         with self.state:
             if self.outage_since is None:
                 self.outage_since = time.monotonic()
-                self._pause = _FIRST_PAUSE
-                _logger.warning("The tracking server does not answer; results are kept in the spool. (%s)", line)
+                self._pause, self._told = _FIRST_PAUSE, False
+                self._outages += 1
             else:
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            # A server that comes and goes would fill the screen: the first outage is told, and then those that last.
+            if not self._told and (self._outages == 1 or time.monotonic() - self.outage_since > _BRIEF):
+                self._told = True
+                _logger.warning("The tracking server does not answer; results are kept in the spool. (%s)", line)
 
     def _note_answer(self) -> None:
         with self.state:
             if self.outage_since is not None:
                 away = time.monotonic() - self.outage_since
-                _logger.warning("The tracking server is back after %.0f s; uploads go on.", away)
+                if self._told:
+                    _logger.warning("The tracking server is back after %.0f s; uploads go on.", away)
+                self._away += away
                 self.outage_since = None
+
+    @property
+    def away(self) -> float:
+        """Seconds of all outages so far."""
+        return self._away + (0.0 if self.outage_since is None else time.monotonic() - self.outage_since)
 
 
 class Uploader:
@@ -148,19 +162,20 @@ class Uploader:
         Parameters
         ----------
         patience
-            Seconds of outage during this wait after which it is given up; while the server answers it never is.
+            Seconds of outage during this wait, of all outages together, after which it is given up; while the server
+            answers it never is.
 
         Returns
         -------
         bool
             Whether the work is done.
         """
-        started, line = time.monotonic(), self._line
+        line = self._line
         with line.state:
+            before = line.away
             while self.pending:
                 line.state.wait(timeout=0.2)
-                since = line.outage_since
-                if since is not None and time.monotonic() - max(since, started) > patience:
+                if line.outage_since is not None and line.away - before > patience:
                     return False
         return True
 

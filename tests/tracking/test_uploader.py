@@ -144,6 +144,28 @@ def test_wait_gives_up_during_an_outage_and_the_work_is_still_there(uploader: Up
     assert server.held == [1]
 
 
+def test_a_server_that_comes_and_goes_is_one_pair_of_lines_and_wears_patience_out(
+    uploader: Uploader, caplog: pytest.LogCaptureFixture
+) -> None:
+    def restless() -> Callable[[], None]:
+        attempts = iter([True, True, False])
+
+        def work() -> None:
+            if next(attempts):
+                raise ConnectionError
+
+        return work
+
+    for number in range(40):
+        uploader.submit(str(number), restless())
+    assert not uploader.wait(patience=0.05)
+    assert uploader.wait(patience=20)
+    assert [record.message.split(";")[0].split(" after")[0] for record in caplog.records] == [
+        "The tracking server does not answer",
+        "The tracking server is back",
+    ]
+
+
 def test_patience_counts_from_the_beginning_of_the_wait(uploader: Uploader) -> None:
     server = Server()
     server.away.set()
