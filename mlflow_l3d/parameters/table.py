@@ -10,6 +10,7 @@ from mlflow_l3d.parameters.values import Choice, Number, Registered, Whole
 
 MOST_RUNS: Final = 1_000_000
 """Beyond, columns would use the configurations of rows, and rows those of golden runs."""
+MOST_TRIALS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ _PLACE = (
     Parameter("label_column", "label", "label column of a file or data set"),
     Parameter("device", "auto", "cpu, cuda, cuda:N, mps; auto takes an accelerator where there is one"),
     Parameter("executor", "processes", "where cells run", Registered("executor")),
-    Parameter("workers", "auto", "worker processes; auto is one a core (one a GPU)", Whole(1, words=("auto",))),
+    Parameter("workers", "auto", "worker processes; auto is one a core (one a GPU)", Whole(1, 10_000, ("auto",))),
 )
 _PARENT = Parameter("parent_run_id", "latest", "the parent run; `latest` is the experiment's latest investigation")
 
@@ -114,7 +115,7 @@ MAIN: Final[Parameters] = _table(
         "golden_runs",
         "auto",
         "L: runs in which every factor varies; auto is N x M, pooled takes all other runs in their place",
-        Whole(2, words=("auto", "pooled")),
+        Whole(2, 10 * MOST_RUNS, ("auto", "pooled")),
     ),
     Parameter("joint", "paired", "columns of a+b: i-th with i-th, or every combination", Choice(("paired", "product"))),
     Parameter("mitigation", "none", "reduced sets of mitigated factors: data_order:0, or name=sample_choice:0+3+7"),
@@ -153,8 +154,15 @@ SEARCH: Final[Parameters] = _table(
         "auto",
         "what is searched: auto, name=low..high, name=a|b|c or a name, separated by commas, or JSON (a file)",
     ),
-    Parameter("coarse_trials", "auto", "trials of level 1; auto is the grid, and 40 at most", _AUTO_OR_MORE),
-    Parameter("fine_trials", "20", "trials of level 2, around the best of level 1; 0 leaves level 2 out", Whole(0)),
+    Parameter(
+        "coarse_trials", "auto", "trials of level 1; auto is the grid, and 40 at most", Whole(2, MOST_TRIALS, ("auto",))
+    ),
+    Parameter(
+        "fine_trials",
+        "20",
+        "trials of level 2, around the best of level 1; 0 leaves level 2 out",
+        Whole(0, MOST_TRIALS),
+    ),
     Parameter("search_seeds", "1", "configurations that a trial is trained on and averaged over", Whole(1, 1000)),
     Parameter("coarse_sampler", "auto", "level 1: auto (grid where it fits, else qmc), or any sampler of Optuna"),
     Parameter("fine_sampler", "auto", "level 2: auto (tpe), or any sampler of Optuna"),

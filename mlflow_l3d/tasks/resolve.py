@@ -93,6 +93,9 @@ def inactive_factors(task: Task) -> Mapping[str, str]:
     return inactive
 
 
+_LONGEST_PATH = 1000
+
+
 def read_task(name: str, reading: Reading) -> Task:
     """Return the task that `name` stands for with default settings, checked; arguments as for :func:`load_task`."""
     known = registry.names("task")
@@ -103,6 +106,8 @@ def read_task(name: str, reading: Reading) -> Task:
         return _checked(task, predefined_split=reading.predefined_split)
     if name.startswith(PREFIX):
         return _own_data(load_from_hub(name, reading))
+    if len(name) > _LONGEST_PATH:
+        raise ParameterError("task", f"{name[:40]}...", f"has {len(name):,} characters: it is no name and no path")
     path = Path(name).expanduser()
     if path.suffix.lower() in SUFFIXES and not path.is_dir():
         return _own_data(load_file(path, reading))

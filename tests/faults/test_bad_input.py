@@ -37,6 +37,8 @@ def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str) -> tup
         ("--hyperparameters=duratoin=1", "Did you mean 'duration'?"),
         ("--hyperparameters=duration=-1", "hyperparameters.duration=-1"),
         ("--investigation-runs=1", "investigation_runs=1"),
+        ("--golden-runs=12345678901234567890", "golden_runs=12345678901234567890"),
+        (f"--task={'x' * 5000}", "task=xxxxx"),
         ("--golden-runs=none", "golden_runs=none"),
         ("--workers=2", "workers=2"),
         ("--root-sed=1", "--root-seed"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.approaches.base import Approach
@@ -27,6 +27,8 @@ from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MOST_CELLS: Final = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +204,12 @@ def specify(
         plan=plan,
         missing="reml" if given["missing"] == "reml" else "anova",
     )
-    specification.design()  # raises where cells would repeat
+    cells = len(specification.design())  # raises where cells would repeat
+    if cells > MOST_CELLS:
+        sizes = f"{plan.investigation_runs} x {plan.mitigation_runs}, {plan.golden_runs} golden runs"
+        days = f"{cells / 8_640_000:,.1f} days of 10 ms each"
+        allowed = f"make {cells:,} cells, {days}; {MOST_CELLS:,} are allowed"
+        raise ParameterError("investigation_runs x mitigation_runs", sizes, allowed, "Ask for fewer.")
     return specification
 
 
