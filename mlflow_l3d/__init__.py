@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.evaluation.run import evaluate
     from mlflow_l3d.studies.gate.run import gate
     from mlflow_l3d.studies.investigation.run import Investigation, investigate
+    from mlflow_l3d.studies.names import list_names
     from mlflow_l3d.studies.planning.run import plan_investigation
     from mlflow_l3d.studies.search.run import search
     from mlflow_l3d.studies.seeds.run import seeds
@@ -36,6 +37,7 @@ __all__ = [
     "evaluate",
     "gate",
     "investigate",
+    "list_names",
     "new",
     "plan_investigation",
     "search",

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from mlflow_l3d import __version__
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.parameters.groups import GROUP_OF
 from mlflow_l3d.parameters.verbs import VERBS
 
 _ABOUT = """How much of a score is luck, and which kind of luck?
@@ -27,7 +28,8 @@ helpers:
 {helpers}"""
 _OPTIONS = "[--NAME VALUE ...]"
 _MORE = """mlflow-l3d VERB --help lists the parameters of a verb with their defaults. The verbs are entry points of the
-MLflow Project (mlflow run . -e VERB -P NAME=VALUE) and functions of the package, too: docs/parameters.md."""
+MLflow Project (mlflow run . -e VERB -P NAME=VALUE) and functions of the package, too: docs/parameters.md.
+mlflow-l3d list names the factors, tasks, approaches, designs and metrics there are."""
 
 
 class _UsageError(L3DError):
@@ -69,14 +71,19 @@ def parser() -> argparse.ArgumentParser:
                 [f"mlflow-l3d {name}", *map(str.upper, verb.words), *([_OPTIONS] if verb.parameters else [])]
             ),
             description=f"{verb.description[:1].upper()}{verb.description[1:]}.",
+            epilog=f"Example: {verb.example}. The names of factors, tasks, designs and metrics: mlflow-l3d list",
             formatter_class=partial(argparse.HelpFormatter, max_help_position=31),
             allow_abbrev=False,
         )
         for word in verb.words.values():
             sub.add_argument(word.name, metavar=word.name.upper(), help=word.help)
+        groups: dict[str, Any] = {}
         for parameter in verb.parameters.values():
+            group = GROUP_OF.get(parameter.name, "of this verb")
+            if group not in groups:
+                groups[group] = sub.add_argument_group(group)
             allowed = f"{parameter.values}; " if parameter.values else ""
-            sub.add_argument(
+            groups[group].add_argument(
                 parameter.option,
                 dest=parameter.name,
                 default=parameter.default,

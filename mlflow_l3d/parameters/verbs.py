@@ -37,6 +37,8 @@ class Verb:
     failed
         Exit status of every error; None for that of its kind. What the function returns may have an `exit_status` of
         its own.
+    example
+        A command line.
     asks
         Whether it asks before it begins, unless ``--yes`` is given; its function has a parameter `ask`.
     """
@@ -50,6 +52,7 @@ class Verb:
     words: table.Parameters = field(default_factory=dict)
     failed: int | None = None
     asks: bool = False
+    example: str = ""
 
     @property
     def module(self) -> str:
@@ -68,24 +71,33 @@ class Verb:
 
 
 _ROWS: Final = (
-    Verb("investigate", table.MAIN, "studies.investigation.run:investigate", "run an investigation and score it"),
+    Verb(
+        "investigate",
+        table.MAIN,
+        "studies.investigation.run:investigate",
+        "run an investigation and score it",
+        example="mlflow-l3d investigate --factor all --task reviews.csv --num-labelled 200",
+    ),
     Verb(
         "sweep",
         table.SWEEP,
         "studies.sweep.run:sweep",
         "run an investigation for each of several models, tasks, hyperparameters, ...",
+        example="mlflow-l3d sweep --approach finetuning,meta_learning --task rotten_tomatoes,trec --budget 2h",
     ),
     Verb(
         "search",
         table.SEARCH,
         "studies.search.run:search",
         "find hyperparameters on two levels, before an investigation",
+        example="mlflow-l3d search --task reviews.csv --space learning_rate=1e-4..1e-2",
     ),
     Verb(
         "seeds",
         table.SEEDS,
         "studies.seeds.run:seeds",
         "train one task with several seeds: scores and single predictions",
+        example="mlflow-l3d seeds --task mrpc --seeds 10",
     ),
     Verb(
         "gate",
@@ -93,24 +105,28 @@ _ROWS: Final = (
         "studies.gate.run:gate",
         "run until a candidate is better, worse or equivalent, for a CI job",
         failed=3,
+        example="mlflow-l3d gate --baseline latest --candidate model=bert-base --smallest-effect 1",
     ),
     Verb(
         "strategies",
         table.STRATEGIES,
         "studies.strategies.run:compare_strategies",
         "compare the published method with its baselines on one task",
+        example="mlflow-l3d strategies --factor all --task rotten_tomatoes",
     ),
     Verb(
         "ablation",
         table.ABLATION,
         "studies.ablation.run:ablate",
         "say what fewer runs and test examples would have found, without new runs",
+        example="mlflow-l3d ablation --parent-run-id latest --rows 5,10",
     ),
     Verb(
         "compare",
         table.COMPARE,
         "studies.comparison.run:compare",
         "say which of several systems is better, counting the luck of every factor and of the test examples",
+        example="mlflow-l3d compare --runs RUN_ID,RUN_ID --smallest-effect 1",
     ),
     Verb(
         "plan",
@@ -118,8 +134,25 @@ _ROWS: Final = (
         "studies.planning.run:plan_investigation",
         "say how many cells an investigation has, what they cost, and how many it needs",
         is_study=False,
+        example="mlflow-l3d plan --factor all --task reviews.csv --pilot run",
     ),
-    Verb("evaluate", table.EVALUATE, "studies.evaluation.run:evaluate", "score an existing parent run", is_study=False),
+    Verb(
+        "evaluate",
+        table.EVALUATE,
+        "studies.evaluation.run:evaluate",
+        "score an existing parent run",
+        is_study=False,
+        example="mlflow-l3d evaluate --parent-run-id latest --metric accuracy",
+    ),
+    Verb(
+        "list",
+        {},
+        "studies.names:list_names",
+        "name the factors, tasks, approaches, designs, metrics and executors there are",
+        is_study=False,
+        in_project=False,
+        example="mlflow-l3d list",
+    ),
     Verb(
         "delete",
         table.DELETE,
@@ -128,6 +161,7 @@ _ROWS: Final = (
         is_study=False,
         in_project=False,
         asks=True,
+        example="mlflow-l3d delete --parent-run-id RUN_ID",
     ),
     Verb(
         "new",
@@ -137,6 +171,7 @@ _ROWS: Final = (
         is_study=False,
         in_project=False,
         words=table.NEW,
+        example="mlflow-l3d new approach mine",
     ),
 )
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in _ROWS}

@@ -15,6 +15,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.calls import Hinted
 from mlflow_l3d.studies.base import R, Study, executor_of
 from mlflow_l3d.studies.progress import progress_bar, restart_clock, under_way
+from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.specification import CellSpecification
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
@@ -30,8 +31,8 @@ HOPELESS: Final = 3
 """Where so many cells fail first, and alike, the others are not tried."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CellStudyResult(Generic[C]):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CellStudyResult(OnOneScreen, Generic[C]):
     """A finished study of cells.
 
     Attributes

@@ -23,6 +23,7 @@ from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by
+from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.parent import auxiliary_run
@@ -37,8 +38,8 @@ _SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_s
 _LEAST: Final = {"rows": 3, "columns": 3, "test_sizes": 10}
 
 
-@dataclass(frozen=True)
-class Ablation:
+@dataclass(frozen=True, repr=False)
+class Ablation(OnOneScreen):
     """What fewer runs and test examples would have found.
 
     Attributes

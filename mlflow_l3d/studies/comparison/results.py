@@ -10,6 +10,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
+from mlflow_l3d.studies.shown import OnOneScreen
 
 _OF_FACTOR: Final = ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high")
 
@@ -23,8 +24,8 @@ class ComparedParent(NamedTuple):
     experiment_id: str
 
 
-@dataclass(frozen=True)
-class ComparedRuns:
+@dataclass(frozen=True, repr=False)
+class ComparedRuns(OnOneScreen):
     """What a comparison of parents found.
 
     Attributes

@@ -11,14 +11,15 @@ from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
 from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation, check_options, evaluate_seeds, is_seeds_study
+from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.evaluate import SweepEvaluation, evaluate_sweep, is_sweep
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.past import latest_investigation, searched_splits
 from mlflow_l3d.tracking.reader import read_investigation
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(OnOneScreen):
     """What :func:`evaluate` found.
 
     Attributes

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.tracking.spool import Spool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Investigation(CellStudyResult[Specification]):
     """A finished investigation; see :class:`mlflow_l3d.studies.cells.CellStudyResult`.
 

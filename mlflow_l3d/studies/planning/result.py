@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.studies.files import json_types
+from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 _NOT_WRITTEN: Final = ("specification", "run_id")
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(OnOneScreen):
     """What an investigation would cost, and how exact it would be.
 
     Attributes

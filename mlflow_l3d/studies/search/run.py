@@ -39,6 +39,7 @@ from mlflow_l3d.studies.search.specification import SearchSpecification, specify
 from mlflow_l3d.studies.search.storages import journal_folder, storage_of
 from mlflow_l3d.studies.search.study import open_study, take_over
 from mlflow_l3d.studies.search.trials import Tuned
+from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
 from mlflow_l3d.tracking.records import TrialRecord
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mlflow_l3d")
 
 
-@dataclass(frozen=True)
-class HyperparameterSearch:
+@dataclass(frozen=True, repr=False)
+class HyperparameterSearch(OnOneScreen):
     """A finished search.
 
     Attributes

@@ -14,6 +14,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.table import EVALUATE
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.seeds.artifacts import write_over_tasks, write_scores
+from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.parent import auxiliary_run, log_metrics, set_tags
@@ -28,8 +29,8 @@ DESIGN = "seeds"
 """Value of ``l3d.design`` of a study of seeds."""
 
 
-@dataclass(frozen=True)
-class SeedsEvaluation:
+@dataclass(frozen=True, repr=False)
+class SeedsEvaluation(OnOneScreen):
     """What was scored again.
 
     Attributes

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.tracking.records import CellRecord
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SeedsRun(CellStudyResult[SeedsSpecification]):
     """A finished study of seeds, which are its cells; see :class:`mlflow_l3d.studies.cells.CellStudyResult`.
 

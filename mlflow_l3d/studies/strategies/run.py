@@ -25,6 +25,7 @@ from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
 from mlflow_l3d.studies.investigation.specification import specify
+from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.parent import auxiliary_run, set_tags
@@ -40,8 +41,8 @@ TABLE: Final = "strategies.json"
 RESULTS: Final = "strategy_results.json"
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(OnOneScreen):
     """What three strategies say about the same factors.
 
     Attributes

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.artifacts import SweepResult, description, links_of, write_sweep
 from mlflow_l3d.studies.sweep.read import points_of_runs, points_of_sweep
 from mlflow_l3d.tracking import names
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 ROLE = "sweep"
 
 
-@dataclass(frozen=True)
-class SweepEvaluation:
+@dataclass(frozen=True, repr=False)
+class SweepEvaluation(OnOneScreen):
     """What was set side by side again.
 
     Attributes

@@ -16,6 +16,7 @@ from mlflow_l3d.analysis.sweep.point import value_text
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.environment import default_workers
 from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.budget import duration_text
 from mlflow_l3d.studies.sweep.order import FIRST_STEPS, turns
 from mlflow_l3d.studies.sweep.points import PointSpecification
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 
-@dataclass(frozen=True)
-class SweepPlan:
+@dataclass(frozen=True, repr=False)
+class SweepPlan(OnOneScreen):
     """What there is to do.
 
     Attributes

@@ -11,6 +11,7 @@ from mlflow_l3d.analysis.sweep.point import SweptPoint
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
+from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.artifacts import SweepResult, description, links_of, write_sweep
 from mlflow_l3d.studies.sweep.engine import Engine
 from mlflow_l3d.studies.sweep.plan import SweepPlan, plan_sweep
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mlflow_l3d")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sweep:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sweep(OnOneScreen):
     """A finished sweep.
 
     Attributes

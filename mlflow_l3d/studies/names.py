@@ -1,0 +1,52 @@
+"""`list`: the names that parameters may have, ours and those of installed packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from textwrap import fill
+
+from mlflow_l3d import registry
+from mlflow_l3d.metrics.known import registered
+from mlflow_l3d.studies.shown import OnOneScreen
+
+
+@dataclass(frozen=True, repr=False)
+class Names(OnOneScreen):
+    """What :func:`list_names` found.
+
+    Attributes
+    ----------
+    of
+        Parameter -> names it may have.
+    factors
+        Approach -> its factors.
+    """
+
+    of: Mapping[str, tuple[str, ...]]
+    factors: Mapping[str, tuple[str, ...]]
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        rows = {f"factor, {approach}": names for approach, names in self.factors.items()} | dict(self.of)
+        wide = max(map(len, rows)) + 2
+        lines = [
+            fill(f"{name:<{wide}}{', '.join(names)}", 100, subsequent_indent=" " * wide, break_on_hyphens=False)
+            for name, names in rows.items()
+        ]
+        more = "A task may also be a .csv, .parquet or .jsonl file, a data set folder, or hf:NAME; factors are joined "
+        return "\n".join([*lines, "", fill(f"{more}with +, separated by commas, or all.", 100)])
+
+
+def list_names() -> Names:
+    """Return the names of factors, tasks, approaches, designs, metrics and executors.
+
+    Returns
+    -------
+    Names
+        Those of metrics are all there are, whatever the kind of task.
+    """
+    approaches = tuple(registry.names("approach"))
+    found = {name: tuple(registry.names(name)) for name in ("task", "design", "executor")}
+    factors = {name: tuple(registry.load("approach", name)().factors) for name in approaches}
+    return Names({"approach": approaches, **found, "metric": tuple(registered())}, factors)
