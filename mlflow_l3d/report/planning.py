@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -55,8 +55,16 @@ def plan_text(
         tables[f"For assumed values of S_T ({wanted})"] = _guidance(guidance)
     tables["Designs side by side (all cells, computed from nothing)"] = _designs(designs)
     parts: list[str | list[str]] = [["", head, *table.lines("  ")] for head, table in tables.items()]
+    if any(MISSING in cell for table in tables.values() for row in table.rows for cell in row):
+        parts += [[""], _UNKNOWN]
     parts += [["", "Notes"], *[f"- {note}" for note in notes]] if notes else []
     return document(title, lines, parts)
+
+
+_UNKNOWN: Final = (
+    f"{MISSING}: not known from earlier investigations of this kind, or not to be had from so small a one. pilot=run "
+    "trains a small part of the plan and measures it; pilot=RUN_ID takes it from an investigation that is done."
+)
 
 
 def _cells(cells: pd.DataFrame) -> Table:

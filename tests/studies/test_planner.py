@@ -72,6 +72,7 @@ def test_nothing_is_known_and_nothing_is_trained(place: Place) -> None:
     text = made.summary()
     assert "16 cells, 0 of them done on the tracking server, 16 to compute" in text
     assert "pilot=run" in text
+    assert "n/a: not known from earlier investigations" in text
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= 100
 
