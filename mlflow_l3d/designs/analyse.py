@@ -133,6 +133,12 @@ def analyse(
     importances = design.importances(scores, chance=chance, missing=plan.missing, level=shown)
     if plan.sequential:
         importances = _sequential(design, scores, importances, level)
+    least, most = named(metric).range
+    # Of few golden runs the interval has ends that no scores within the range can have.
+    importances = {
+        name: replace(record, golden_std_ci_high=min(record.golden_std_ci_high, (most - least) / 2))
+        for name, record in importances.items()
+    }
     collapse = None if chance is None else _collapse(design, scores, chance, plan, shown)
     p_values = [record.importance_p for record in importances.values()]
     p_holm = np.array(p_values) if plan.sequential else holm(p_values)

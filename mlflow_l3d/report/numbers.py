@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -133,6 +133,15 @@ def size_text(size: float) -> str:
 def value_text(value: object) -> str:
     """Return a hyperparameter as people read it: a float with at most four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def shorten_all(names: Sequence[str], width: int) -> dict[str, str]:
+    """Return each name cut to at most `width` characters: its end where beginnings are alike, so that they differ."""
+    short = {name: shorten(name, width) for name in names}
+    if len(set(short.values())) < len(short):
+        lines = {name: shorten(name) for name in names}
+        short = {name: line if len(line) <= width else "..." + line[3 - width :] for name, line in lines.items()}
+    return short
 
 
 def shorten(text: str, width: int = 10_000) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.report.numbers import shorten
+from mlflow_l3d.report.numbers import shorten_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,7 +123,8 @@ def dress(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: Litera
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
     """Name the rows of a picture, the first one at the top."""
-    labels = [shorten(name, NAME) for name in names]
+    short = shorten_all(names, NAME)
+    labels = [short[name] for name in names]
     axes.set_yticks(range(len(labels)), labels=labels, fontsize=9.5, parse_math=False)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.spines["left"].set_visible(False)

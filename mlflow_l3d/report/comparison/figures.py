@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import BETTER, WORSE, Comparison
 from mlflow_l3d.report import style
-from mlflow_l3d.report.numbers import Unit, between, counted, percent, shorten, unit_of
+from mlflow_l3d.report.numbers import Unit, between, counted, percent, shorten, shorten_all, unit_of
 from mlflow_l3d.report.page import minus
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def difference_figure(found: Comparison) -> Figure:
     with style.panels(1.3 + 0.5 * len(rows)) as (figure, (axes,)):
         style.dress(axes, x=f"difference of {found.metric} ({unit.name})", grid="x")
         style.name_rows(axes, [""] * len(rows))
-        axes.set_yticklabels(["\n".join(_lines_of(*names)) for names, *_ in rows], fontsize=8.5)
+        short = shorten_all(found.systems, style.NAME)
+        axes.set_yticklabels(["\n".join(_lines_of(short, *names)) for names, *_ in rows], fontsize=8.5)
         axes.axvline(0, color=style.MUTED, linewidth=1)
         if not math.isnan(found.smallest_effect):
             reach = unit.scale * found.smallest_effect
@@ -65,9 +67,9 @@ def difference_figure(found: Comparison) -> Figure:
     return figure
 
 
-def _lines_of(first: str, second: str, task: str) -> tuple[str, str]:
+def _lines_of(short: Mapping[str, str], first: str, second: str, task: str) -> tuple[str, str]:
     """Return two lines that name a pair."""
-    return shorten(first, style.NAME), shorten(f"- {second}" + (f", {task}" if task else ""), style.NAME + 8)
+    return short[first], f"- {short[second]}" + (shorten(f", {task}", 10) if task else "")
 
 
 def score_figure(found: Comparison, scores: pd.DataFrame) -> Figure:

@@ -65,7 +65,8 @@ def _table(found: Comparison, rows: Sequence[Mapping[str, str]], note: str, **mo
     several = len(found.tasks) > 1
     kept = [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
     keys = sum(name in ("factor", "pair", "system", "task") for name in kept[0])
-    return Table.of(kept, note, keys=keys, **more)
+    texts = frozenset(range(1, keys)) | more.pop("texts", frozenset())
+    return Table.of(kept, note, keys=keys, texts=texts, **more)
 
 
 def rank_table(found: Comparison) -> Table | None:

@@ -18,6 +18,7 @@ from mlflow_l3d.report.numbers import (
     points,
     probability,
     share_text,
+    shorten_all,
     unit_of,
 )
 from mlflow_l3d.report.text import Answer
@@ -34,7 +35,8 @@ def verdict_text(found: Comparison, first: str, second: str, verdict: str, diffe
     """Return a verdict in a few words."""
     unit = unit_of(found.metric)
     ahead = f"by {unit.text(abs(difference))} {unit.short}"
-    texts = {BETTER: f"{first} {ahead}", WORSE: f"{second} {ahead}", EQUIVALENT: "equivalent"}
+    short = shorten_all(found.systems, 24)
+    texts = {BETTER: f"{short[first]} {ahead}", WORSE: f"{short[second]} {ahead}", EQUIVALENT: "equivalent"}
     return texts.get(verdict, "undecided")
 
 
@@ -170,7 +172,9 @@ def _rank(low: int, high: int) -> str:
 def check_sentence(check: SelfCheck) -> str:
     """Return what comparisons of a system with itself say."""
     low, high = check.interval
-    word = "at most nominal" if check.holds else "MORE THAN NOMINAL: claims of this comparison are not to be trusted"
+    word = "MORE THAN NOMINAL: claims of this comparison are not to be trusted"
+    if check.holds:
+        word = "at most nominal" if check.rate <= check.nominal else "more may be luck: repeat it more often"
     return (
         f"{check.what}: {check.claims} of {check.repeats} comparisons without a difference claimed one, "
         f"{points(check.rate, 1)} % ({between(low, high, lambda share: points(share, 1))}); "

@@ -18,7 +18,7 @@ _TREND_NOTE = (
 _INTERACTION_NOTE = (
     "Whether all values of a choice have one importance, or one golden standard deviation. Std: how far they differ, "
     "without what their errors add. p: adjusted for all tests (Holm). It is about these points: whether other tasks or "
-    "models would show the same is another question."
+    "models would show the same is another question. Golden standard deviations have ddof=1 here, and 0 elsewhere."
 )
 
 

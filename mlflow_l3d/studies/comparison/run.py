@@ -90,6 +90,9 @@ def compare(
         given = {name: as_text(name, value) for name, value in zip(COMPARE, values, strict=True)}
         settings = Settings.parse(given)
         studies = {at: _study(each, progress) for at, each in enumerate(wanted) if isinstance(each, Mapping)}
+        keys = [study.specification.key for study in studies.values()]
+        if len(set(keys)) < len(keys):
+            raise ParameterError("runs", given["runs"], "names one investigation twice: it has no difference to itself")
         client = connect()
         parents = None if studies else matched(client, [str(each) for each in wanted], settings)
         with (
