@@ -125,10 +125,10 @@ def test_numbers_of_the_further_table_are_those_of_the_records(every):
         prediction = analysis.prediction_importances[row[0]]
         assert shown["told apart\n(letters)"] == letters[row[0]]
         assert shown["p, Holm"] == f"{analysis.p_holm[row[0]]:.3f}".replace("0.000", "<0.001")
-        low, high = 100 * prediction.share_ci_low, 100 * prediction.share_ci_high
+        low, high = prediction.share_ci_low, prediction.share_ci_high
         assert shown["importance for\npredictions"] == (
             "{:+.2f} ({:+.2f} to {:+.2f})".format(prediction.importance, *prediction.importance_interval)
-            + f"\n{100 * prediction.share:.0f} % ({low:.0f} to {high:.0f})"
+            + f"\n{prediction.share:.2f} ({low:.2f} to {high:.2f})"
         )
         assert shown["kappa"] == f"{analysis.consistencies[row[0]].fleiss_kappa:.2f}"
         assert shown["IQR of cells"] == f"{100 * record.score_iqr:.2f}"

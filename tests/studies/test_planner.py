@@ -369,7 +369,7 @@ def test_the_run_of_a_plan(done: tuple[Place, Investigation], monkeypatch: pytes
     assert made.run_id == run_id
     run = place.client.get_run(run_id)
     assert run.info.status == "FINISHED"
-    assert run.info.run_name.startswith("plan: synthetic")
+    assert run.info.run_name.startswith("plan: data_order · synthetic")
     assert {name: run.data.tags[f"l3d.{name}"] for name in ("role", "schema", "factor", "design")} == {
         "role": "plan",
         "schema": "1",

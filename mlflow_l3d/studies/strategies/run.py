@@ -21,6 +21,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.parameters.table import STRATEGIES
 from mlflow_l3d.report.numbers import signed
+from mlflow_l3d.report.text import heading
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
@@ -75,7 +76,7 @@ class Comparison(OnOneScreen):
         reused = sum(found.reused for found in self.investigations.values())
         table = self.table().rename(index={"golden_model": "golden model"}).rename_axis(index="")
         lines = [
-            *(title, "=" * len(title)),
+            *heading(title),
             f"cells computed: {done}; {reused} shared or taken from earlier runs",
             *(f"MLflow run {self.run_id}", "", table.to_string(), ""),
             "std in percentage points; (*) important: random and fixed from half of the golden std on,",
