@@ -70,10 +70,17 @@ def _factors(shown: ShownSweep) -> Answer:
     found = {
         factor: Counter(shown.rows.loc[shown.rows["factor"] == factor, "verdict"]) for factor in shown.sweep.factors
     }
+    alike: dict[tuple[int, int, int], list[str]] = {}
+    for factor, own in found.items():
+        alike.setdefault((own["important"], own["not important"], own.total()), []).append(factor)
     sentences = [
-        f"{factor}: important at {own['important']} of {counted(own.total(), 'point')}, not at {own['not important']}, "
-        f"not certain at {own.total() - own['important'] - own['not important']}."
-        for factor, own in found.items()
+        f"{', '.join(factors)}: "
+        + (
+            f"important at {yes} of {counted(total, 'point')}, not at {no}, not certain at {total - yes - no}."
+            if yes or no
+            else f"not certain at any of {counted(total, 'point')}."
+        )
+        for (yes, no, total), factors in alike.items()
     ]
     matter = [factor for factor, own in found.items() if 2 * own["important"] > own.total()]
     some = any(own["important"] for own in found.values())

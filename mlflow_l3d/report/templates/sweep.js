@@ -148,7 +148,8 @@
         const td = make("td", undefined, at <= choices.length + 1 ? "text" : "");
         if (name === "verdict") td.append(make("span", row.verdict, "chip " + (kinds[row.verdict] || "unknown")));
         else if (name === "run") {
-          const code = make("code", row.run);
+          const code = make("code", row.run.slice(0, 8));
+          code.title = row.run;
           if (row.link) {
             const link = make("a");
             link.href = row.link;

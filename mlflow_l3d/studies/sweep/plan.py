@@ -80,9 +80,12 @@ class SweepPlan(OnOneScreen):
         parts = [f"{points}, {cells}, {done:,} done, {left:,} to compute: {known}"]
         if budget:
             whole = int((frame["steps_in_budget"] >= frame["steps"]).sum())
-            fewest = int(frame["steps_in_budget"].min())
+            fewest, reached = int(frame["steps_in_budget"].min()), int((frame["steps_in_budget"] >= FIRST_STEPS).sum())
+            each = (
+                f"{fewest} rows of every point" if fewest else f"a score of {reached} of {counted(len(frame), 'point')}"
+            )
             parts.append(
-                f"the budget of {budget} is enough for {whole} whole points, and for {fewest} rows of every point"
+                f"the budget of {budget} is enough for {counted(whole, 'whole point')}, and for {each}"
                 if budget.cells is not None or math.isfinite(self.hours)
                 else f"the budget of {budget} is kept; how far it goes shows when the first cells are timed"
             )
