@@ -101,6 +101,7 @@ def test_our_own_investigation(
     done = place.investigate(factor="data_order,data_split", investigation_runs=3, mitigation_runs=3)
     mlflow.set_tracking_uri(place.uri)
     before = place.client.get_run(done.run_id)
+    caplog.clear()
     with warnings.catch_warnings(), caplog.at_level(logging.WARNING, "mlflow_l3d"):
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "Starting with pandas version 4.0 all arguments", DeprecationWarning)
