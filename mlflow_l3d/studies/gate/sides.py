@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -11,13 +10,14 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.source_text import RUN_ID, parse
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.studies.gate.changes import OF_A_PLAN, changes_of, title_of
 from mlflow_l3d.studies.gate.golden import GoldenSpecification
 from mlflow_l3d.studies.specification import context_of
 from mlflow_l3d.tracking import names
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-_OF_A_PLAN: Final = (
-    *("factor", "design", "investigation_runs", "mitigation_runs", "golden_runs", "joint", "mitigation"),
-    *("stop", "half_width", "epsilon", "missing"),
-)
-"""Parameters of `main` that say nothing of a golden run."""
 _TEST_SET: Final = ("test_size", "test_selection")
 
 
@@ -161,9 +156,9 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
         named = recorded_side(client, "candidate", text.strip(), **machine)
         document = fetch_document(client, baseline.run_id, names.INVESTIGATION) or {}
         if named.specification is not None and "hyperparameters" in document:
-            named = replace(named, title=_title(document, named.specification) or named.title)
+            named = replace(named, title=title_of(document, named.specification) or named.title)
         return named
-    changes = _changes(text)
+    changes = changes_of(text)
     run = parent_run(client, baseline.run_id)
     document = fetch_document(client, baseline.run_id, names.INVESTIGATION) or {}
     if "hyperparameters" not in document:
@@ -187,7 +182,7 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
     setup = specification.setup
     return Side(
         "candidate",
-        _title(document, specification) or "the same",
+        title_of(document, specification) or "the same",
         {"context": specification.context_key, "root_seed": str(specification.root_seed)},
         root_seed=specification.root_seed,
         task={**specification.content()["task"], "fingerprint": setup.task.fingerprint},
@@ -204,7 +199,7 @@ def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, *
     ParameterError
         For the first that is not allowed.
     """
-    asked = {key: value for key, value in parameters.items() if key not in _OF_A_PLAN}
+    asked = {key: value for key, value in parameters.items() if key not in OF_A_PLAN}
     asked |= {key: value for key, value in machine.items() if value != "auto"}
     given, approach = given_texts(asked, MAIN, None, None)
     resolved, _ = as_published(given, approach)
@@ -271,41 +266,3 @@ def _golden(client: MlflowClient, name: str, run: Run) -> pd.DataFrame:
         allowed = "has no golden runs that finished, and a gate compares golden runs"
         raise ParameterError(name, run.info.run_id, allowed, "Investigate it with golden_runs=20 or more.")
     return found
-
-
-def _changes(text: object) -> dict[str, Any]:
-    """Return the parameters of `main` that a candidate names."""
-    changes = dict(text) if isinstance(text, Mapping) else _typed(str(text).strip())
-    allowed_names = [key for key in MAIN if key not in _OF_A_PLAN]
-    for key in changes:
-        if key not in allowed_names:
-            raise unknown_name("candidate", str(key), allowed_names, "with parameters of an investigation's runs:")
-    return changes
-
-
-def _typed(text: str) -> dict[str, Any]:
-    if text.startswith("{"):
-        try:
-            return dict(json.loads(text))
-        except ValueError as error:
-            raise ParameterError("candidate", text, f"is not valid JSON ({error})") from error
-    pairs = [part.partition("=") for part in text.split(";") if part.strip()]
-    if not pairs or not all(equals for _, equals, _ in pairs):
-        allowed = "must be a run id, or what differs from the baseline as model=...;num_labelled=500 or JSON"
-        raise ParameterError("candidate", text or "''", allowed)
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _title(document: Mapping[str, Any], specification: GoldenSpecification) -> str:
-    return ", ".join(f"{name}={value}" for name, value in _differences(document, specification).items())
-
-
-def _differences(document: Mapping[str, Any], candidate: GoldenSpecification) -> dict[str, object]:
-    """Return what the candidate has otherwise than the baseline."""
-    before, after = document["hyperparameters"], candidate.setup.hyperparameters
-    found, setup = {name: value for name, value in after.items() if before.get(name) != value}, candidate.setup
-    own: dict[str, object] = {"approach": setup.approach.name, "model": setup.model, "root_seed": candidate.root_seed}
-    known: dict[str, object] = {"approach": document["approach"]["name"], "model": document["model"]["name"]}
-    known["root_seed"] = int(document["parameters"]["root_seed"])
-    own["num_labelled"], known["num_labelled"] = setup.task.settings.num_labelled, document["task"].get("num_labelled")
-    return {**{name: value for name, value in own.items() if value != known[name]}, **found}

@@ -1,0 +1,58 @@
+"""In what a candidate differs from the baseline of a gate: as it is named, and as it comes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.parameters.table import MAIN
+
+if TYPE_CHECKING:
+    from mlflow_l3d.studies.gate.golden import GoldenSpecification
+
+OF_A_PLAN: Final = (
+    *("factor", "design", "investigation_runs", "mitigation_runs", "golden_runs", "joint", "mitigation"),
+    *("stop", "half_width", "epsilon", "missing"),
+)
+"""Parameters of `main` that say nothing of a golden run."""
+
+
+def changes_of(text: object) -> dict[str, Any]:
+    """Return the parameters of `main` that a candidate names."""
+    changes = dict(text) if isinstance(text, Mapping) else _typed(str(text).strip())
+    allowed_names = [key for key in MAIN if key not in OF_A_PLAN]
+    for key in changes:
+        if key not in allowed_names:
+            raise unknown_name("candidate", str(key), allowed_names, "with parameters of an investigation's runs:")
+    return changes
+
+
+def _typed(text: str) -> dict[str, Any]:
+    if text.startswith("{"):
+        try:
+            return dict(json.loads(text))
+        except ValueError as error:
+            raise ParameterError("candidate", text, f"is not valid JSON ({error})") from error
+    pairs = [part.partition("=") for part in text.split(";") if part.strip()]
+    if not pairs or not all(equals for _, equals, _ in pairs):
+        allowed = "must be a run id, or what differs from the baseline as model=...;num_labelled=500 or JSON"
+        raise ParameterError("candidate", text or "''", allowed)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def title_of(document: Mapping[str, Any], specification: GoldenSpecification) -> str:
+    """Return in what a candidate differs from the document of the baseline, in a few words."""
+    return ", ".join(f"{name}={value}" for name, value in _differences(document, specification).items())
+
+
+def _differences(document: Mapping[str, Any], candidate: GoldenSpecification) -> dict[str, object]:
+    """Return what the candidate has otherwise than the baseline."""
+    before, after = document["hyperparameters"], candidate.setup.hyperparameters
+    found, setup = {name: value for name, value in after.items() if before.get(name) != value}, candidate.setup
+    own: dict[str, object] = {"approach": setup.approach.name, "model": setup.model, "root_seed": candidate.root_seed}
+    known: dict[str, object] = {"approach": document["approach"]["name"], "model": document["model"]["name"]}
+    known["root_seed"] = int(document["parameters"]["root_seed"])
+    own["num_labelled"], known["num_labelled"] = setup.task.settings.num_labelled, document["task"].get("num_labelled")
+    return {**{name: value for name, value in own.items() if value != known[name]}, **found}
