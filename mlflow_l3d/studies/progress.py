@@ -18,7 +18,7 @@ _TICK: Final = 1.0
 
 def shows_progress(wanted: bool | None) -> bool:
     """Return whether progress is shown: as it is wanted, or where somebody looks, in a notebook or on a terminal."""
-    return (_in_notebook() or sys.stderr.isatty()) if wanted is None else wanted
+    return _looked_at() if wanted is None else wanted
 
 
 def progress_bar(what: str, unit: str, *, total: int, shown: bool, done: int = 0, state: str = "") -> tqdm[Any]:
