@@ -9,29 +9,23 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.gate import Forecast, GateAnswer, Look
-from mlflow_l3d.analysis.comparison.sequential import Measured, SequentialPlan, limits
-from mlflow_l3d.report import style
+from mlflow_l3d.analysis.comparison.sequential import SequentialPlan
+from mlflow_l3d.report.gate_figure import VERDICT, gate_bounds
 from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, percent, plain, unit_of
 from mlflow_l3d.report.page import Picture, Section, page
 from mlflow_l3d.report.table import Table, document
 from mlflow_l3d.report.text import Answer
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_VERDICT: Final = {
-    "better": "The candidate is better",
-    "worse": "The candidate is worse",
-    "equivalent": "The two are equivalent",
-    "undecided": "Undecided within the budget",
-}
 _ABOUT: Final = {"fixed": "These test data", "random": "New examples, too"}
 _CAPTION: Final = (
     "Dots: difference at each look, thin bars its repeated confidence interval, thick bars that for equivalence. Grey "
-    "band: differences that do not matter. Dashed: a difference beyond it is claimed at that look, dotted: one "
-    "between the lines is claimed to be equivalent; both at the spread of the last look, without skewness."
+    "band: differences that do not matter. Dashed: a difference beyond it is claimed at that look, at the spread of "
+    "the last one, without skewness."
 )
+_DOTTED: Final = " Dotted: one between these lines is claimed to be equivalent."
 
 
 def sentence(answer: GateAnswer) -> str:
@@ -49,7 +43,7 @@ def sentence(answer: GateAnswer) -> str:
         return f"The two are equivalent within {effect}: {found}.{also}"
     if answer.decision == "undecided":
         return f"{look.runs} runs do not tell worse, better, and equivalent within {effect} apart: {found}."
-    return f"{_VERDICT[answer.decision]}: {found}. Smallest effect: {effect}."
+    return f"{VERDICT[answer.decision]}: {found}. Smallest effect: {effect}."
 
 
 def about(answer: GateAnswer) -> str:
@@ -153,7 +147,7 @@ def power_table(answer: GateAnswer) -> Table:
 
 def gate_text(answer: GateAnswer, lines: Sequence[str]) -> str:
     """Return a finished gate as the terminal shows it."""
-    title = f"gate: {_VERDICT[answer.decision]} (exit status {answer.exit_status})"
+    title = f"gate: {VERDICT[answer.decision]} (exit status {answer.exit_status})"
     parts = [*(note for note in answer.notes), look_table(answer) if answer.looks else None, power_table(answer)]
     return document(title, [sentence(answer), *_means(answer), *_other(answer), *lines], parts)
 
@@ -172,9 +166,10 @@ def gate_markdown(answer: GateAnswer, *, run_id: str) -> str:
 
 def gate_page(answer: GateAnswer, figure: Figure, *, settings: Mapping[str, str]) -> str:
     """Return a gate and its figure as an HTML page."""
-    picture = Picture.of(figure, "looks", "Difference at each look, with its intervals and the bounds", _CAPTION)
+    caption = _CAPTION + _DOTTED * bool(np.isfinite(gate_bounds(answer)[1]).any())
+    picture = Picture.of(figure, "looks", "Difference at each look, with its intervals and the bounds", caption)
     answers = [
-        Answer("Is the candidate worse?", _VERDICT[answer.decision], (sentence(answer), *_means(answer))),
+        Answer("Is the candidate worse?", VERDICT[answer.decision], (sentence(answer), *_means(answer))),
         Answer("What is the answer about?", _ABOUT[answer.examples], (about(answer), *_other(answer))),
     ]
     sections = [
@@ -185,54 +180,6 @@ def gate_page(answer: GateAnswer, figure: Figure, *, settings: Mapping[str, str]
     ]
     title = f"{answer.candidate} against {answer.baseline}"
     return page(title, answers=answers, sections=sections, notes=answer.notes, settings=settings)
-
-
-def gate_figure(answer: GateAnswer) -> Figure:
-    """Return the looks and the bounds; `better` is above."""
-    unit = unit_of(answer.metric)
-    with style.panels(3.6) as (figure, (axes,)):
-        effect = unit.scale * answer.plan.smallest_effect
-        axes.axhspan(-effect, effect, color=style.ABSENT, linewidth=0)
-        axes.axhline(0, color=style.GREY, linewidth=0.8)
-        _bounds(axes, answer, unit)
-        for look in answer.looks:
-            colour = {"worse": style.ORANGE, "undecided": style.MUTED}.get(look.decision, style.BLUE)
-            ends = (look.low, look.high, 1.3), (look.equivalence_low, look.equivalence_high, 4.0)
-            for low, high, width in ends:
-                if math.isfinite(low) and math.isfinite(high):
-                    axes.plot([look.runs] * 2, [unit.scale * low, unit.scale * high], color=colour, linewidth=width)
-            axes.plot(look.runs, unit.scale * look.difference, "o", color=colour, markersize=6)
-        _limit(axes, answer, unit, effect)
-        axes.set_xlim(0, 1.05 * answer.plan.looks[-1])
-        title = _VERDICT[answer.decision]
-        x, y = "golden runs of either side", f"candidate - baseline, {answer.metric} ({unit.short})"
-        style.dress(axes, x=x, y=y, title=title, grid="y")
-    return figure
-
-
-def _bounds(axes: Axes, answer: GateAnswer, unit: Unit) -> None:
-    """Draw the differences that would be claimed at each planned look."""
-    runs = np.array(answer.plan.looks, dtype=np.float64)
-    std = answer.before.std
-    if answer.looks and math.isfinite(answer.looks[-1].error):
-        std = answer.looks[-1].error * math.sqrt(answer.looks[-1].pairs)
-    outer, inner = [], []
-    for count, level in zip(runs, answer.plan.levels, strict=True):
-        single = Measured(0.0, std / math.sqrt(count), count - 1, 0.0)
-        outer.append(unit.scale * float(limits(single, level.difference)[1]))
-        inner.append(unit.scale * (answer.plan.smallest_effect - float(limits(single, level.equivalence)[1])))
-    for side in (1, -1):
-        axes.plot(runs, side * np.array(outer), "--", color=style.MUTED, linewidth=1.0, marker=".", markersize=4)
-        shown = np.where(np.array(inner) > 0, inner, np.nan)
-        axes.plot(runs, side * shown, ":", color=style.BLUE, linewidth=1.2, marker=".", markersize=4)
-
-
-def _limit(axes: Axes, answer: GateAnswer, unit: Unit, effect: float) -> None:
-    """Show what matters: two smallest effects, and all differences; what is beyond is cut."""
-    found = [abs(unit.scale * look.difference) for look in answer.looks if math.isfinite(look.difference)]
-    ends = [unit.scale * abs(end) for look in answer.looks[-1:] for end in (look.low, look.high) if math.isfinite(end)]
-    top = 1.1 * max([2 * effect, *found, *ends])
-    axes.set_ylim(-top, top)
 
 
 def _means(answer: GateAnswer) -> Iterator[str]:

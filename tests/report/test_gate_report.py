@@ -10,7 +10,8 @@ import pytest
 from mlflow_l3d.analysis.comparison.gate import Forecast, GateAnswer, Look, look_at
 from mlflow_l3d.analysis.comparison.sequential import Measured, SequentialPlan
 from mlflow_l3d.analysis.comparison.sequential_power import Outlook
-from mlflow_l3d.report.gate import gate_figure, gate_markdown, gate_page, gate_text, look_line, sentence
+from mlflow_l3d.report.gate import gate_markdown, gate_page, gate_text, look_line, sentence
+from mlflow_l3d.report.gate_figure import gate_figure
 
 PLAN = SequentialPlan((10, 20), 0.01)
 OUTLOOK = Outlook(0.01, 0.02, 0.85, 0.12, 15.4)

@@ -50,8 +50,9 @@ def interaction_sentence(shown: ShownSweep, one: Interaction) -> str:
     ]
     spread = partial(shown.change, one.of, sign=False)
     numbers = (
-        f"standard deviation over {counted(len(one.values), 'value')} {spread(one.test.spread)}, "
-        f"{between(one.test.spread_low, one.test.spread_high, spread)}; p {_p(one.p_holm)}, "
+        f"over {counted(len(one.values), 'value')} a standard deviation of {spread(one.test.spread)}, "
+        f"{percent(shown.sweep.level)} interval {between(one.test.spread_low, one.test.spread_high, spread)}; "
+        f"p {_p(one.p_holm)}, "
         f"{tests(shown.sweep.interactions)}"
     )
     moves = "moves" if shown.claimed(one.p_holm) else "does not for certain move"

@@ -123,14 +123,17 @@ class GoldenRuns:
         Shape (runs,): own metric of each run, nan where there is none, or none yet.
     computed, failed
         Runs that were trained, and those of them that failed.
+    ahead
+        Those of them that no look needed; known at the end.
     """
 
     def __init__(self, specification: GoldenSpecification, *, progress: bool = False) -> None:
         self.specification, self.progress = specification, progress
         self.scores: FloatArray = np.full(specification.runs, np.nan)
-        self.computed = self.failed = 0
+        self.computed = self.failed = self.ahead = 0
         self._cells = list(specification.cells())
         self._left: set[int] = set()
+        self._trained: list[int] = []
         self._running: dict[str, Cell] = {}
         self._outcomes: Generator[Outcome, None, None] | None = None
         self._until = 0
@@ -201,6 +204,7 @@ class GoldenRuns:
     def finish(self, runs: int) -> None:
         """Write what a parent holds, and end it; the first `runs` runs were needed."""
         self.pause()
+        self.ahead = sum(number >= runs for number in self._trained)
         self.ledger.wait()
         frame = self._frame()
         scores = self.scores[:runs][np.isfinite(self.scores[:runs])]
@@ -237,6 +241,7 @@ class GoldenRuns:
         number = next(iter(cell.configurations.values())) - self.specification.base
         self._left.discard(number)
         self.computed += 1
+        self._trained.append(number)
         if record.error:
             self.failed += 1
             _logger.warning("%s: %s failed: %s", self.specification.side, cell.name, record.error)

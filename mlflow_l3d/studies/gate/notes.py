@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.difference import Spread, examples_needed
 from mlflow_l3d.analysis.comparison.gate import unseen_share
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.report.numbers import counted, share_text, unit_of
+from mlflow_l3d.studies.gate.record import other_gates
 from mlflow_l3d.studies.gate.specification import GateSpecification
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+def first_notes(asked: GateSpecification, client: MlflowClient) -> Iterator[str]:
+    """Yield what is known before any run, and is to be kept in mind."""
+    if others := other_gates(client, asked.pair, asked.key):
+        questions = "1 other question was" if others == 1 else f"{others} other questions were"
+        yield f"{questions} asked of these two by a gate: a false claim in any of them is likelier than alpha."
+    if asked.metric.name not in registered():
+        yield f"{asked.metric.name} is no metric of this installation: more of it is taken to be better."
+    if not asked.paired:
+        yield "The two have different root seeds: their runs share nothing, and are compared as independent ones."
 
 
 def run_notes(asked: GateSpecification, scores: Mapping[str, FloatArray]) -> Iterator[str]:

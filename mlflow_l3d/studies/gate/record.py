@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.analysis.comparison.gate import GateAnswer, Look
-from mlflow_l3d.report.gate import gate_figure, gate_markdown, gate_page
+from mlflow_l3d.report.gate import gate_markdown, gate_page
+from mlflow_l3d.report.gate_figure import gate_figure
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.style import save_png
 from mlflow_l3d.studies.files import write_json

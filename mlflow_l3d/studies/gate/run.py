@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -24,16 +24,16 @@ from mlflow_l3d.analysis.comparison.sequential_power import Noise
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.report.gate import gate_text, look_line
+from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.gate.notes import example_notes, run_notes
+from mlflow_l3d.studies.gate.notes import example_notes, first_notes, run_notes
 from mlflow_l3d.studies.gate.plan import GatePlan, plan_gate
 from mlflow_l3d.studies.gate.record import (
     RESUMED,
     Earlier,
     append_summary,
     find_earlier,
-    other_gates,
     resumed,
     write_record,
     write_results,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _logger = logging.getLogger("mlflow_l3d")
+_COUNTS = ("computed", "ahead")
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,15 @@ class Gate:
         What was asked.
     computed
         How many runs were trained now.
+    ahead
+        How many of these are beyond the last look: free workers begin the next runs before the look is taken.
     """
 
     run_id: str
     answer: GateAnswer = field(repr=False)
     specification: GateSpecification = field(repr=False)
     computed: int
+    ahead: int = 0
 
     @property
     def decision(self) -> str:
@@ -85,7 +89,8 @@ class Gate:
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        lines = [f"{self.computed} runs trained now; MLflow run {self.run_id}; report.html is among its artifacts"]
+        ahead = f", {self.ahead} of them begun for the next look and not looked at" if self.ahead else ""
+        lines = [f"{counted(self.computed, 'run')} trained now{ahead}; MLflow run {self.run_id}; with report.html"]
         return gate_text(self.answer, lines=lines)
 
 
@@ -166,7 +171,8 @@ class _Conduct:
                 for side in self.runs.values():
                     side.finish(self.answer.looks[-1].runs)
             self._write(run)
-        return Gate(run.run_id, self.answer, asked, sum(side.computed for side in self.runs.values()))
+        trained = [side.training for side in self.runs.values() if side.training is not None]
+        return Gate(run.run_id, self.answer, asked, *(sum(getattr(each, name) for each in trained) for name in _COUNTS))
 
     @property
     def _done(self) -> bool:
@@ -181,14 +187,7 @@ class _Conduct:
         done = earlier is not None and self._done
         kept = [note for note in earlier.notes if done and not note.startswith(RESUMED)] if earlier else []
         first = [resumed(earlier.looks)] if earlier else []
-        self.answer = replace(self.answer, notes=(*first, *(kept if done else self._first_notes())))
-
-    def _first_notes(self) -> Iterator[str]:
-        if others := other_gates(self.client, self.asked.pair, self.asked.key):
-            questions = "1 other question was" if others == 1 else f"{others} other questions were"
-            yield f"{questions} asked of these two by a gate: a false claim in any of them is likelier than alpha."
-        if not self.asked.paired:
-            yield "The two have different root seeds: their runs share nothing, and are compared as independent ones."
+        self.answer = replace(self.answer, notes=(*first, *(kept if done else first_notes(self.asked, self.client))))
 
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
         """Say with what either side may be trained; with nothing where the answer is known."""

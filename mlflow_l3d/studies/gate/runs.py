@@ -52,11 +52,6 @@ class Runs:
     training: GoldenRuns | None = None
 
     @property
-    def computed(self) -> int:
-        """How many were trained now."""
-        return self.training.computed if self.training else 0
-
-    @property
     def parent(self) -> tuple[str, str]:
         """Run and experiment of the investigation, or of those that were trained now; empty before there is one."""
         if self.side.run_id or not self.training:

@@ -228,14 +228,15 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
         raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
     if baseline.task is None or candidate.task is None:
         return
-    where = f"of baseline {baseline.run_id}"
+    where, typed = f"of baseline {baseline.run_id}", candidate.run_id or candidate.title
     if baseline.task.get("fingerprint") != candidate.task.get("fingerprint"):
-        allowed = f"must be of the data {where} ({baseline.task.get('name')}), and its content differs"
-        raise ParameterError("candidate", candidate.task.get("name"), allowed)
+        own, wanted = candidate.task.get("name"), baseline.task.get("name")
+        also = ", of other content" if own == wanted else ""
+        raise ParameterError("candidate", typed, f"is of the data {own}{also}, and must be of those {where} ({wanted})")
     for name in _TEST_SET:
         if baseline.task.get(name) != candidate.task.get(name):
-            allowed = f"must have the test set {where} ({name}={baseline.task.get(name)})"
-            raise ParameterError("candidate", f"{name}={candidate.task.get(name)}", allowed)
+            own, allowed = f"{name}={candidate.task.get(name)}", f"must have the test set {where} "
+            raise ParameterError("candidate", candidate.run_id or own, f"{allowed}({name}={baseline.task.get(name)})")
 
 
 def paired(baseline: Side, candidate: Side) -> bool:

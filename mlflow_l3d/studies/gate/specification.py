@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.comparison.sequential import FEWEST, SequentialPlan, pl
 from mlflow_l3d.analysis.comparison.sequential_power import MOST_AUTO, Noise, Outlook, power, runs_for_power
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.gate import GATE
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.plan.cells import content_key
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _MACHINE: Final = ("device", "executor", "workers")
+_NO_SCORES: Final = ("seconds", "loss", "error")
+"""How names of what is measured beside scores end, ours and those that people give: less of it is better."""
 _STREAM: Final = 20_221_122
 """Seed of the simulations behind a stated power: the same question has the same answer."""
 Examples = Literal["fixed", "random"]
@@ -161,6 +163,8 @@ def _metric(asked: str, baseline: Side, candidate: Side) -> Metric:
         allowed = f"the baseline is judged by {own} and the candidate by {theirs}"
         raise ParameterError("metric", "auto", allowed, "Name the metric.")
     name = own if asked == "auto" else asked
+    if name not in registered() and name.rpartition("_")[2] in _NO_SCORES:
+        raise ParameterError("metric", name, "is no score: more of it is not better", "Name a score.")
     for side in (baseline, candidate):
         if side.cells is not None and name not in side.cells:
             raise ParameterError("metric", name, f"the golden runs of {side.name} {side.run_id} do not have it")

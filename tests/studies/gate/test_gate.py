@@ -128,6 +128,14 @@ def test_worse_candidate_fails_after_more_runs_of_both_and_the_other_way_round_i
     assert other.difference == pytest.approx(found.answer.looks[-1].difference)
 
 
+def test_what_was_trained_ahead_is_told(place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = GoldenRuns.advance
+    monkeypatch.setattr(GoldenRuns, "advance", lambda self, runs: train(self, runs + 2))
+    found = gated(place, baseline=baseline)
+    assert found.ahead == found.computed - found.answer.looks[-1].runs == 2
+    assert f"{found.computed} runs trained now, 2 of them begun for the next look" in found.summary()
+
+
 def test_a_gate_is_deleted_with_all_that_it_trained(place: Place, baseline: str) -> None:
     before = {run.info.run_id for run in place.runs()}
     found = gated(place, baseline=baseline, most_runs=8)
@@ -269,11 +277,15 @@ def test_runs_that_fail_do_not_count_and_are_told(place: Place, baseline: str) -
         ({"candidate": "{"}, "candidate={: is not valid JSON"),
         ({"candidate": "hyperparameters=a_data_ordr=1"}, "candidate: hyperparameters='a_data_ordr': must be"),
         ({"candidate": "0" * 32}, f"candidate={'0' * 32}: no such run on the tracking server"),
-        ({"candidate": "test_size=40"}, "candidate=test_size=40: must have the test set of baseline"),
+        (
+            {"candidate": "test_size=40"},
+            "candidate=test_size=40: must have the test set of baseline",
+        ),
         ({"alpha": 0.7}, "alpha=0.7: must be a number above 0 and below 0.5"),
         ({"smallest_effect": 0}, "smallest_effect=0: must be a number above 0"),
         ({"most_runs": 4}, "most_runs=4: must be auto or a whole number from 5"),
         ({"metric": "rougeX"}, "metric=rougeX: the golden runs of baseline .* do not have it"),
+        ({"metric": "duration_seconds"}, "metric=duration_seconds: is no score"),
         ({"lok": 4}, "parameter='lok': must be one of"),
     ],
 )
