@@ -3,7 +3,8 @@
 Both sides run the command line in fresh processes, on a store of their own, and compute the same cells. *Ratio* is the
 wall clock of everything, start of the process and reports included, over the sum of the training times that the cells
 of that side have recorded, divided by the workers. Changing the point is timed in a process of its own: the seconds
-until the first session is prepared, and until that of each further point is.
+until the first session is prepared, and until that of each further point is. Where features of an encoder are kept, the
+sweep runs a second time, on a new store with these features: the texts of a task are encoded once on a machine.
 """
 
 from __future__ import annotations
@@ -115,6 +116,10 @@ def _measure(place: Workplace, template: Path, case: Case, options: argparse.Nam
     """Return the rows of one case."""
     folder = _folder(place, template, f"{case.name}-sweep")
     sides = [("sweep", _run(place, folder, [("sweep", _swept(case))]), _trained(folder))]
+    if (features := folder / "cache" / "features").is_dir():
+        again = _folder(place, template, f"{case.name}-encoded")
+        shutil.copytree(features, again / "cache" / "features")
+        sides.append(("sweep, texts encoded before", _run(place, again, [("sweep", _swept(case))]), _trained(again)))
     if not options.without_separate:
         folder = _folder(place, template, f"{case.name}-separate")
         base = str(case.parameters.get("hyperparameters", "default"))
