@@ -49,7 +49,8 @@ def difference_table(found: Comparison) -> Table:
         rows = [
             {name: value for name, value in row.items() if name not in ("all together", "p adjusted")} for row in rows
         ]
-    note = f"{direction_sentence(found)} Intervals count the luck of every factor and of the test examples."
+    examples = " and of the test examples" if all(each.examples for each in found.differences) else ""
+    note = f"{direction_sentence(found)} Intervals count the luck of every factor{examples}."
     if many:
         note += (
             " All together: the error rate holds for all pairs of a task (max-T; p-values are step-down, and so may "
