@@ -172,13 +172,15 @@ class Ledger(Generic[R]):
         note = with_link(description, self.parent.experiment_id)
         tags = {names.STATE: "complete" if complete else "incomplete", names.NOTE: note}
 
-        def ending() -> None:
-            parents.log_results(self.client, self.parent.run_id, artifacts, tags, tables)
-            self.client.set_terminated(self.parent.run_id, "FINISHED")
-
-        self.uploader.submit("the artifacts of the parent", ending)
+        client, run_id = self.client, self.parent.run_id
+        self.uploader.submit(
+            "the artifacts of the parent", lambda: parents.log_results(client, run_id, artifacts, tags, tables)
+        )
         self.wait()
+        # The end comes last: whoever finds the parent at work goes on with it, and one that has ended left nothing.
         self.spool.clear()
+        self.uploader.submit("the end of the parent", lambda: client.set_terminated(run_id, "FINISHED"))
+        self.wait()
         self._close()
 
     def run_ids(self) -> dict[str, str]:

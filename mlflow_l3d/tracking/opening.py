@@ -198,9 +198,7 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> None:
         earlier_id = str(earlier.info.run_id)
         if earlier_id == parent.run_id:
             continue
-        if earlier.data.tags.get(names.STATE) == "complete":
-            if earlier.info.status == "RUNNING":  # killed between its last tags and its end
-                client.set_terminated(earlier_id, "FINISHED")
+        if earlier.data.tags.get(names.STATE) == "complete" and earlier.info.status == "FINISHED":
             continue
         if parents.may_be_alive(earlier, spool.identity):
             _logger.warning("Run %s is at the same work on another machine; its children are left there.", earlier_id)

@@ -19,6 +19,7 @@ from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, condition, found, search
 from mlflow_l3d.tracking.connection import error_line, public_uri
+from mlflow_l3d.tracking.open_runs import abandoned_runs, held_open
 from mlflow_l3d.tracking.pages import told
 
 if TYPE_CHECKING:
@@ -254,6 +255,8 @@ def auxiliary_run(
 ) -> Iterator[AuxiliaryRun]:
     """Open the run that `mlflow run` made, or a new one; end it FINISHED, or FAILED or KILLED with the reason.
 
+    Those that killed processes of this machine left are ended, too.
+
     Parameters
     ----------
     client
@@ -267,12 +270,14 @@ def auxiliary_run(
     parameters
         Logged where `mlflow run` has not logged them.
     """
+    for abandoned in abandoned_runs(client):
+        end_early(client, abandoned.info.run_id, "Its process was killed.", "KILLED")
     run = attach(client, project_run, title, {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA})
     run_id, experiment_id = str(run.info.run_id), str(run.info.experiment_id)
     try:
         public = {name: public_name(value) for name, value in parameters.items()}
         log_params(client, run_id, public, known=run.data.params)
-        with told(client.tracking_uri, experiment_id, run_id):
+        with held_open(run_id), told(client.tracking_uri, experiment_id, run_id):
             yield AuxiliaryRun(client, run_id)
         client.set_terminated(run_id, "FINISHED")
     except BaseException as error:

@@ -48,16 +48,18 @@ import json, os, signal, sys
 if __name__ == "__main__":
     from mlflow import MlflowClient
     from mlflow_l3d import investigate
-    log = MlflowClient.log_artifacts
+    from mlflow_l3d.tracking.spool import Spool
+    owner = {"log_artifacts": MlflowClient, "clear": Spool}[sys.argv[2]]
+    inner = getattr(owner, sys.argv[2])
 
-    def log_and_end(*arguments):
-        log(*arguments)
+    def end(*arguments):
+        inner(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    MlflowClient.log_artifacts = log_and_end
+    setattr(owner, sys.argv[2], end)
     investigate(**json.loads(sys.argv[1]))
 """
-"""Kills itself when the artifacts of the parent are there, and its last tags are not."""
+"""Kills itself when the artifacts of the parent are there, and its last tags are not; or all but its end."""
 
 
 def assert_same_as_undisturbed(
@@ -89,16 +91,18 @@ def test_killed_and_started_again(
     assert_goes_on(place, undisturbed, tmp_path)
 
 
+@pytest.mark.parametrize(("after", "spooled"), [("log_artifacts", CELLS), ("clear", 0)])
 def test_killed_in_its_conclusion(
-    undisturbed: tuple[Place, Investigation], migrated_store: Path, tmp_path: Path
+    after: str, spooled: int, undisturbed: tuple[Place, Investigation], migrated_store: Path, tmp_path: Path
 ) -> None:
     place = sqlite_place(migrated_store, tmp_path / "place")
     script = tmp_path / "script.py"
     script.write_text(ENDS_ITSELF)
-    process = place.start(str(script), json.dumps({**SMALL, **SLOW, "executor": "inline"}))
+    process = place.start(str(script), json.dumps({**SMALL, **SLOW, "executor": "inline"}), after)
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
-    assert len(place.spooled()) == CELLS
+    assert len(place.spooled()) == spooled
+    assert len([run for run in place.cells() if run.info.status == "FINISHED"]) == CELLS
     assert_goes_on(place, undisturbed, tmp_path)
 
 
@@ -135,7 +139,7 @@ def _killed(*_: object, **__: object) -> None:
 
 def assert_goes_on(place: Place, undisturbed: tuple[Place, Investigation], folder: Path) -> None:
     """Check that the same investigation after a kill takes what there is, and ends like one that was not killed."""
-    kept = place.spooled()
+    kept = place.spooled() | {run.data.tags["l3d.cell_key"] for run in place.cells() if run.info.status == "FINISHED"}
     killed_at = int(time.time() * 1000)
     [old] = place.parents()
 

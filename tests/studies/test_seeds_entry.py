@@ -305,7 +305,10 @@ def test_interrupted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parent.info.status == "KILLED"
     assert "2 of 3 seeds done" in parent.data.tags["mlflow.note.content"]
     assert running(place) == []
-    assert (study(place)).computed == 1
+    result = study(place)
+    assert result.computed == 1
+    scores = place.client.get_metric_history(result.run_id, "score")
+    assert {each.step: each.value for each in scores} == dict(enumerate(result.study.scores["accuracy"]))
 
 
 def test_evaluating_a_study_again(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

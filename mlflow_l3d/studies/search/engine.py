@@ -19,6 +19,8 @@ from mlflow_l3d.studies.search.study import enqueue, setting_of
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
 
 
 @dataclass
@@ -39,6 +41,9 @@ class StageRun:
         Key of a cell -> score of a finished outcome.
     pruned
         Key of a cell -> how this stage of the same search pruned it before: it is pruned again.
+    sampler
+        Returns the sampler of a trial that is asked for, from the number of trials before it: a search that goes on
+        draws what it would have drawn. Without it the study keeps its own.
     """
 
     study: optuna.Study
@@ -47,8 +52,10 @@ class StageRun:
     on_finished: Callable[[FinishedTrial], None]
     known: Mapping[str, float] = field(default_factory=dict)
     pruned: Mapping[str, PrunedBefore] = field(default_factory=dict)
+    sampler: Callable[[int], BaseSampler] | None = None
     _ended: dict[str, FinishedTrial] = field(default_factory=dict)
     _running: dict[str, list[tuple[optuna.Trial, FinishedTrial]]] = field(default_factory=dict)
+    _left: list[FrozenTrial] = field(default_factory=list)
     _asked: int = 0
 
     def run(
@@ -63,8 +70,8 @@ class StageRun:
         ----------
         trials
             How many there are to be, with those that failed or were pruned and those of earlier processes; without
-            those that were interrupted, or taken over by :func:`mlflow_l3d.studies.search.study.take_over`. Where all
-            failed so far, they are tried again.
+            those taken over by :func:`mlflow_l3d.studies.search.study.take_over`. Where all failed so far, they are
+            tried again.
         executor
             Its job trains :class:`mlflow_l3d.studies.search.trials.Tuned`.
         queue
@@ -98,8 +105,7 @@ class StageRun:
         return found
 
     def _resume(self) -> None:
-        """Count what there is, and end the trials that a killed process left: with a known score, or to be repeated."""
-        import optuna
+        """Count what there is; trials that a killed process left come first, as if they were asked for again."""
         from optuna.trial import TrialState
 
         before = finished_trials(self.study)
@@ -112,18 +118,8 @@ class StageRun:
             self._asked = 0
             for failed in before:
                 enqueue(self.study, self.space, failed.params)
-        for left in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            cell = left.user_attrs.get(CELL, {})
-            key = cell.get("key", "")
-            trial = optuna.Trial(self.study, left._trial_id)
-            begun = FinishedTrial(left.number, cell.get("params", {}), cell.get("hyperparameters", {}), key, "failed")
-            if self._has(key):
-                self._asked += 1
-                self._reuse(trial, begun)
-                continue
-            self._tell(trial, replace(begun, origin="interrupted", error="its process ended"))
-            if params := left.user_attrs.get(GIVEN, begun.params):
-                enqueue(self.study, self.space, params)
+        self._left = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        self._asked += len(self._left)
 
     def _enqueue(self, queue: Sequence[Mapping[str, Value]]) -> None:
         """Let settings be the next ones, those that the study does not have in its queue or its past."""
@@ -135,8 +131,13 @@ class StageRun:
 
     def _cells(self, trials: int, *, queue_only: bool) -> Iterator[TrialCell]:
         """Yield the cells that are to be trained, until the stage has so many trials."""
+        import optuna
         from optuna.trial import TrialState
 
+        for left in self._left:
+            self._draw_as_after(left.number)
+            if (cell := self._begin(optuna.Trial(self.study, left._trial_id))) is not None:
+                yield cell
         while self._asked < trials:
             if queue_only and not self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
                 return
@@ -158,8 +159,16 @@ class StageRun:
 
     def _ask(self) -> TrialCell | None:
         """Begin the next trial; return its cell where it must be trained."""
+        self._draw_as_after(len(self.study.get_trials(deepcopy=False)))
         trial = self.study.ask()
         self._asked += 1
+        return self._begin(trial)
+
+    def _draw_as_after(self, trials: int) -> None:
+        if self.sampler is not None:
+            self.study.sampler = self.sampler(trials)
+
+    def _begin(self, trial: optuna.Trial) -> TrialCell | None:
         params = setting_of(trial, self.space)
         begun = FinishedTrial(trial.number, params, {}, "", "failed")
         try:

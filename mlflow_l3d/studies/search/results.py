@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import optuna
 
 State = Literal["complete", "pruned", "failed"]
-Origin = Literal["trained", "known", "repeated", "taken over", "interrupted"]
+Origin = Literal["trained", "known", "repeated", "taken over"]
 """Where a score comes from: this trial's training; a finished outcome of the same key; another trial of the stage with
-the same hyperparameters; the stage before. An interrupted trial has none: its process ended, another one repeats it."""
+the same hyperparameters; the stage before."""
 
 GIVEN: Final = "l3d.given"
 """User attribute: the whole setting that a trial was queued with."""
@@ -109,7 +109,10 @@ class FinishedTrial:
 
 
 def finished_trials(study: optuna.Study) -> list[FinishedTrial]:
-    """Return the trials of a study that have ended, in their order; those that were interrupted are left out."""
+    """Return the trials of a study that have ended, in their order.
+
+    An earlier version told Optuna of trials that were ``interrupted``, and that others repeat: these are left out.
+    """
     found = []
     for trial in study.get_trials(deepcopy=False):
         refused = {"params": dict(trial.params), "hyperparameters": {}, "key": ""}

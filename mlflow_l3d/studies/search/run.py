@@ -131,7 +131,8 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
 
     def __init__(self, specification: SearchSpecification, *, progress: bool | None = False) -> None:
         super().__init__(specification, progress=progress)
-        self.ended = 0
+        self.ended = self._logged = self._next = 0
+        self._waiting: dict[int, FinishedTrial] = {}
         self.metric = named(specification.metric)
         self.best = -self.metric.sign * math.inf
         self.metrics: dict[str, Mapping[str, float]] = {}
@@ -221,9 +222,8 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         sampler, seed = asked.samplers[stage], asked.sampler_seed(stage)
         wanted = asked.coarse_trials if stage == "coarse" else asked.fine_trials
         name = f"{ledger.spool.folder.name}-{stage}"
-        begun = sampler_of(sampler, stage=stage, seed=seed)
-        study = open_study(storage, name, begun, pruner_of(asked.pruner), metric=self.metric)
-        study.sampler = sampler_of(sampler, stage=stage, seed=seed, begun=len(study.get_trials(deepcopy=False)))
+        drawing = partial(sampler_of, sampler, stage, seed)
+        study = open_study(storage, name, drawing(0), pruner_of(asked.pruner), metric=self.metric)
         first = [{name: setup.hyperparameters[name] for name in space.ranges}] if stage == "coarse" else []
         done = [*first, *([] if after is None else [after.params])]
         queue = planned(space, sampler=sampler, stage=stage, trials=wanted - len(first), seed=seed, done=done)
@@ -231,13 +231,17 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
             take_over(study, space, after)
         maker = TrialMaker(setup.approach, setup.origin.values, asked.context_key, name, asked.searched_on)
         tuned = Tuned(setup.approach, asked.metric, asked.pruner, asked.storage, journal_folder(ledger.spool))
+        self._next = 0 if after is None else 1
         for earlier in finished_trials(study):
             if earlier.origin != "taken over":
                 self._count(stage, earlier)
         pruned = PrunedBefore.all_of(ledger.recovered.pruned.get(stage, {}), asked.metric)
-        stage_run = StageRun(study, space, maker, partial(self._ended, stage), known_scores(ledger), pruned)
+        stage_run = StageRun(study, space, maker, partial(self._ended, stage), known_scores(ledger), pruned, drawing)
         executor = executor_of(setup, job_of(setup, tuned))
         found = stage_run.run(wanted, executor, [*first, *queue], queue_only=sampler in PLANNED)
+        for number in sorted(self._waiting):  # behind numbers that an earlier version left out
+            self._next = number
+            self._log_scores()
         return _Level(space, study, found)
 
     def _ended(self, stage: Stage, trial: FinishedTrial) -> None:
@@ -251,13 +255,21 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
 
     def _count(self, stage: Stage, trial: FinishedTrial) -> None:
         """Show how far the search is; also for a trial of an earlier process."""
-        if trial.state == "complete" and trial.score is not None:
-            self.best = max(self.best, trial.score, key=lambda score: self.metric.sign * score)
-            self.ledger.log_metrics({"score": trial.score, "best_score": self.best}, self.ended)
-            best = f"{stage}, best {self.specification.metric} {100 * self.best:.1f}"
-            self._bar.set_postfix_str(best, refresh=False)
         self.ended += 1
+        self._waiting[trial.number] = trial
+        self._log_scores()
+        if math.isfinite(self.best):
+            self._bar.set_postfix_str(f"{stage}, best {self.metric.name} {100 * self.best:.1f}", refresh=False)
         self._bar.update()
+
+    def _log_scores(self) -> None:
+        """Log scores in the order of the trials, in whatever order they ended."""
+        while (trial := self._waiting.pop(self._next, None)) is not None:
+            if trial.state == "complete" and trial.score is not None:
+                self.best = max(self.best, trial.score, key=lambda score: self.metric.sign * score)
+                self.ledger.log_metrics({"score": trial.score, "best_score": self.best}, self._logged)
+            self._logged += 1
+            self._next += 1
 
 
 @contextmanager

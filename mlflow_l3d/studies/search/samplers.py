@@ -82,7 +82,7 @@ def sampler_name(name: str, *, stage: Stage, grid_size: int, trials: int) -> str
     return found
 
 
-def sampler_of(name: str, *, stage: Stage, seed: int, begun: int = 0) -> BaseSampler:
+def sampler_of(name: str, stage: Stage, seed: int, begun: int = 0) -> BaseSampler:
     """Return a sampler of Optuna.
 
     Parameters
@@ -93,7 +93,7 @@ def sampler_of(name: str, *, stage: Stage, seed: int, begun: int = 0) -> BaseSam
     seed
         Zero is a seed. Each stage has its own stream of it.
     begun
-        How many trials the study holds: a search that goes on must not draw again what it drew before.
+        How many trials the study holds; every number has its own stream.
 
     Raises
     ------

@@ -280,11 +280,12 @@ class TrialReport:
         score = float(scores[self._name])
         self._curve[epoch] = score
         step = self._configuration * STRIDE + epoch
-        if self.pruned or self._silent or epoch >= STRIDE or step <= self._last:
+        if self.pruned or self._silent or epoch >= STRIDE or step < self._last:
             return self.pruned
-        self._last = step
         try:
-            self._trial.report((sum(self._finished) + score) / (self._configuration + 1), step)
+            if step > self._last:
+                self._trial.report((sum(self._finished) + score) / (self._configuration + 1), step)
+            self._last = step
             self.pruned = self._may_end and self._trial.should_prune()
         except Exception as error:  # noqa: BLE001 - a storage that is away must not cost the training
             self._silent = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -97,11 +98,14 @@ class SeedsStudyRun(CellStudy[SeedsSpecification, SeedsRun]):
         """What stands before the progress bar."""
         return self.specification.setup.task.name
 
-    def on_record(self, cell: Cell, record: CellRecord) -> None:  # noqa: ARG002
+    def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
+        """Log the score, at the place of the seed: in whatever order seeds are done, the chart is the same."""
+        if (score := metrics.get(self.specification.metric)) is not None and math.isfinite(score):
+            self.ledger.log_metrics({"score": score}, cell.index or 0)
+
+    def on_record(self, cell: Cell, record: CellRecord) -> None:
         """Log the score."""
-        metric = self.specification.metric
-        if not record.error and metric in record.metrics:
-            self.ledger.log_metrics({"score": record.metrics[metric]}, self.reused + self.computed - 1)
+        self.on_known(cell, {} if record.error else record.metrics)
 
     def carry_out(self) -> SeedsRun:
         """Train, and score what is recorded."""

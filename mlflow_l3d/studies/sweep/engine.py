@@ -113,11 +113,13 @@ class Engine:
             if point.handed_out or not (point.opened or point.known or self._fits(point, point.first_cells)):
                 continue
             self._now = point
-            for cell in self._next(point):
+            cells = self._next(point)
+            point.under_way += len(cells)  # all at once: else the first to come back would be taken for the last
+            for at, cell in enumerate(cells):
                 if point.ended or point.stopped:
+                    point.under_way -= len(cells) - at
                     break
                 self._under_way[cell.key] = [(point, cell)]
-                point.under_way += 1
                 self._given += 1
                 yield PointCell.of(cell, number)
 

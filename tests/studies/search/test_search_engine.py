@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.results import FinishedTrial, best_of, finished_trials
-from mlflow_l3d.studies.search.samplers import planned
+from mlflow_l3d.studies.search.samplers import planned, sampler_of
 from mlflow_l3d.studies.search.study import take_over
 
 Setting = Mapping[str, Value]
@@ -232,18 +233,23 @@ class KilledError(Exception):
     """Stands for the end of the process."""
 
 
+class Kill:
+    """An executor that ends the process, as it were, at the cell with the number `ends`."""
+
+    def __init__(self, search: Search, ends: int) -> None:
+        self.search, self.ends = search, ends
+
+    def run(self, cells):
+        for number, cell in enumerate(cells):
+            if number == self.ends:
+                raise KilledError
+            yield from InlineExecutor(job=self.search.job).run([cell])
+
+
 def killed_after(search: Search, trials: int, queue: Sequence[Setting], ends: int) -> None:
     """Run a stage and leave it as a kill would, while a trial runs."""
-
-    class Kill:
-        def run(self, cells):
-            for number, cell in enumerate(cells):
-                if number == ends:
-                    raise KilledError
-                yield from InlineExecutor(job=search.job).run([cell])
-
     with pytest.raises(KilledError):
-        stage(search, trials, queue, executor=Kill())
+        stage(search, trials, queue, executor=Kill(search, ends))
 
 
 def test_a_killed_search_goes_on(tmp_path: Path) -> None:
@@ -258,10 +264,10 @@ def test_a_killed_search_goes_on(tmp_path: Path) -> None:
     assert len(found) == 9
     assert len(heard) == 6
     settings = [tuple(trial.params.values()) for trial in found]
-    assert sorted(settings[:6]) == sorted(tuple(each.values()) for each in queue)
+    assert settings[:6] == [tuple(each.values()) for each in queue]
     assert trained(again) == 9 - sum(trial.error is not None for trial in found)
-    assert [trial.number for trial in found] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
-    assert again.study.trials[3].state is TrialState.FAIL
+    assert [trial.number for trial in found] == [*range(9)]
+    assert all(trial.state.is_finished() for trial in again.study.trials)
     assert stage(Search(tmp_path), 9, queue) == (finished_trials(search.study), [])
 
 
@@ -272,7 +278,23 @@ def test_a_trial_that_was_suggested_and_killed_is_repeated_as_it_was(tmp_path: P
     found, _ = stage(Search(tmp_path), 5)
     assert len(found) == 5
     assert dict(found[2].params) == left
-    assert found[2].number == 3
+    assert found[2].number == 2
+
+
+@pytest.mark.parametrize("name", ["tpe", "random"])
+def test_a_killed_search_draws_what_it_would_have_drawn(name: str, tmp_path: Path) -> None:
+    def run(search: Search, executor: Any) -> list[FinishedTrial]:
+        sampler = partial(sampler_of, name, "fine", 3)
+        stage_run = StageRun(search.study, search.space, search.maker, lambda _: None, sampler=sampler)
+        return stage_run.run(10, executor)
+
+    quiet, disturbed = (Search(tmp_path, pruner="median", name=each) for each in ("quiet", "disturbed"))
+    expected = run(quiet, InlineExecutor(job=quiet.job))
+    for ends in (2, 6):
+        with pytest.raises(KilledError):
+            run(disturbed, Kill(disturbed, ends))
+    assert run(disturbed, InlineExecutor(job=disturbed.job)) == expected
+    assert len({trial.params["x"] for trial in expected}) == 10
 
 
 def test_a_killed_trial_whose_outcome_is_known_is_not_repeated(tmp_path: Path) -> None:

@@ -256,6 +256,19 @@ def test_an_interrupt_leaves_no_parent_open_and_something_for_every_point(place:
     assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
 
 
+def test_a_last_row_that_was_interrupted_is_trained_to_its_end(place: Place) -> None:
+    def interrupt(number: int) -> None:
+        if number == 5:
+            raise KeyboardInterrupt
+
+    parameters = {"mitigation_runs": 2, "golden_runs": 4, "over": {"noise": NOISE[:2]}}
+    with pytest.raises(KeyboardInterrupt):
+        run(place, approach=Hooked(interrupt), **parameters)
+    found = run(place, approach=Hooked(lambda _: None), **parameters)
+    assert [point.error for point in found.points] == ["", ""]
+    assert place.client.get_run(found.run_id).data.tags["l3d.state"] == "complete"
+
+
 def test_threads_do_not_grow_with_the_points(place: Place) -> None:
     most: list[int] = []
     before = threading.active_count()
