@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS, Check, Importance
 from mlflow_l3d.analysis.importance.tails import Tails, tails
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.stability.results import Consistency
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from mlflow_l3d.analysis.importance.strategies import StrategyResult
     from mlflow_l3d.analysis.stability.examples import ExampleVotes
     from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
+
+HEADLINE: Final = (*IMPORTANCE_METRICS, "consistency", "correct_consistency")
+"""Metrics that a parent of one factor has by their plain names, too, so that such parents compare in one chart."""
+OF_ALL_FACTORS: Final = ("golden_std", "golden_std_ci_low", "golden_std_ci_high")
+"""Numbers that do not depend on the factor: every parent has them by their plain names."""
+_IN_FILES: Final = frozenset(FURTHER_METRICS) | {"accuracy_std", "accuracy_std_population"}
+_OF_FILES: Final = ("variance_", "prediction_importance")
+"""Numbers of a factor, and how such names begin, that ``importance.json`` has, and no parent as metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,9 @@ class Analysis:
     level: float = LEVEL
 
     def metrics(self, *, details: bool = True) -> dict[str, float]:
-        """Return the parent metrics: ``<name>/<factor>``, and the plain name too where there is one factor only.
+        """Return the parent metrics, each by one name: ``<name>/<factor>``, or the plain name where it has no factor.
+
+        A parent of one factor has those of :data:`HEADLINE` by their plain names, too.
 
         Parameters
         ----------
@@ -98,10 +108,11 @@ class Analysis:
         """
         values: dict[str, float] = {}
         for group in (*self.importances, "golden"):
-            own = self._of(group, details=details)
-            values |= {f"{name}/{group}": value for name, value in own.items()}
-            if len(self.importances) == 1 and group != "golden":
-                values |= own
+            own = self.numbers(group, details=details)
+            values |= {f"{name}/{group}": value for name, value in own.items() if _logged(name, value)}
+            if group != "golden":
+                plain = HEADLINE if len(self.importances) == 1 else ()
+                values |= {name: own[name] for name in (*plain, *OF_ALL_FACTORS) if name in own}
         if details and self.examples is not None:
             values |= self.examples.shares()
         return values | {"cells_failed": float(self.cells_failed)}
@@ -112,8 +123,8 @@ class Analysis:
         record = next(iter(self.importances.values()), None)
         return None if record is None or record.golden_pooled else tails(record.golden)
 
-    def _of(self, group: str, *, details: bool = True) -> dict[str, float]:
-        """Return the metrics of a factor, or of ``golden``."""
+    def numbers(self, group: str, *, details: bool = True) -> dict[str, float]:
+        """Return the numbers of a factor, or of ``golden``, by their plain names: also those that are no metrics."""
         records = [each for each in (self.importances.get(group), self.consistencies.get(group)) if each is not None]
         own = {name: value for record in records for name, value in record.metrics().items()}
         if not details:
@@ -125,20 +136,23 @@ class Analysis:
         own |= self.regression.get(group, {})
         if self.collapse is not None:
             own |= self.collapse.metrics(group)
-        if group == "golden" and (shape := self.golden_tails) is not None:
-            own |= shape.metrics()
         if group in self.strategies:
             result = self.strategies[group]
             own |= known({"golden_share": result.std / result.golden_std if result.golden_std > 0 else math.nan})
         return own | known({"importance_p_holm": self.p_holm.get(group, math.nan)})
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a factor: the metrics, rows used and cells missing, most important first."""
+        """Return one row a factor: its numbers, rows used and cells missing, most important first."""
         rows = [
-            {"factor": name, **self._of(name), "rows_used": record.rows_used, "cells_missing": record.cells_missing}
+            {"factor": name, **self.numbers(name), "rows_used": record.rows_used, "cells_missing": record.cells_missing}
             for name, record in self.importances.items()
         ]
         frame = pd.DataFrame(rows)
         if "importance" not in frame:
             frame["importance"] = math.nan
         return frame.sort_values("importance", ascending=False, na_position="last", ignore_index=True)
+
+
+def _logged(name: str, value: float) -> bool:
+    """Return whether a parent has a number of a factor as a metric; one that is 0 for most approaches only above 0."""
+    return not (name in _IN_FILES or name.startswith(_OF_FILES) or (name == "unparsed_share" and value == 0))

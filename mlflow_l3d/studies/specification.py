@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol
 
 import numpy as np
@@ -16,8 +17,10 @@ from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.plan.cells import Cell, content_key
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
+from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.data import Data
 from mlflow_l3d.tracking.parent import Card
 
 if TYPE_CHECKING:
@@ -111,7 +114,20 @@ class StudySpecification(ABC):
             title=self.title,
             tags={**self.tags(), names.CONTEXT_KEY: self.context_key},
             params={**self.public(), **resolved, **{name: public_name(value) for name, value in values.items()}},
+            data=self.data(),
         )
+
+    def data(self) -> Data:
+        """Return the task as MLflow knows data sets: its source is a file's name, a name on the hub, or its own."""
+        task, final = self.setup.task, self.final()
+        kind: str = "code"
+        source: dict[str, Any] = {"tags": {names.SOURCE_NAME: task.name}}
+        if task.name.startswith(PREFIX):
+            kind, source = "hugging_face", {"path": task.name.removeprefix(PREFIX)}
+        elif PurePath(task.name).suffix.lower() in SUFFIXES:
+            kind, source = "local", {"uri": task.name}
+        used = {name: int(final[name]) for name in ("num_labelled", "test_size") if final.get(name, "").isdigit()}
+        return Data(task.name, task.fingerprint, kind, source, {"num_rows": len(task), **used}, self.role)
 
     def document(self) -> dict[str, Any]:
         """Return everything needed to repeat the study, as JSON types; free of private paths."""

@@ -75,11 +75,14 @@ class Recovered:
         Key -> run of those trials that are on the server.
     pruned
         Stage -> key -> metrics of trials that an earlier process at the same search pruned.
+    notes
+        Where children of other runs are part of this work, in Markdown.
     """
 
     metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
     pruned: dict[str, dict[str, Mapping[str, float]]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 class Ledger(Generic[R]):
@@ -169,7 +172,7 @@ class Ledger(Generic[R]):
     def finish(self, artifacts: Path, *, complete: bool, description: str) -> None:
         """Upload the folder `artifacts` to the parent, set its state and description, end it, and empty the spool."""
         tables = [name for name in names.TABLES if (artifacts / name).exists()]
-        note = with_link(description, self.parent.experiment_id)
+        note = with_link("\n\n".join([description, *self.recovered.notes]), self.parent.experiment_id)
         tags = {names.STATE: "complete" if complete else "incomplete", names.NOTE: note}
 
         client, run_id = self.client, self.parent.run_id

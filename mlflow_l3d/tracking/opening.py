@@ -9,6 +9,7 @@ import hashlib
 import logging
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from mlflow_l3d.tracking.children import (
 )
 from mlflow_l3d.tracking.connection import connect, error_line, is_outage
 from mlflow_l3d.tracking.ledger import Ledger, R, Work, patience_seconds
+from mlflow_l3d.tracking.pages import link_of
 from mlflow_l3d.tracking.reader import fetch_artifact
 from mlflow_l3d.tracking.records import CellRecord
 from mlflow_l3d.tracking.spool import Spool, unwritable
@@ -131,7 +133,8 @@ def recover(ledger: Ledger[Any]) -> None:
     if work.cells is not None:
         planned = {cell.key for cell in work.cells()} if on_server or any(True for _ in spool) else set()
     spooled = sorted(key for key in list(spool) if _usable(spool, key, planned))
-    take_over(ledger, set(spooled))
+    taken_over = take_over(ledger, set(spooled))
+    _tell_holders(ledger, [on_server[key] for key in sorted(planned or ()) if key in on_server], taken_over)
     for key in spooled:
         record = spool.record(key)
         if record.status == "KILLED":
@@ -180,7 +183,37 @@ def _usable(spool: Spool[Any], key: str, planned: set[str] | None) -> bool:
     return False
 
 
-def take_over(ledger: Ledger[Any], spooled: set[str]) -> None:
+def _tell_holders(ledger: Ledger[Any], finished: list[Run], taken_over: list[Run]) -> None:
+    """Say on the parent, by tags and in its description, which runs it continues and which hold cells of it.
+
+    Parameters
+    ----------
+    ledger
+        That of the parent.
+    finished
+        The cells of this work that the server holds.
+    taken_over
+        The parents that it continues, whose children become its own.
+    """
+    client, parent, notes = ledger.client, ledger.parent, ledger.recovered.notes
+    own = {parent.run_id, *(str(run.info.run_id) for run in taken_over)}
+    of_each = Counter(
+        (str(run.info.experiment_id), holder)
+        for run in finished
+        if (holder := run.data.tags.get(names.PARENT_RUN_ID, "")) and holder not in own
+    )
+    continued = [run for run in taken_over if names.SUPERSEDED_BY not in run.data.tags]
+    notes += [f"Continues {link_of(parent.experiment_id, run.info.run_id)}." for run in continued]
+    notes += [f"{count:,} of its cells are children of {link_of(*holder)}." for holder, count in of_each.most_common()]
+    found = {
+        names.CONTINUES: ",".join(str(run.info.run_id) for run in continued),
+        names.CELLS_OF: ",".join(run_id for (_, run_id), _ in of_each.most_common()),
+    }
+    if any(found.values()):
+        parents.set_tags(client, parent.run_id, {name: value for name, value in found.items() if value})
+
+
+def take_over(ledger: Ledger[Any], spooled: set[str]) -> list[Run]:
     """Move the children of interrupted parents of the same work to the new one, and end what was left running.
 
     Also of those that another parent continues: it may have been killed before it had all their children.
@@ -191,8 +224,14 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> None:
         That of the new parent.
     spooled
         Keys of the records that lie in the spool and are of use.
+
+    Returns
+    -------
+    list of Run
+        The interrupted parents, as they were.
     """
     client, parent, spool, card = ledger.client, ledger.parent, ledger.spool, ledger.work.card
+    taken_over = []
     same_work = condition({card.key_tag: card.key, names.ROLE: card.role})
     for earlier in list(search(client, [parent.experiment_id], same_work)):
         earlier_id = str(earlier.info.run_id)
@@ -203,6 +242,7 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> None:
         if parents.may_be_alive(earlier, spool.identity):
             _logger.warning("Run %s is at the same work on another machine; its children are left there.", earlier_id)
             continue
+        taken_over.append(earlier)
         for child in children_of(client, parent.experiment_id, earlier_id):
             child_id, status = str(child.info.run_id), child.info.status
             key = child.data.tags.get(names.CELL_KEY, "")
@@ -220,7 +260,11 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> None:
         if earlier.info.status == "RUNNING":
             client.set_terminated(earlier_id, "KILLED")
         if names.SUPERSEDED_BY not in earlier.data.tags:
-            parents.set_tags(client, earlier_id, {names.STATE: "incomplete", names.SUPERSEDED_BY: parent.run_id})
+            said = earlier.data.tags.get(names.NOTE, "")
+            note = f"{said}\n\nContinued by {link_of(parent.experiment_id, parent.run_id)}.".strip()
+            tags = {names.STATE: "incomplete", names.SUPERSEDED_BY: parent.run_id, names.NOTE: note}
+            parents.set_tags(client, earlier_id, tags)
+    return taken_over
 
 
 def _fetch(ledger: Ledger[CellRecord], cell: Cell, run: Run) -> None:

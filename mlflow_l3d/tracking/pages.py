@@ -41,6 +41,11 @@ def with_link(description: str, experiment_id: str) -> str:
     return f"{description}\n\n[The studies of this experiment, without their cells]({studies_page(experiment_id)})"
 
 
+def link_of(experiment_id: str, run_id: str) -> str:
+    """Return a link to a run, in Markdown, by the beginning of its id."""
+    return f"[run {run_id[:8]}]({run_page(experiment_id, run_id)})"
+
+
 def places(tracking_uri: str, experiment_id: str, run_id: str) -> tuple[str, ...]:
     """Return lines that say where a browser finds a run, and the list of runs without cells; for the terminal alone."""
     address, first = address_of(tracking_uri), ""

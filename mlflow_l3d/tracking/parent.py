@@ -19,6 +19,7 @@ from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, condition, found, search
 from mlflow_l3d.tracking.connection import error_line, public_uri
+from mlflow_l3d.tracking.data import Data, log_data
 from mlflow_l3d.tracking.open_runs import abandoned_runs, held_open
 from mlflow_l3d.tracking.pages import told
 
@@ -53,6 +54,8 @@ class Card:
         Name of the run.
     tags, params
         Beside those that every parent has; parameters are logged where `mlflow run` has not logged them.
+    data
+        What is trained on; None for a study of several tasks.
     """
 
     role: str
@@ -60,6 +63,7 @@ class Card:
     title: str
     tags: Mapping[str, str]
     params: Mapping[str, str]
+    data: Data | None = None
 
     @property
     def key_tag(self) -> str:
@@ -125,6 +129,7 @@ def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool
     }
     run = attach(client, project_run, card.title, tags)
     log_params(client, run.info.run_id, card.params, known=run.data.params)
+    log_data(client, run.info.run_id, card.data)
     source_tags: dict[str, str] = {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
     return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags)
 

@@ -69,7 +69,11 @@ def test_cells_that_raise(place: Place, caplog: pytest.LogCaptureFixture) -> Non
     again = place.investigate(**failing)
     assert (again.computed, again.reused) == (len(wrong), len(design) - len(wrong))
     assert again.analysis.metrics() == result.analysis.metrics()
-    assert place.client.get_run(result.run_id).data.tags["l3d.superseded_by"] == again.run_id
+    [old, new] = [place.client.get_run(run_id).data.tags for run_id in (result.run_id, again.run_id)]
+    assert (old["l3d.superseded_by"], new["l3d.continues"]) == (again.run_id, result.run_id)
+    assert f"Continued by [run {again.run_id[:8]}]" in old["mlflow.note.content"]
+    assert f"Continues [run {result.run_id[:8]}]" in new["mlflow.note.content"]
+    assert "l3d.cells_of" not in new
     with place.entered():
         assert evaluate(again.run_id, log=False).analysis.metrics() == pytest.approx(again.analysis.metrics())
 
@@ -119,6 +123,10 @@ def test_golden_runs_are_shared_between_factors(done: tuple[Place, Investigation
     made = [run.info.run_id for run in place.cells(first.run_id) if run.data.tags["l3d.phase"] == "golden"]
     assert set(golden["run_id"]) == set(made)
     assert len(place.cells(second.run_id)) == 6
+    about = place.client.get_run(second.run_id).data.tags
+    assert about["l3d.cells_of"] == first.run_id
+    link = f"[run {first.run_id[:8]}](#/experiments/0/runs/{first.run_id})"
+    assert f"4 of its cells are children of {link}." in about["mlflow.note.content"]
     listed = pd.read_parquet(place.download(second.run_id, "cells.parquet", place.cache))
     assert listed["run_id"].tolist() == second.cells["run_id"].tolist()
     with place.entered():
@@ -128,6 +136,7 @@ def test_golden_runs_are_shared_between_factors(done: tuple[Place, Investigation
     both = place.investigate(factor="data_order,data_split")
     # On shared rows and golden runs: nothing is left to compute.
     assert (both.computed, both.reused) == (0, 16)
+    assert place.client.get_run(both.run_id).data.tags["l3d.cells_of"] == f"{first.run_id},{second.run_id}"
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from run_helpers import CELLS, SMALL, Place, assert_whole, sqlite_place
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.plan.factors import GOLDEN_BASE, MITIGATION_BASE, configuration_seed
 from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.specification import specify
 
 FACTORS = ("data_order", "data_split")
 
@@ -47,40 +48,51 @@ def test_the_parent(place: Place, one: Investigation) -> None:
     assert params["root_seed"] == "0"
     assert params["resolved.task"] == "synthetic"
     assert json.loads(params["resolved.hyperparameters"])["noise"] == 0.2
-    plain = {
+    headline = {
         *("importance", "contributed_std", "mitigated_std", "golden_std", "importance_corrected"),
         *("importance_ci_low", "importance_ci_high", "score_mean", "score_std", "consistency", "correct_consistency"),
-        *("variance_main", "variance_interaction", "variance_mitigated", "variance_contributed", "variance_total"),
-        *(
-            "importance_p_holm",
-            "score_iqr",
-            "golden_std_ci_low",
-            "golden_std_ci_high",
-            "fleiss_kappa",
-            "unparsed_share",
-        ),
-        *("accuracy_std", "accuracy_std_population"),
-        *("prediction_importance", "prediction_share", "prediction_share_ci_low", "prediction_share_ci_high"),
-        *("prediction_importance_ci_low", "prediction_importance_ci_high"),
-        *("first_order_index", "first_order_ci_low", "first_order_ci_high"),
     }
-    golden = ("consistency", "correct_consistency", "fleiss_kappa", "unparsed_share")
+    further = {
+        *("importance_p_holm", "fleiss_kappa", "prediction_share"),
+        *("prediction_share_ci_low", "prediction_share_ci_high"),
+    }
     assert set(metrics) == {
-        *plain,
-        *(f"{name}/data_order" for name in plain),
-        *(f"{name}/golden" for name in golden),
+        *headline,
+        *(f"{name}/data_order" for name in headline | further),
+        *(f"{name}/golden" for name in ("consistency", "correct_consistency", "fleiss_kappa")),
+        *("golden_std_ci_low", "golden_std_ci_high"),
         *("robust_share", "fragile_share", "never_right_share", "cells_failed"),
     }
-    for name in plain:
+    for name in headline:
         assert metrics[name] == metrics[f"{name}/data_order"]
     assert metrics == one.analysis.metrics()
 
 
 @pytest.mark.slow
-def test_a_parent_of_several_factors_has_no_plain_names(place: Place, two: Investigation) -> None:
+def test_what_is_no_metric_is_in_a_file(place: Place, one: Investigation, tmp_path: Path) -> None:
+    document = json.loads(place.download(one.run_id, "importance.json", tmp_path).read_text())
+    own, parts = document["factors"]["data_order"], document["factors"]["data_order"]["components"]
+    kept = {
+        **{name: own[name] for name in ("score_iqr", "first_order_index", "first_order_ci_low", "first_order_ci_high")},
+        **{f"variance_{name}": parts[name] for name in ("main", "interaction", "mitigated", "contributed", "total")},
+        **{name: document["consistency"]["data_order"][name] for name in ("accuracy_std", "accuracy_std_population")},
+        "prediction_importance": own["prediction_importance"]["importance"],
+    }
+    found = one.to_frame().iloc[0]
+    assert kept == pytest.approx({name: found[name] for name in kept})
+    assert not set(kept) & {name.partition("/")[0] for name in one.analysis.metrics()}
+
+
+@pytest.mark.slow
+def test_a_parent_of_several_factors_has_plain_names_only_where_they_are_of_no_factor(
+    place: Place, two: Investigation
+) -> None:
     metrics = place.client.get_run(two.run_id).data.metrics
-    assert "importance" not in metrics
-    assert {f"importance/{factor}" for factor in FACTORS} <= set(metrics)
+    shares = {"robust_share", "fragile_share", "never_right_share"}
+    assert {name for name in metrics if "/" not in name} == {"golden_std", "cells_failed", *shares}
+    for factor in FACTORS:
+        assert f"importance/{factor}" in metrics
+        assert metrics[f"golden_std/{factor}"] == metrics["golden_std"]
 
 
 def test_the_metrics_converge_over_rows(place: Place, one: Investigation) -> None:
@@ -139,6 +151,22 @@ def test_the_children(place: Place, one: Investigation) -> None:
             "synthetic_score",
         }
     assert seen == {(row, column) for row in range(3) for column in range(3)} | {("golden", i) for i in range(5)}
+
+
+def test_the_task_is_the_data_of_the_parent_alone(place: Place, one: Investigation, tmp_path: Path) -> None:
+    task = one.specification.setup.task
+    [found] = place.client.get_run(one.run_id).inputs.dataset_inputs
+    about = found.dataset
+    assert (about.name, about.digest, about.source_type) == ("synthetic", task.fingerprint[:36], "code")
+    assert json.loads(about.source) == {"tags": {"mlflow.source.name": "synthetic"}}
+    sizes = {"num_rows": len(task), "num_labelled": int(one.specification.final()["num_labelled"]), "test_size": 400}
+    assert json.loads(about.profile) == sizes
+    assert {tag.key: tag.value for tag in found.tags} == {"mlflow.data.context": "investigation"}
+    assert not [run for run in place.cells(one.run_id) if run.inputs.dataset_inputs]
+    csv = tmp_path / "reviews.csv"
+    csv.write_text("text,label\n" + "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(40)))
+    own = specify({"task": str(csv), "approach": "synthetic", "factor": "data_order"}).data()
+    assert (own.name, own.kind, own.source) == ("reviews.csv", "local", {"uri": "reviews.csv"})
 
 
 def test_one_level_of_nesting(place: Place, one: Investigation, two: Investigation) -> None:
@@ -251,10 +279,9 @@ def test_nothing_private_is_logged(place: Place, one: Investigation, two: Invest
 
 @pytest.mark.slow
 def test_the_same_again_computes_nothing(place: Place, one: Investigation) -> None:
-    place.client.update_run(one.run_id, "RUNNING")  # as after a kill between its last tags and its end
     again = place.investigate(mitigation_runs=3, golden_runs=5, hyperparameters="noise=0.2")
-    assert place.client.get_run(one.run_id).info.status == "FINISHED"
     assert (again.computed, again.reused) == (0, 14)
+    assert place.client.get_run(again.run_id).data.tags["l3d.cells_of"] == one.run_id
     assert again.run_id != one.run_id
     assert again.analysis.metrics() == one.analysis.metrics()
     assert len(place.cells(one.run_id)) == 14

@@ -61,7 +61,7 @@ class Tails(NamedTuple):
         return self.bimodality > TWO_GROUPS and self.kurtosis < 0
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of the golden runs."""
+        """Return the numbers of the golden runs, as ``importance.json`` names them."""
         return {
             "score_skewness": self.skewness,
             "score_kurtosis": self.kurtosis,

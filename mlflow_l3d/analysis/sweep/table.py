@@ -46,7 +46,7 @@ def long_table(points: Sequence[SweptPoint]) -> pd.DataFrame:
     -------
     pandas.DataFrame
         ``point`` (number from 0), ``run_id``, ``task``, one column ``choice.<name>`` for each choice in which points
-        differ, ``metric``, ``design``, ``factor`` (the empty text where the point has none), the metrics of
+        differ, ``metric``, ``design``, ``factor`` (the empty text where the point has none), the numbers of
         :data:`IMPORTANCE` (fractions; nan where there is none), ``level``, ``cells_missing``, ``cells_failed`` (of the
         whole point), ``error``.
     """
@@ -72,15 +72,9 @@ def _of_factors(analysis: Analysis | None) -> list[dict[str, Any]]:
     failed = float(analysis.cells_failed)
     if not analysis.importances:
         return [{**nothing, **whole, "cells_missing": math.nan, "cells_failed": failed}]
-    metrics = analysis.metrics()
-    return [
-        {
-            **whole,
-            "factor": factor,
-            **{name: metrics.get(f"{name}/{factor}", math.nan) for name in IMPORTANCE},
-            "level": record.level,
-            "cells_missing": float(record.cells_missing),
-            "cells_failed": failed,
-        }
-        for factor, record in analysis.importances.items()
-    ]
+    rows = []
+    for factor, record in analysis.importances.items():
+        numbers = analysis.numbers(factor)
+        own = {"level": record.level, "cells_missing": float(record.cells_missing), "cells_failed": failed}
+        rows.append({**whole, "factor": factor, **{name: numbers.get(name, math.nan) for name in IMPORTANCE}, **own})
+    return rows

@@ -82,7 +82,7 @@ def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
 
 def importance_document(analysis: Analysis) -> dict[str, Any]:
     """Return the analysis for :func:`mlflow_l3d.studies.files.write_json`."""
-    ranking, records = analysis.ranking, analysis.importances.values()
+    ranking, records, shape = analysis.ranking, analysis.importances.values(), analysis.golden_tails
     return {
         "schema": 1,
         "metric": analysis.metric,
@@ -90,6 +90,7 @@ def importance_document(analysis: Analysis) -> dict[str, Any]:
         "factors": {factor: _factor_document(analysis, factor) for factor in analysis.importances},
         "golden": next((record.golden.tolist() for record in records), []),
         "golden_pooled": any(record.golden_pooled for record in records),
+        "golden_shape": shape and shape.metrics(),
         "agreement": analysis.agreement,
         "consistency": {name: asdict(record) for name, record in analysis.consistencies.items()},
         "regression": analysis.regression,

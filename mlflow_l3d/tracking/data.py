@@ -1,0 +1,55 @@
+"""The task of a study as a data set of its parent: what MLflow shows as its lineage, without any text of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_LONGEST_NAME: Final = 500
+_LONGEST_DIGEST: Final = 36
+"""What MLflow's stores take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A task as MLflow knows data sets.
+
+    Attributes
+    ----------
+    name, fingerprint
+        Of the task; the first 36 digits of the fingerprint are the digest.
+    kind, source
+        MLflow's name of a kind of source, and what it says of one; nothing private.
+    sizes
+        ``num_rows``: examples; and how many of them a cell is given.
+    context
+        What it is used for.
+    """
+
+    name: str
+    fingerprint: str
+    kind: str
+    source: Mapping[str, Any]
+    sizes: Mapping[str, int]
+    context: str
+
+
+def log_data(client: MlflowClient, run_id: str, data: Data | None) -> None:
+    """Name a run's data, where there is such, in one call; safe to call again."""
+    if data is None:
+        return
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    dataset = Dataset(
+        name=data.name[:_LONGEST_NAME],
+        digest=data.fingerprint[:_LONGEST_DIGEST],
+        source_type=data.kind,
+        source=json.dumps(data.source),
+        profile=json.dumps(data.sizes),
+    )
+    client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", data.context)])])
