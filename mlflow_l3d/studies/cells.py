@@ -17,16 +17,21 @@ from mlflow_l3d.studies.base import R, Study, executor_of
 from mlflow_l3d.studies.progress import progress_bar, restart_clock, under_way
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.specification import CellSpecification
+from mlflow_l3d.tracking.elsewhere import Elsewhere
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from mlflow_l3d.plan.cells import Cell, Outcome
 
 _logger = logging.getLogger("mlflow_l3d")
 
 C = TypeVar("C", bound=CellSpecification)
+_LOOK_SECONDS: Final = 0.5
+"""Between two looks at what another process finishes, where nothing else is left to do."""
 HOPELESS: Final = 3
 """Where so many cells fail first, and alike, the others are not tried."""
 
@@ -73,7 +78,7 @@ class CellStudy(Study[C, CellRecord, R]):
     def __init__(self, specification: C, *, progress: bool | None = False) -> None:
         super().__init__(specification, progress=progress)
         self.computed = self.failed = 0
-        self._first_error = ""
+        self._first_error, self._waited = "", False
         self._errors: set[str | None] = set()
         self._started = time.monotonic()
 
@@ -125,10 +130,23 @@ class CellStudy(Study[C, CellRecord, R]):
         L3DError
             If the first cells failed alike, or in the end too many; it names the error of the first.
         """
+        title, known = self.progress_title, {"total": self.size, "done": self.reused}
+        bar = progress_bar(title, self.unit, shown=self.progress, state="loading and encoding", **known)
+        elsewhere = Elsewhere(self.ledger)
+        later: list[Cell] = []
+        with bar:
+            self._train(self._free(self.missing(self.specification.design().cells()), elsewhere, later), bar)
+            while later and not self.stopped:
+                self._train(self._given_back(elsewhere, later), bar)
+        with under_way("uploading", shown=self.progress, left=lambda: self.ledger.uploader.pending):
+            self.settle()
+
+    def _train(self, cells: Iterable[Cell], bar: tqdm[Any]) -> None:
+        """Train some cells, and record them as they come."""
         running: dict[str, Cell] = {}
 
-        def missing() -> Iterator[Cell]:
-            for cell in self.missing(self.specification.design().cells()):
+        def noted() -> Iterator[Cell]:
+            for cell in cells:
                 running[cell.key] = cell
                 yield cell
 
@@ -137,9 +155,7 @@ class CellStudy(Study[C, CellRecord, R]):
             return left if most is None else min(left, most)
 
         executor = executor_of(self.specification.setup)
-        title, known = self.progress_title, {"total": self.size, "done": self.reused}
-        bar = progress_bar(title, self.unit, shown=self.progress, state="loading and encoding", **known)
-        with bar, closing(executor.run(Hinted(missing(), hint))) as outcomes:  # type: ignore[type-var]
+        with closing(executor.run(Hinted(noted(), hint))) as outcomes:  # type: ignore[type-var]
             for outcome in outcomes:
                 if self.computed == 0:
                     restart_clock(bar)
@@ -147,8 +163,43 @@ class CellStudy(Study[C, CellRecord, R]):
                 bar.update()
                 if self.hopeless:
                     raise L3DError(self.hopeless)
-        with under_way("uploading", shown=self.progress, left=lambda: self.ledger.uploader.pending):
-            self.settle()
+
+    def _free(self, cells: Iterable[Cell], elsewhere: Elsewhere, later: list[Cell]) -> Iterator[Cell]:
+        """Yield those of some cells that no other process trains or has trained meanwhile; the others are for `later`.
+
+        What other processes have finished by now is taken note of.
+        """
+        done, claims = self.ledger.recovered.metrics, self.ledger.claims
+        for cell in cells:
+            elsewhere.look()
+            if cell.key in done:
+                self.on_known(cell, done[cell.key])
+            elif claims.take(cell.key):
+                yield cell
+            else:
+                later.append(cell)
+
+    def _given_back(self, elsewhere: Elsewhere, later: list[Cell]) -> list[Cell]:
+        """Wait until other processes have finished some cells, and return those that they gave back untrained."""
+        done, claims = self.ledger.recovered.metrics, self.ledger.claims
+        if not self._waited:
+            self._waited = True
+            _logger.warning("%d %ss are trained by another process, which is waited for.", len(later), self.unit)
+        while later:
+            locked = {cell.key for cell in later if claims.lock(cell.key)}  # before the look: what ends here is found
+            for whole in (False, True):
+                if not whole or locked - done.keys():
+                    elsewhere.look_now(locked, whole=whole)
+            free = [cell for cell in later if cell.key in locked and cell.key not in done]
+            for cell in later:
+                if cell.key in done:
+                    claims.release(cell.key)
+                    self.on_known(cell, done[cell.key])
+            later[:] = [cell for cell in later if cell.key not in done and cell.key not in locked]
+            if free:
+                return free
+            time.sleep(_LOOK_SECONDS if later else 0.0)
+        return []
 
     @property
     def left(self) -> int:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Metric
 
     from mlflow_l3d.plan.cells import Cell, Outcome
+    from mlflow_l3d.tracking.claims import Claims
 
 _logger = logging.getLogger("mlflow_l3d")
 _HEARTBEAT_SECONDS: Final = 60.0
@@ -103,6 +104,8 @@ class Ledger(Generic[R]):
         Where records lie until the server holds them.
     lock
         Held as long as the parent is open.
+    claims
+        Cells that others train, and that this ledger's owner does.
     beside
         A ledger that is open all the while, whose threads do the work of this one, too.
 
@@ -119,9 +122,10 @@ class Ledger(Generic[R]):
         work: Work[R],
         spool: Spool[R],
         lock: BaseFileLock,
+        claims: Claims,
         beside: Ledger[Any] | None = None,
     ) -> None:
-        self.client, self.parent, self.work, self.spool = client, parent, work, spool
+        self.client, self.parent, self.work, self.spool, self.claims = client, parent, work, spool, claims
         remote = str(client.tracking_uri).startswith(("http://", "https://", "databricks"))
         self.uploader: Uploader = Uploader(8 if remote else 2, beside=None if beside is None else beside.uploader)
         self.recovered = Recovered()
@@ -205,7 +209,12 @@ class Ledger(Generic[R]):
     def submit(self, key: str, *, repeated: bool = False) -> None:
         """Queue the upload of a record of the spool; `repeated` where an earlier attempt may have created its run."""
         attempts = count(int(repeated))
-        self.uploader.submit(f"run {key}", lambda: self._writer.write(self.spool, key, repeated=next(attempts) > 0))
+
+        def writing() -> None:
+            self._writer.write(self.spool, key, repeated=next(attempts) > 0)
+            self.claims.release(key, done=True)
+
+        self.uploader.submit(f"run {key}", writing)
 
     def end(self, status: str, line: str, patience: float = 10.0) -> None:
         """End the parent as FAILED, or after Ctrl-C as KILLED, with the line that says why; what is done stays.
@@ -226,6 +235,7 @@ class Ledger(Generic[R]):
         self._ended.set()
         self._beating.remove(self)
         self.uploader.stop()
+        self.claims.close()
         self._lock.release()
 
     def _upload_metrics(self) -> None:

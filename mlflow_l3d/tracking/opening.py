@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import tempfile
-import time
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
@@ -28,11 +26,11 @@ from mlflow_l3d.tracking.children import (
     pruned_trials,
     search,
 )
+from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.connection import connect, error_line, is_outage
+from mlflow_l3d.tracking.elsewhere import take_finished
 from mlflow_l3d.tracking.ledger import Ledger, R, Work, patience_seconds
 from mlflow_l3d.tracking.pages import link_of
-from mlflow_l3d.tracking.reader import fetch_artifact
-from mlflow_l3d.tracking.records import CellRecord
 from mlflow_l3d.tracking.spool import Spool, unwritable
 
 if TYPE_CHECKING:
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-    from mlflow_l3d.plan.cells import Cell
 
 _logger = logging.getLogger("mlflow_l3d")
 
@@ -75,7 +72,8 @@ def open_ledger(work: Work[R], project_run: str | None = None, *, beside: Ledger
     try:
         spool = Spool(folder, work.kind)
         parent = parents.open_parent(client, card, project_run, spool.identity)
-        ledger = Ledger(client, parent, work, spool, lock, beside)
+        claims = Claims(cache_folder() / "claims" / f"{_store(client)}-{work.context_key}")
+        ledger = Ledger(client, parent, work, spool, lock, claims, beside)
         recover(ledger)
     except BaseException as error:
         status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
@@ -99,11 +97,15 @@ def spooled_cells(client: MlflowClient, key: str) -> set[str]:
 
 def _spool_folder(client: MlflowClient, experiment_id: str, key: str) -> Path:
     """Return the folder of one piece of work in one experiment of one store."""
+    return cache_folder() / "spool" / f"{_store(client, experiment_id)}-{key}"
+
+
+def _store(client: MlflowClient, experiment_id: str = "") -> str:
+    """Return what tells a store, or one experiment of it, from others."""
     uri = str(client.tracking_uri)
     if uri.startswith("sqlite:///"):
         uri = str(Path(uri.removeprefix("sqlite:///")).resolve())
-    store = hashlib.sha256(f"{uri}\n{experiment_id}".encode()).hexdigest()[:12]
-    return cache_folder() / "spool" / f"{store}-{key}"
+    return hashlib.sha256(f"{uri}\n{experiment_id}".encode()).hexdigest()[:12]
 
 
 def _lock(folder: Path, role: str) -> BaseFileLock:
@@ -154,9 +156,7 @@ def recover(ledger: Ledger[Any]) -> None:
         _note_trials(ledger, on_server)
     for cell in work.cells() if work.cells is not None and planned else ():
         if cell.key in on_server and cell.key not in recovered.metrics:
-            run = on_server[cell.key]
-            recovered.metrics[cell.key] = own_metrics(run)
-            ledger.uploader.submit(f"the predictions of run {run.info.run_id}", partial(_fetch, ledger, cell, run))
+            take_finished(ledger, cell, on_server[cell.key])
 
 
 def _note_trials(ledger: Ledger[Any], on_server: Mapping[str, Run]) -> None:
@@ -265,13 +265,3 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> list[Run]:
             tags = {names.STATE: "incomplete", names.SUPERSEDED_BY: parent.run_id, names.NOTE: note}
             parents.set_tags(client, earlier_id, tags)
     return taken_over
-
-
-def _fetch(ledger: Ledger[CellRecord], cell: Cell, run: Run) -> None:
-    """Copy a cell that the server holds into the spool; safe to call again."""
-    if ledger.spool.has(cell.key):
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        predictions = fetch_artifact(ledger.client, run.info.run_id, names.PREDICTIONS, Path(folder))
-        record = CellRecord.known(cell, own_metrics(run), int(run.info.end_time or time.time() * 1000))
-        ledger.spool.add(record, predictions=predictions, run_id=run.info.run_id)

@@ -1,0 +1,152 @@
+"""Which cells other processes of this machine are training, so that none is trained twice.
+
+One file for all cells of a context on one server. A claimed cell is a byte of it that its process has locked, so that
+claims end with their process, however it ends. What the server holds of a cell that was claimed is a line.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar, Final
+
+from mlflow_l3d.paths import private_folder
+
+try:
+    import fcntl
+except ImportError:  # Windows: cells may be trained twice there
+    fcntl = None  # type: ignore[assignment]
+
+_PRESENT: Final = 1 << 62
+"""The byte that everybody holds who has the file open."""
+_FIRST: Final = 1 << 40
+"""Bytes of cells lie behind all lines."""
+
+
+class Claims:
+    """The claims of one ledger. Threads may share it; they and other ledgers of a process are never refused.
+
+    Parameters
+    ----------
+    path
+        The file; its folder is made. It goes with the last process that has it open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._done: set[str] = set()
+        self._held: set[str] = set()
+        self._guard = threading.Lock()
+        self._read, self._rest = 0, b""
+        self._file = -1
+        with suppress(OSError):  # without a file that can be locked everything is free
+            self._file = _Shared.open(path)
+
+    def take(self, key: str) -> bool:
+        """Claim a cell; return whether nobody else trains it, and nobody has since this was opened."""
+        if not self.lock(key):
+            return False
+        if self._file < 0:
+            return True
+        with self._guard:
+            while new := os.pread(self._file, 1 << 16, self._read):
+                self._read += len(new)
+                *lines, self._rest = (self._rest + new).split(b"\n")
+                self._done.update(line.decode("ascii", "replace") for line in lines)
+        if key in self._done:
+            self.release(key)
+            return False
+        return True
+
+    def lock(self, key: str) -> bool:
+        """Claim a cell, whether or not it was done; return False where another process has claimed it."""
+        if self._file >= 0 and not _locked(self._file, _byte(key)):
+            return False
+        self._held.add(key)
+        return True
+
+    def release(self, key: str, *, done: bool = False) -> None:
+        """Give a claim back; `done` where the server holds the cell, finished."""
+        with suppress(OSError), self._guard:
+            if done and self._file >= 0:
+                os.write(self._file, f"{key}\n".encode("ascii"))
+            if key in self._held and self._file >= 0:
+                _unlock(self._file, _byte(key))
+        self._held.discard(key)
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether this ledger has claimed a cell."""
+        return key in self._held
+
+    def close(self) -> None:
+        """Give all claims back."""
+        for key in tuple(self._held):
+            self.release(key)
+        file, self._file = self._file, -1
+        if file >= 0:
+            _Shared.close(self._path, file)
+
+
+class _Shared:
+    """Files that are open once a process: its locks on a file are gone when any of its handles is closed."""
+
+    _guard = threading.Lock()
+    _open: ClassVar[dict[Path, list[int]]] = {}
+    """Path -> handle, and how many ledgers use it."""
+
+    @classmethod
+    def open(cls, path: Path) -> int:
+        if fcntl is None:
+            return -1
+        with cls._guard:
+            if path not in cls._open:
+                private_folder(path.parent, ours=True)
+                cls._open[path] = [_opened(path), 0]
+            cls._open[path][1] += 1
+            return cls._open[path][0]
+
+    @classmethod
+    def close(cls, path: Path, file: int) -> None:
+        with cls._guard, suppress(OSError):
+            cls._open[path][1] -= 1
+            if not cls._open[path][1]:
+                del cls._open[path]
+                if _locked(file, _PRESENT):  # nobody else is there
+                    path.unlink(missing_ok=True)
+                os.close(file)
+
+
+def _opened(path: Path) -> int:
+    """Open the file, so that it is the one that others find, and empty where nobody else has it open."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            if _locked(file, _PRESENT):
+                os.ftruncate(file, 0)
+            fcntl.lockf(file, fcntl.LOCK_SH, 1, _PRESENT)
+            if path.exists() and os.fstat(file).st_ino == path.stat().st_ino:
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)
+
+
+def _locked(file: int, byte: int) -> bool:
+    """Lock a byte for this process alone, and return whether that was possible."""
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _unlock(file: int, byte: int) -> None:
+    fcntl.lockf(file, fcntl.LOCK_UN, 1, byte)
+
+
+def _byte(key: str) -> int:
+    """Return the byte of a cell: 61 bits of its key, which is a hash."""
+    return _FIRST + int(key[:15], 16)

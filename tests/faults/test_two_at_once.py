@@ -1,0 +1,65 @@
+"""Two investigations at once that share golden runs: each run is trained once, whatever becomes of either."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_helpers import Hooked, Place, sqlite_place, wait_until
+
+from mlflow_l3d.tracking import elsewhere
+
+pytestmark = pytest.mark.slow
+
+GOLDEN = 20
+SHARED: dict[str, Any] = {"mitigation_runs": 2, "golden_runs": GOLDEN}
+OWN = 6
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path / "place")
+
+
+def finished(place: Place) -> Counter[str]:
+    return Counter(run.data.tags["l3d.cell_key"] for run in place.cells() if run.info.status == "FINISHED")
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["both end", "one is killed"])
+def test_on_one_machine(killed: bool, place: Place) -> None:
+    slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
+    first, second = (place.start(factor=factor, **slow) for factor in ("data_order", "data_split"))
+    if killed:
+        wait_until(lambda: len(place.parents()) == 2 and len(place.spooled()) >= 14, "some cells")
+        os.killpg(first.pid, signal.SIGKILL)
+    for process in (first, second):
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == (-signal.SIGKILL if killed and process is first else 0), stderr
+    done = finished(place)
+    assert set(done.values()) == {1}
+    if killed:
+        assert place.investigate(factor="data_order", **slow).computed < OWN + GOLDEN
+    assert list(finished(place).values()) == [1] * (2 * OWN + GOLDEN)
+    assert list((place.cache / "claims").iterdir()) == []
+
+
+def test_on_several_machines(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elsewhere, "_PAUSE", 0.0)
+    monkeypatch.setattr(elsewhere, "_TIMES", 0.0)
+    other: list[Any] = []
+
+    def begin_another(number: int) -> None:
+        if number == 3:
+            other.append(place.investigate(factor="data_split", **SHARED))
+
+    found = place.investigate(factor="data_order", approach=Hooked(begin_another), **SHARED)
+    golden = sum(run.data.tags["l3d.phase"] == "golden" for run in place.cells(found.run_id))
+    assert other[0].computed == OWN + GOLDEN
+    assert found.computed + found.reused == OWN + GOLDEN
+    assert golden < GOLDEN / 2
+    assert sum(finished(place).values()) == found.computed + other[0].computed
+    assert found.cells["run_id"].notna().all()

@@ -1,0 +1,107 @@
+"""Claims of cells: nobody else gets one, they end with their process, and nothing is left lying about."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.tracking.claims import Claims
+
+pytest.importorskip("fcntl")
+FIRST, SECOND, THIRD = (content_key({"cell": number}) for number in range(3))
+OTHER = """
+import sys
+from pathlib import Path
+from mlflow_l3d.tracking.claims import Claims
+
+claims = Claims(Path(sys.argv[1]))
+for line in sys.stdin:
+    what, key = line.split()
+    print({"take": claims.take, "release": lambda key: claims.release(key, done=True)}[what](key), flush=True)
+"""
+
+
+class Other:
+    """Another process."""
+
+    def __init__(self, path: Path) -> None:
+        command = [sys.executable, "-c", OTHER, str(path)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def does(self, what: str, key: str) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{what} {key}\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@contextmanager
+def another(path: Path) -> Iterator[Other]:
+    other = Other(path)
+    try:
+        yield other
+    finally:
+        other.kill()
+
+
+def test_a_claim_is_one_process_s_until_it_ends(tmp_path: Path) -> None:
+    path = tmp_path / "claims" / "context"
+    mine = Claims(path)
+    with another(path) as other:
+        assert mine.take(FIRST)
+        assert other.does("take", FIRST) == "False"
+        assert other.does("take", SECOND) == "True"
+        assert not mine.take(SECOND)
+        assert SECOND not in mine
+        mine.release(FIRST)
+        assert other.does("take", FIRST) == "True"
+        other.kill()
+        assert mine.take(FIRST)
+        assert mine.take(SECOND)
+    mine.close()
+    assert list(path.parent.iterdir()) == []
+
+
+def test_what_another_process_has_done_is_not_free_although_nobody_claims_it(tmp_path: Path) -> None:
+    path = tmp_path / "claims" / "context"
+    mine = Claims(path)
+    with another(path) as other:
+        assert other.does("take", FIRST) == "True"
+        other.does("release", FIRST)
+        assert not mine.take(FIRST)
+        assert mine.lock(FIRST)
+        assert mine.take(THIRD)
+    mine.close()
+    later = Claims(path)
+    assert later.take(FIRST)
+    later.close()
+
+
+def test_ledgers_of_one_process_do_not_end_each_other_s_claims(tmp_path: Path) -> None:
+    path = tmp_path / "claims" / "context"
+    mine, too = Claims(path), Claims(path)
+    assert mine.take(FIRST)
+    too.close()
+    with another(path) as other:
+        assert other.does("take", FIRST) == "False"
+    mine.close()
+
+
+def test_where_no_file_can_be_written_everything_is_free(tmp_path: Path) -> None:
+    (tmp_path / "claims").touch()
+    claims = Claims(tmp_path / "claims" / "context")
+    assert claims.take(FIRST)
+    assert FIRST in claims
+    claims.release(FIRST, done=True)
+    claims.close()
