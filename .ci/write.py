@@ -70,7 +70,8 @@ def declaration(parameter: Parameter) -> str:
 def section(verb: Verb) -> str:
     """Return what the page says about one verb."""
     ways = [f"`mlflow-l3d {' '.join([verb.name, *(word.upper() for word in verb.words)])}`"]
-    ways += [f"`mlflow run . -e {verb.entry_point}`".replace(" -e main", "")] if verb.entry_point else []
+    project = f"`mlflow run . --env-manager local -e {verb.entry_point}`".replace(" -e main", "")
+    ways += [project] if verb.entry_point else []
     ways += [f"`mlflow_l3d.{verb.function}()`"]
     text = f"\n## {verb.name}\n\n{verb.description[:1].upper()}{verb.description[1:]}.\n\n{' · '.join(ways)}\n"
     shared = [name for name, parameter in verb.parameters.items() if parameter is MAIN.get(name)]

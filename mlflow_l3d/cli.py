@@ -28,7 +28,8 @@ helpers:
 {helpers}"""
 _OPTIONS = "[--NAME VALUE ...]"
 _MORE = """mlflow-l3d VERB --help lists the parameters of a verb with their defaults. The verbs are entry points of the
-MLflow Project (mlflow run . -e VERB -P NAME=VALUE) and functions of the package, too: docs/parameters.md.
+MLflow Project (mlflow run . --env-manager local -e VERB -P NAME=VALUE) and functions of the package, too:
+docs/parameters.md.
 mlflow-l3d list names the factors, tasks, approaches, designs and metrics there are."""
 
 

@@ -23,6 +23,13 @@ from mlflow_l3d.tracking import names
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "mlflow_l3d"
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+SHOWN = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for folder, pattern in ((ROOT, "*.md"), (ROOT / "docs", "**/*"), (ROOT / "projects", "**/*"), (PACKAGE, "**/*.py"))
+    for path in folder.glob(pattern)
+    if path.suffix in {".md", ".ipynb", ".py"} and path.name != "CHANGELOG.md"
+}
+"""What people read: pages, notebooks, and sources, whose hints they see."""
 
 
 def block(page: str, name: str) -> str:
@@ -30,6 +37,14 @@ def block(page: str, name: str) -> str:
     found = re.findall(rf"<!-- test: {name} -->\n```python\n(.*?)```", PAGES[page], re.DOTALL)
     assert len(found) == 1
     return str(found[0])
+
+
+def test_commands_of_mlflow_run_need_no_conda() -> None:
+    """Without an environment manager `mlflow run` looks for conda, which most people do not have."""
+    project = re.compile(r"mlflow run (?:\.|projects/).*")
+    commands = [(page, each) for page, text in SHOWN.items() for each in project.findall(text)]
+    assert len(commands) > 20
+    assert not [(page, each) for page, each in commands if not re.match(r"mlflow run \S+ --env-manager", each)]
 
 
 @pytest.mark.slow

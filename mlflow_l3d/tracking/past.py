@@ -184,4 +184,4 @@ def _document(client: MlflowClient, run: Run, text: str) -> dict[str, Any]:
 
 
 def _command(subject: Subject) -> str:
-    return f"Run mlflow run . -e search -P approach={subject.approach} -P task={subject.task} first."
+    return f"Run mlflow-l3d search --approach {subject.approach} --task {subject.task} first."

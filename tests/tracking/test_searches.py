@@ -103,7 +103,7 @@ def test_the_latest_of_another_subject_does_not_count(
     search(place, specification, 0.1, tags={names.ROLE: "trial"})
     assert refused(place, "latest", subject) == (
         "hyperparameters=latest: there is no finished search of synthetic on synthetic on this tracking server. "
-        "Run mlflow run . -e search -P approach=synthetic -P task=synthetic first."
+        "Run mlflow-l3d search --approach synthetic --task synthetic first."
     )
     assert "of synthetic with model mini on" in refused(place, "latest", replace(subject, model="mini"))
 
@@ -114,7 +114,7 @@ def test_a_run_that_is_no_finished_search(place: Place, specification: Specifica
         f"hyperparameters={ABSENT}: is no run on this tracking server. Look at MLFLOW_TRACKING_URI."
     )
     plain = client.create_run("0").info.run_id
-    assert "must be the run of a search, and is a run of something else. Run mlflow run" in refused(
+    assert "must be the run of a search, and is a run of something else. Run mlflow-l3d search" in refused(
         place, plain, subject
     )
     investigation = client.create_run("0", tags={names.ROLE: "investigation"}).info.run_id
@@ -236,7 +236,7 @@ def test_through_the_command_line(
         assert shown.out == ""
         assert shown.err == (
             "mlflow-l3d: error: hyperparameters=latest: there is no finished search of synthetic on synthetic on this "
-            "tracking server. Run mlflow run . -e search -P approach=synthetic -P task=synthetic first.\n"
+            "tracking server. Run mlflow-l3d search --approach synthetic --task synthetic first.\n"
         )
         assert place.parents() == []
         run_id = search(place, specification, 0.25)
