@@ -253,3 +253,43 @@ def test_a_seed_has_no_trend_and_points_of_different_seeds_share_nothing() -> No
     sweep = analyse_sweep(points)
     assert {one.choice for one in sweep.trends} <= {"shots"}
     assert len(set(clusters_of(points, sweep.choices))) == 4
+
+
+def test_what_follows_from_another_choice_is_not_tested_by_itself() -> None:
+    points = [
+        drawn_point(
+            {
+                "learner": learner,
+                "mitigation_runs": 4 if learner == "maml" else 12,
+                "hyperparameters": "paper" if classes == 2 else "default",
+                "set": "published" if classes == 2 else "own",
+                "classes": classes,
+            },
+            SHARES,
+            task=task,
+            seed=10 * classes + at,
+        )
+        for task, classes in (("sst2", 2), ("cola", 2), ("trec", 6), ("dbpedia", 14))
+        for at, learner in enumerate(("protonet", "maml", "reptile"))
+    ]
+    found = analyse_sweep(points)
+    assert found.follows == {
+        "mitigation_runs": "learner",
+        "hyperparameters": "task",
+        "set": "task",
+        "classes": "task",
+    }
+    assert list(found.choices) == ["task", "learner", "classes"]
+    assert {one.choice for one in found.interactions} == {"task", "learner"}
+    assert {one.choice for one in found.trends} == {"classes"}
+    assert len(found.rows) == 12 * len(SHARES)
+
+
+def test_of_choices_that_go_together_the_first_is_tested() -> None:
+    points = [
+        drawn_point({"model": model, "size": size, "task": task}, SHARES, task=task, seed=at + 10 * place)
+        for at, (model, size) in enumerate((("small", "1B"), ("large", "7B")))
+        for place, task in enumerate(("sst2", "trec"))
+    ]
+    found = analyse_sweep(points)
+    assert (found.follows, list(found.choices)) == ({"size": "model"}, ["task", "model"])

@@ -38,7 +38,28 @@ def groups(labels: Sequence[object]) -> list[Indices]:
     return [np.array(each, dtype=np.int64) for each in found.values()]
 
 
+def following(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]]) -> dict[str, str]:
+    """Return choice -> another from which it follows, as hyperparameters that are set for some tasks do from the task.
+
+    Of two that follow from each other the later one does. The task follows from nothing, and from what has another
+    value at every point nothing does, the task excepted.
+    """
+    found = {}
+    for at, name in enumerate(choices):
+        for place, other in enumerate(choices):
+            if name in (other, TASK) or (other != TASK and len(choices[other]) >= len(points)):
+                continue
+            if _follows(points, name, other) and (place < at or not _follows(points, other, name)):
+                found.setdefault(name, other)
+    return found
+
+
 def _nested(points: Sequence[SweptPoint], one: str, other: str) -> bool:
     """Return whether one of two choices follows from the other."""
-    pairs = {(value_of(point, one), value_of(point, other)) for point in points}
-    return any(len({pair[side] for pair in pairs}) == len(pairs) for side in (0, 1))
+    return _follows(points, one, other) or _follows(points, other, one)
+
+
+def _follows(points: Sequence[SweptPoint], one: str, other: str) -> bool:
+    """Return whether points that are alike in `other` are alike in `one`."""
+    pairs = {(value_of(point, other), value_of(point, one)) for point in points}
+    return len({value for value, _ in pairs}) == len(pairs)

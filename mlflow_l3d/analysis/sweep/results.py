@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -12,7 +12,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.sweep.interactions import Interaction, interaction
-from mlflow_l3d.analysis.sweep.layout import clusters_of
+from mlflow_l3d.analysis.sweep.layout import clusters_of, following
 from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD, LeftOut, golden_stds, importances
 from mlflow_l3d.analysis.sweep.point import Choice, SweptPoint, choices_of, is_numeric, value_text
 from mlflow_l3d.analysis.sweep.table import long_table
@@ -20,8 +20,8 @@ from mlflow_l3d.analysis.sweep.trends import Trend, trend
 from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError
 
-_NAMES: Final = ("root_seed",)
-"""Choices whose numbers are names: there is no trend over them."""
+_NAMES: Final = ("root_seed", "investigation_runs", "mitigation_runs", "golden_runs")
+"""Choices whose numbers are names, or sizes of the table and not of the system: there is no trend over them."""
 _OF_TEST: Final = ("statistic", "numerator", "denominator", "p", "spread", "spread_low", "spread_high", "points")
 
 
@@ -35,6 +35,9 @@ class Sweep:
         The investigations, in their order.
     choices
         Systematic choice -> its values, of those in which points differ.
+    follows
+        Choice -> another from which it follows. It is not tested by itself, and is one of `choices` only where it is a
+        number of the system.
     factors
         Investigated factors, in the order in which they first occur.
     rows
@@ -51,6 +54,7 @@ class Sweep:
     choices: Mapping[str, tuple[Choice, ...]]
     factors: tuple[str, ...]
     rows: pd.DataFrame
+    follows: Mapping[str, str] = field(default_factory=dict)
     trends: tuple[Trend, ...] = ()
     interactions: tuple[Interaction, ...] = ()
     level: float = LEVEL
@@ -130,9 +134,15 @@ def analyse_sweep(
     check_level(level)
     if not points:
         raise ParameterError("points", "(none)", "must be at least one investigation")
-    rows, choices = long_table(points), choices_of(points)
+    rows, every = long_table(points), choices_of(points)
+    follows = following(points, every)
+    choices = {
+        name: values
+        for name, values in every.items()
+        if name not in follows or (name not in _NAMES and is_numeric(values))
+    }
     factors = tuple(str(name) for name in rows["factor"].unique() if name)
-    clusters = clusters_of(points, choices)
+    clusters = clusters_of(points, every)
     measured = {factor: importances(points, clusters, factor, left_out) for factor in factors}
     if len({point.analysis.metric for point in points if point.analysis is not None}) == 1:
         measured[GOLDEN_STD] = golden_stds(points, clusters)
@@ -143,7 +153,10 @@ def analyse_sweep(
         for of, each in measured.items()
     ]
     moves = [
-        interaction(points, choices, choice, of, each, level) for choice in choices for of, each in measured.items()
+        interaction(points, choices, choice, of, each, level)
+        for choice in choices
+        if choice not in follows
+        for of, each in measured.items()
     ]
     found, moved = [one for one in trends if one is not None], [one for one in moves if one is not None]
     of_trends, of_moves = holm([one.p for one in found]), holm([one.test.p for one in moved])
@@ -152,6 +165,7 @@ def analyse_sweep(
         choices,
         factors,
         rows,
+        follows,
         tuple(replace(one, p_holm=float(p)) for one, p in zip(found, of_trends, strict=True)),
         tuple(replace(one, p_holm=float(p)) for one, p in zip(moved, of_moves, strict=True)),
         level,

@@ -149,6 +149,15 @@ def watch(shown: ShownSweep) -> list[str]:
         notes.append(
             f"Points have different metrics ({', '.join(metrics)}): golden standard deviations do not compare."
         )
+    bound: dict[str, list[str]] = {}
+    for name, other in sweep.follows.items():
+        bound.setdefault(other, []).append(name)
+    for other, followers in bound.items():
+        one = len(followers) == 1
+        notes.append(
+            f"{' and '.join(followers)} {'follows' if one else 'follow'} from {other}, and {'is' if one else 'are'} not "
+            f"tested by {'itself' if one else 'themselves'}: what {other} moves, {'it' if one else 'they'} may move."
+        )
     if TASK not in sweep.choices and analyses:
         notes.append("All points are of one task: what another task would show is not known.")
     seen = Counter(
