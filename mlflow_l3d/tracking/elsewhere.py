@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, own_metrics, search
 from mlflow_l3d.tracking.connection import is_outage
-from mlflow_l3d.tracking.reader import fetch_artifact
+from mlflow_l3d.tracking.reader import file_of
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def _fetch(ledger: Ledger[CellRecord], cell: Cell, run: Run) -> None:
     if ledger.spool.has(cell.key):
         return
     with tempfile.TemporaryDirectory() as folder:
-        predictions = fetch_artifact(ledger.client, run.info.run_id, names.PREDICTIONS, Path(folder))
+        uri = str(run.info.artifact_uri)
+        predictions = file_of(uri, names.PREDICTIONS, Path(folder), str(ledger.client.tracking_uri))
         record = CellRecord.known(cell, own_metrics(run), int(run.info.end_time or time.time() * 1000))
         ledger.spool.add(record, predictions=predictions, run_id=run.info.run_id)

@@ -132,6 +132,7 @@ class Ledger(Generic[R]):
         self._lock = lock
         shared = work.context_key, work.shared_params, parent.source_tags
         self._writer = ChildWriter(client, parent.experiment_id, parent.run_id, *shared)
+        self._repeated = False
         self._metrics: list[Metric] = []
         self._sending_metrics = threading.Lock()
         self._ended = threading.Event()
@@ -193,9 +194,10 @@ class Ledger(Generic[R]):
     def run_ids(self) -> dict[str, str]:
         """Return key -> run id of every cell in the spool, after removing what a retried call doubled."""
         wanted = {key: run_id for key in self.spool if (run_id := self.spool.run_id(key)) is not None}
+        own = children_of(self.client, self.parent.experiment_id, self.parent.run_id) if self._repeated else ()
         doubled = [
             str(run.info.run_id)
-            for run in children_of(self.client, self.parent.experiment_id, self.parent.run_id)
+            for run in own
             if wanted.get(run.data.tags.get(names.CELL_KEY, ""), run.info.run_id) != run.info.run_id
         ]
         for run_id in doubled:
@@ -211,7 +213,9 @@ class Ledger(Generic[R]):
         attempts = count(int(repeated))
 
         def writing() -> None:
-            self._writer.write(self.spool, key, repeated=next(attempts) > 0)
+            again = next(attempts) > 0
+            self._repeated |= again
+            self._writer.write(self.spool, key, repeated=again)
             self.claims.release(key, done=True)
 
         self.uploader.submit(f"run {key}", writing)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,14 +14,16 @@ import pandas as pd
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import batches, children_of, found, own_metrics, search
+from mlflow_l3d.tracking.children import batches, children_of, found, own_metrics, runs_named, search
 from mlflow_l3d.tracking.connection import error_line
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
 _THREADS: Final = 8
+_ANSWERS: Final = ("example_id", "label", "prediction")
 _NUMBERS: Final = ("row", "column", "index")
 _OF_FACTORS: Final = ("factor.", "seed.")
 _OF_ALL_FACTORS: Final = ("golden", "base", None)
@@ -181,55 +182,84 @@ def _with_shared(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> pd.D
         listed = pd.read_parquet(path)
     known = set() if cells.empty else set(cells["run_id"])
     missing = [run_id for run_id in listed["run_id"].dropna() if run_id not in known]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        runs = [run for run in pool.map(partial(found, client.get_run), missing) if run is not None]
-    shared = cells_of_runs(runs)
+    shared = cells_of_runs(runs_named(client, missing))
     if cells.empty or shared.empty:
         return shared if cells.empty else cells
     shared = shared[~shared["cell_key"].isin(set(cells.loc[cells["status"] == "FINISHED", "cell_key"]))]
     return pd.concat([cells, shared], ignore_index=True)
 
 
-def read_predictions(
-    client: MlflowClient, run_ids: Sequence[str]
-) -> Generator[tuple[str, pd.DataFrame | None], None, None]:
-    """Yield (run id, table of predictions) in the order of `run_ids`; None where a run has no such artifact.
+def read_predictions(client: MlflowClient, cells: pd.DataFrame) -> Generator[tuple[str, pa.Table | None], None, None]:
+    """Yield (run id, table of ids, labels and predictions) in the order of `cells`; None where a run has none.
 
     It has a folder and threads of its own, so close it where it may not be read to its end.
+
+    Parameters
+    ----------
+    client
+        Client of the tracking server.
+    cells
+        Has the column ``run_id`` and, where it is known, ``artifact_uri``, as :class:`Recorded` holds them.
 
     Raises
     ------
     L3DError
         If a table lacks a column.
     """
+    import pyarrow.parquet as pq
+
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(_THREADS) as pool:
         folder = Path(name)
 
-        def fetch(run_id: str) -> pd.DataFrame | None:
+        def fetch(run_id: str) -> pa.Table | None:
+            if (uri := uris.get(run_id)) is None:
+                return None
             place = folder / run_id
             place.mkdir()
-            path = fetch_artifact(client, run_id, names.PREDICTIONS, place)
-            table = None if path is None else pd.read_parquet(path)
-            for column in ("example_id", "label", "prediction"):
-                if table is not None and column not in table:
-                    needed = "example_id, label and prediction are needed"
-                    raise L3DError(f"Run {run_id}: {names.PREDICTIONS} has no column {column}; {needed}.")
-            return table
+            path = file_of(uri, names.PREDICTIONS, place, str(client.tracking_uri))
+            if path is None:
+                return None
+            with pq.ParquetFile(path) as file:
+                for column in _ANSWERS:
+                    if column not in file.schema_arrow.names:
+                        needed = "example_id, label and prediction are needed"
+                        raise L3DError(f"Run {run_id}: {names.PREDICTIONS} has no column {column}; {needed}.")
+                return file.read(list(_ANSWERS), use_threads=False)
 
+        run_ids = cells["run_id"].tolist()
+        if "artifact_uri" in cells:
+            uris = dict(zip(run_ids, cells["artifact_uri"], strict=True))
+        else:
+            uris = {str(run.info.run_id): str(run.info.artifact_uri) for run in runs_named(client, run_ids)}
         for batch in batches(run_ids, 64):
             yield from zip(batch, pool.map(fetch, batch), strict=True)
 
 
 def fetch_artifact(client: MlflowClient, run_id: str, artifact: str, folder: Path) -> Path | None:
     """Download one artifact; None where the run has none of that name, or there is no such run."""
-    from mlflow.exceptions import MlflowException
+    run = found(client.get_run, run_id)
+    return None if run is None else file_of(run.info.artifact_uri, artifact, folder, str(client.tracking_uri))
 
+
+def file_of(uri: str, artifact: str, folder: Path, tracking_uri: str) -> Path | None:
+    """Return one artifact as a file, downloaded to `folder` unless it lies on this machine; None where there is none.
+
+    `MlflowClient.download_artifacts` would ask for the run, and copy what is here.
+    """
+    from mlflow.exceptions import MlflowException
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+    from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
+
+    repository = get_artifact_repository(uri, tracking_uri=tracking_uri)
     try:
-        return Path(client.download_artifacts(run_id, artifact, str(folder)))
+        if isinstance(repository, LocalArtifactRepository):
+            path = Path(repository.artifact_dir) / artifact
+            return path if path.exists() else None
+        return Path(repository.download_artifacts(artifact, str(folder)))  # type: ignore[no-untyped-call]
     except (MlflowException, OSError) as error:
         # Some stores say in many ways, and in no code, that there is nothing; whether there is, the listing says.
         absent = isinstance(error, FileNotFoundError) or getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST"
-        if not absent and any(each.path == artifact for each in client.list_artifacts(run_id)):
+        if not absent and any(each.path == artifact for each in repository.list_artifacts()):
             raise
         return None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from run_helpers import CELLS, Place, sqlite_place
 
@@ -16,7 +17,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.run import Investigation
-from mlflow_l3d.studies.investigation.scoring import score, tables
+from mlflow_l3d.studies.investigation.scoring import score
 
 pytestmark = pytest.mark.slow
 
@@ -52,10 +53,10 @@ def test_a_frame_of_several_factors_with_predictions() -> None:
     one.loc[one["phase"] == "golden", "factor"] = None
     two = one[one["phase"] != "golden"].assign(factor="two", answer=None)
     cells = Planned().select(pd.concat([one, two], ignore_index=True))
-    answers = {k: pd.DataFrame({"example_id": [1, 2], "label": [0, 1], "prediction": [k % 2, 1]}) for k in range(15)}
+    answers = {k: pa.table({"example_id": [1, 2], "label": [0, 1], "prediction": [k % 2, 1]}) for k in range(15)}
     found = score(
         cells,
-        tables((str(number), answers.get(number)) for number in cells["answer"]),
+        map(answers.get, cells["answer"]),
         metric="score",
         planned=Planned(),
     ).analysis

@@ -15,6 +15,7 @@ from typing import Any
 import mlflow
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from run_helpers import Place, one_line, sqlite_place
 
@@ -25,7 +26,7 @@ from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.investigation.terminal import summary
 from mlflow_l3d.studies.evaluation.run import evaluate
-from mlflow_l3d.studies.investigation.scoring import score, tables
+from mlflow_l3d.studies.investigation.scoring import score
 
 with warnings.catch_warnings():
     # What MLflow says about itself when these are imported for the first time.
@@ -106,7 +107,7 @@ def direct(
     cells = cells.astype(dict.fromkeys(("row", "column", "index"), "Int64")).assign(quality=0.5)
     return score(
         cells,
-        tables((str(at), frame) for at, frame in enumerate(frames)),
+        map(pa.Table.from_pandas, frames),
         metric="quality",
         planned=Planned(),
         agreement=agreement,
@@ -474,7 +475,7 @@ def test_labels_that_are_missing_or_of_another_kind() -> None:
         ([1, 1], "label=0 in one run and 1 in another.*row 1"),
     ):
         given = [pd.DataFrame({"example_id": [1, 2], "label": each, "prediction": [0, 1]}) for each in ([0, 1], labels)]
-        found = tables((str(at), frame) for at, frame in enumerate(given))
+        found = map(pa.Table.from_pandas, given)
         rows = pd.DataFrame({"phase": "investigation", "factor": "order", "row": [0, 1], "column": 0, "index": None})
         with pytest.raises(ParameterError, match=message):
             score(rows.assign(score=0.5), found, metric="score", planned=Planned())

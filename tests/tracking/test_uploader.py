@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from mlflow_l3d.tracking import uploader as module
+from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.ledger import Ledger
 from mlflow_l3d.tracking.uploader import Uploader
 
@@ -188,7 +190,9 @@ def test_submit_and_stop_do_not_wait_for_a_server_that_is_away() -> None:
 
 
 @pytest.mark.parametrize("earlier", [False, True])
-def test_a_ledger_says_whether_a_try_to_write_a_run_went_before(uploader: Uploader, earlier: bool) -> None:
+def test_a_ledger_says_whether_a_try_to_write_a_run_went_before(
+    uploader: Uploader, earlier: bool, tmp_path: Path
+) -> None:
     flags: list[bool] = []
 
     class Writer:
@@ -200,6 +204,8 @@ def test_a_ledger_says_whether_a_try_to_write_a_run_went_before(uploader: Upload
 
     ledger: Any = object.__new__(Ledger)
     ledger.uploader, ledger._writer, ledger.spool = uploader, Writer(), None
+    ledger.claims, ledger._repeated = Claims(tmp_path / "claims"), False
     ledger.submit("k", repeated=earlier)
     assert uploader.wait(patience=5)
     assert flags == [earlier, True, True]
+    assert uploader.refused == []

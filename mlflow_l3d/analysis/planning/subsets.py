@@ -66,7 +66,8 @@ class Answers:
     Attributes
     ----------
     cells
-        Place -> three arrays of one length: number of the example (0 .. examples - 1), label, prediction.
+        Place -> three arrays of one length: number of the example (0 .. examples - 1), label, prediction; of any type
+        of whole numbers.
     examples
         How many different examples there are.
     """
@@ -118,7 +119,8 @@ def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None 
     plain = base if base.size else golden
     for place, (numbers, labels, predictions) in answers.cells.items():
         chosen = np.argsort(rank[numbers])[:size]
-        found = scores_of(labels[chosen], predictions[chosen], classes=answers.classes, only=[metric])
+        truth, guess = labels[chosen].astype(np.int64), predictions[chosen].astype(np.int64)
+        found = scores_of(truth, guess, classes=answers.classes, only=[metric])
         value = found.get(metric, math.nan)
         if place.factor is None:
             plain[place.row] = value

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.planning.subsets import Answers, IntArray, Place, from_predictions, rescored
+from mlflow_l3d.analysis.stability.groups import Examples
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.reader import fetch_artifact, read_predictions
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from mlflow import MlflowClient
 
+_Key = tuple[str, ...]
+_Part = tuple[_Key, "pa.Table"]
+_ANSWERS: Final = ["example_id", "label", "prediction"]
+_ROWS: Final = 1 << 16
+"""Predictions that are read at once."""
 _DIFFERENT: Final = 1e-6
 """Where a recorded metric is further from the one of the recorded predictions, they do not belong together."""
 
@@ -47,20 +55,12 @@ def read_answers(
     if metric not in from_predictions():
         return None, f"the metric {metric} cannot be computed from predictions"
     finished = cells[cells["status"].eq("FINISHED") & cells[metric].notna()]
-    every = _of_parent(client, run_id, finished)
-    if every is None:
-        every = [frame for _, frame in read_predictions(client, finished["run_id"].tolist())]
-    if not every or any(frame is None for frame in every):
+    keys = [_key(key) for key in finished[list(names.COORDINATES)].itertuples(index=False, name=None)]
+    places = dict(zip(keys, map(_place, finished.to_dict("records")), strict=True))
+    answers = _answers(_of_parent(client, run_id), places) or _answers(_of_cells(client, finished, keys), places)
+    if answers is None:
         return None, "not every cell has predictions"
-    frames = cast("list[pd.DataFrame]", every)
-    known = np.unique(np.concatenate([frame["example_id"].to_numpy() for frame in frames]))
-    found: dict[Place, tuple[IntArray, IntArray, IntArray]] = {}
-    for cell, frame in zip(finished.to_dict("records"), frames, strict=True):
-        place = _place(cell)
-        ids, labels, predictions = (frame[name].to_numpy() for name in ("example_id", "label", "prediction"))
-        found[place] = np.searchsorted(known, ids).astype(np.int64), labels, predictions
-    answers = Answers(found, len(known))
-    again = rescored(scores, answers, metric, rank=np.arange(len(known)))
+    again = rescored(scores, answers, metric, rank=np.arange(answers.examples))
     if not all(np.allclose(a, b, rtol=0, atol=_DIFFERENT, equal_nan=True) for a, b in _pairs(scores, again)):
         return None, f"the recorded {metric} is not that of the recorded predictions"
     return answers, ""
@@ -85,22 +85,71 @@ def _place(cell: Mapping[object, object]) -> Place:
     return Place(str(cell["factor"]), number("row"), number("column"))
 
 
-def _of_parent(client: MlflowClient, run_id: str, cells: pd.DataFrame) -> list[pd.DataFrame | None] | None:
-    """Return the predictions of the cells from the parent's one table; None where it lacks a cell."""
+def _answers(parts: Iterator[_Part], places: Mapping[_Key, Place]) -> Answers | None:
+    """Return the predictions of the cells, as small as they can be held; None where a cell has none."""
+    examples = Examples()
+    found: dict[Place, tuple[IntArray, IntArray, IntArray]] = {}
+    for key, table in parts:
+        if key in places:
+            ids, *others = (table[name].to_numpy() for name in _ANSWERS)
+            labels, predictions = map(_small, others)
+            found[places[key]] = examples.find(ids), labels, predictions  # type: ignore[assignment]
+    if not found or len(found) < len(places):
+        return None
+    # Examples are numbered in the order of their ids, however the cells are.
+    number = np.empty(len(examples), dtype=np.int32)
+    number[np.argsort(np.array(examples.ids))] = np.arange(len(examples), dtype=np.int32)
+    cells = {place: (number[found[place][0]], *found[place][1:]) for place in places.values()}
+    return Answers(cells, len(examples))  # type: ignore[arg-type]
+
+
+def _small(values: np.ndarray) -> np.ndarray:
+    """Return whole numbers in the smallest type that holds them."""
+    if values.dtype.kind not in "iu" or not len(values):
+        return values
+    return values.astype(np.result_type(*(np.min_scalar_type(int(end)) for end in (values.min(), values.max()))))
+
+
+def _of_cells(client: MlflowClient, cells: pd.DataFrame, keys: Sequence[_Key]) -> Iterator[_Part]:
+    """Yield the predictions of the cells from their own runs, until one has none."""
+    with closing(read_predictions(client, cells)) as read:
+        for key, (_, table) in zip(keys, read, strict=True):
+            if table is None:
+                return
+            yield key, table
+
+
+def _of_parent(client: MlflowClient, run_id: str) -> Iterator[_Part]:
+    """Yield the predictions of the cells from the parent's one table, where it has one, some of them at a time."""
+    import pyarrow.parquet as pq
+
+    keys = list(names.COORDINATES)
     with temporary_folder() as folder:
         path = fetch_artifact(client, run_id, names.PREDICTIONS, folder)
         if path is None:
-            return None
-        table = pd.read_parquet(path)
-    keys = list(names.COORDINATES)
-    if not {*keys, "example_id", "label", "prediction"} <= set(table):
-        return None
-    parts = {_key(key): part for key, part in table.groupby(keys, dropna=False, observed=True, sort=False)}
-    wanted = [_key(key) for key in cells[keys].itertuples(index=False, name=None)]
-    return [parts[key] for key in wanted] if all(key in parts for key in wanted) else None
+            return
+        with pq.ParquetFile(path) as file:
+            if not {*keys, *_ANSWERS} <= set(file.schema_arrow.names):
+                return
+            for groups in _together([file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]):
+                table = file.read_row_groups(groups, [*keys, *_ANSWERS], use_threads=False)
+                frame = table.select(keys).to_pandas()
+                answers = table.select(_ANSWERS)
+                for key, rows in frame.groupby(keys, dropna=False, observed=True, sort=False).indices.items():
+                    yield _key(key), answers.take(rows)
 
 
-def _key(values: Iterable[object]) -> tuple[str, ...]:
+def _together(rows: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the numbers of row groups that are read in one call; no cell lies in two of them."""
+    begun, held = 0, 0
+    for at, count in enumerate(rows):
+        held += count
+        if held >= _ROWS or at == len(rows) - 1:
+            yield list(range(begun, at + 1))
+            begun, held = at + 1, 0
+
+
+def _key(values: Iterable[object]) -> _Key:
     texts = []
     for value in values:
         missing = value is None or value is pd.NA or value != value

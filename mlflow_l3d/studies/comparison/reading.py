@@ -146,8 +146,8 @@ def _of_parent(client: MlflowClient, run_id: str, cells: pd.DataFrame, phase: st
 def _of_cells(client: MlflowClient, cells: pd.DataFrame) -> Predictions | None:
     """Read the predictions run by run; None where one has none, or fewer than two."""
     parts: list[list[npt.NDArray[Any]]] = []
-    for number, (_, frame) in enumerate(read_predictions(client, cells["run_id"].tolist())):
-        if frame is None or len(frame) < 2:
+    for number, (_, table) in enumerate(read_predictions(client, cells)):
+        if table is None or len(table) < 2:
             return None
-        parts.append([np.full(len(frame), number), *(frame[name].to_numpy() for name in _COLUMNS)])
+        parts.append([np.full(len(table), number), *(table[name].to_numpy() for name in _COLUMNS)])
     return Predictions(*(np.concatenate(part) for part in zip(*parts, strict=True))) if parts else None

@@ -76,10 +76,12 @@ class Side:
 
     def predictions(self, client: MlflowClient, runs: int) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` golden runs, None of those that have none."""
-        run_ids = self.cells["run_id"].reindex(range(runs)) if self.cells is not None else pd.Series([None] * runs)
-        found = dict(read_predictions(client, run_ids.dropna().tolist()))
-        for run_id in run_ids:
-            yield found.get(run_id)
+        cells = pd.DataFrame(columns=["run_id", "artifact_uri"]) if self.cells is None else self.cells
+        cells = cells.reindex(range(runs))
+        found = dict(read_predictions(client, cells[cells["run_id"].notna()]))
+        for run_id in cells["run_id"]:
+            table = found.get(run_id)
+            yield None if table is None else table.to_pandas()
 
 
 def recorded_side(client: MlflowClient, name: str, run_id: str, **machine: str) -> Side:

@@ -17,7 +17,7 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
-from mlflow_l3d.studies.investigation.scoring import Scored, score, tables
+from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.past import own_parameter
@@ -71,12 +71,11 @@ def score_parent(
         raise ParameterError("parent_run_id", parent.info.run_id, "is a study of seeds, not of factors", fix)
     check_metric(cells, metric)
     finished = cells["status"].eq("FINISHED")
-    read = read_predictions(client, cells.loc[finished, "run_id"].tolist())
-    with temporary_folder() as folder, closing(read) as frames:
-        found = tables(frames)
+    read = read_predictions(client, cells[finished])
+    with temporary_folder() as folder, closing(read) as found:
         scored = score(
             cells,
-            (next(found) if present else None for present in finished),
+            (next(found)[1] if present else None for present in finished),
             metric=metric,
             planned=planned,
             agreement=agreement,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.results import Analysis
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PLACE: Final = ("cell_key", *names.COORDINATES)
+_TEXTS: Final = ("cell_key", "phase", "factor")
+_ROWS_A_GROUP: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -165,39 +168,51 @@ def _named(cell: Any) -> str:
 
 
 class _Writer:
-    """Writes tables of predictions into one Parquet file, one row group a cell, without holding them."""
+    """Writes tables of predictions into one Parquet file, some cells a row group, without holding them all."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._writer: Any = None
+        self._schema: pa.Schema | None = None
+        self._cells: list[Any] = []
+        self._tables: list[pa.Table] = []
+        self._rows = 0
 
     def add(self, cell: Any, predictions: Mapping[str, Any]) -> None:
         if self._path is None:
             return
         import pyarrow as pa
+
+        self._cells.append(cell)
+        schema = self._tables[0].schema if self._tables else self._schema
+        self._tables.append(pa.table(predictions, schema=schema))
+        self._rows += len(self._tables[-1])
+        if self._rows >= _ROWS_A_GROUP:
+            self._write()
+
+    def _write(self) -> None:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        ids = predictions["example_id"]
+        table = pa.concat_tables(self._tables)
+        self._schema = table.schema
+        cell_of_row = pa.array(np.repeat(np.arange(len(self._cells)), [len(each) for each in self._tables]))
+        for at, name in enumerate(_PLACE):
+            values = [_plain(getattr(cell, name, None)) for cell in self._cells]
+            texts = name in _TEXTS
+            own = pa.array(values, pa.string()).dictionary_encode() if texts else pa.array(values, pa.int32())
+            table = table.add_column(at, name, own.take(cell_of_row))
         if self._writer is None:
-            text, small = pa.dictionary(pa.int32(), pa.string()), pa.int32()
-            kinds = (text, text, text, small, small, small, ids.type, pa.int64(), pa.int64())
-            schema = pa.schema(list(zip((*_PLACE, *predictions), kinds, strict=True)))
-            self._writer = pq.ParquetWriter(self._path, schema, compression="zstd")
-        place = {name: [_plain(getattr(cell, name, None))] * len(ids) for name in _PLACE}
-        self._writer.write_table(pa.table({**place, **predictions}, schema=self._writer.schema))
+            self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
+        self._writer.write_table(table)
+        self._cells, self._tables, self._rows = [], [], 0
 
     def close(self) -> None:
+        if self._tables:
+            self._write()
         if self._writer is not None:
             self._writer.close()
 
 
 def _plain(value: Any) -> Any:
     return None if pd.isna(value) else value
-
-
-def tables(frames: Iterator[tuple[str, pd.DataFrame | None]]) -> Iterator[pa.Table | None]:
-    """Turn (run id, frame) pairs into the tables that :func:`score` reads."""
-    import pyarrow as pa
-
-    for _, frame in frames:
-        yield None if frame is None else pa.Table.from_pandas(frame, preserve_index=False, nthreads=1)

@@ -142,9 +142,9 @@ def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
     document = _document(client, run_id)
     cells = _ordered(cells, document.get("seeds"))
     finished = cells[cells["status"].eq("FINISHED")].assign(seed=lambda frame: frame["seed.seed"].astype(int))
-    read = read_predictions(client, finished["run_id"].tolist())
+    read = read_predictions(client, finished)
     tables = [
-        table[["example_id", "label", "prediction"]].assign(seed=int(seed), cell_key=key)
+        table.to_pandas().assign(seed=int(seed), cell_key=key)
         for (_, table), seed, key in zip(read, finished["seed"], finished["cell_key"], strict=True)
         if table is not None
     ]
