@@ -158,6 +158,10 @@ def test_factor_without_effect_and_with_all_of_it():
     fresh = np.random.default_rng(8).random(15)
     found = radial_importance(base, {"data_order": base, "data_split": fresh})
     assert found["data_order"].importance_corrected == -1
-    assert (found["data_order"].importance_ci_low, found["data_order"].importance_ci_high) == (-1, -1)
+    assert np.isnan(found["data_order"].importance_ci_low)
+    [check] = [each for each in all_checks(found, base) if each.code == "L3D010"]
+    assert check.factor == "data_order"
+    assert "of none of 15 runs" in check.message
+    assert "up to 18 % of runs" in check.message
     assert found["data_split"].importance_corrected > 0
     assert found["data_split"].importance_ci_low <= found["data_split"].importance_corrected

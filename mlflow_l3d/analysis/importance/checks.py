@@ -75,7 +75,7 @@ def factor_checks(
         How the columns of its table belong together.
     pairs
         Whether the table is pairs of runs, of which more columns cannot be asked for, and which are golden runs
-        themselves: none of L3D006, L3D010 and L3D012.
+        themselves: no L3D006 and L3D012, and L3D010 where no pair differs.
     closes
         Whether golden runs vary as the table does, so that L3D006 has something to say.
     reml
@@ -86,7 +86,9 @@ def factor_checks(
     yield from _verdict(record)
     yield from _missing_cells(record, pairs=pairs, reml=reml and model.shared_columns)
     yield from _scores(record)
-    if not pairs:
+    if pairs:
+        yield from _without_effect(record)
+    else:
         yield from _selected(record, model, chance)
         yield from _duplicated(record)
         if closes:
@@ -136,6 +138,20 @@ def _scores(record: Importance) -> Iterator[Check]:
         )
         yield Check("L3D004", "warning", "Constant scores", message, record.factor)
     yield from _collapsed(record.collapsed_share, len(known), "cells", record.factor)
+
+
+def _without_effect(record: Importance) -> Iterator[Check]:
+    """L3D010 of pairs: none of them differs, as where a seed does not reach the training."""
+    pairs = record.table[np.isfinite(record.table).all(axis=1)]
+    if len(pairs) < 2 or np.ptp(pairs, axis=1).any() or _constant(pairs.reshape(-1)):
+        return
+    unseen = 1 - 0.05 ** (1 / len(pairs))
+    message = (
+        f"Drawing {record.factor} anew changes the score of none of {len(pairs)} runs: its importance has no interval, "
+        f"since up to {100 * unseen:.0f} % of runs may still change. Either the factor has hardly an effect, or its "
+        "seed does not reach the training: compare the predictions of two such runs, or raise mitigation_runs."
+    )
+    yield Check("L3D010", "warning", "No score changes", message, record.factor)
 
 
 def _duplicated(record: Importance) -> Iterator[Check]:

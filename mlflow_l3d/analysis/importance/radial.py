@@ -42,7 +42,8 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     Jackknife over rows (a row is left out of every set) of atanh(1 - S_T,k), degrees of freedom: rows - 1. S_T,k may
     come out above 1, where a logit has no value. If this scale has none either (S_T,k above 2, or equal scores), the
     limits of base and swap as a nested table of two columns are used
-    (:func:`mlflow_l3d.analysis.importance.nested.nested_limits`).
+    (:func:`mlflow_l3d.analysis.importance.nested.nested_limits`). Where no pair differs there is no interval: an effect
+    that shows in some pairs only may have been missed by all (L3D010).
     """
     known = np.isfinite(sets)
     paired = known[:, 0] & known[:, place]
@@ -55,12 +56,10 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     variances = VarianceComponents(
         "radial", "jansen", pairs.rows, 2, contributed=tau2, mitigated=sigma2 - tau2, total=max(sigma2, tau2)
     )
-    if pairs.rows < 3 or not sigma2 > 0:
+    if pairs.rows < 3 or not (sigma2 > 0 and tau2 > 0):
         return Estimate(variances)
-    jackknife = None
-    if tau2 > 0:
-        without = radial_variances_without_each(sets, place)
-        jackknife = leave_out(tau2, sigma2 - tau2, without, scale=ATANH)
+    without = radial_variances_without_each(sets, place)
+    jackknife = leave_out(tau2, sigma2 - tau2, without, scale=ATANH)
     return Estimate(variances, jackknife, lambda level: nested_limits(pairs, level=level))
 
 

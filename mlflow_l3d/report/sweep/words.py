@@ -153,11 +153,8 @@ def watch(shown: ShownSweep) -> list[str]:
     for name, other in sweep.follows.items():
         bound.setdefault(other, []).append(name)
     for other, followers in bound.items():
-        one = len(followers) == 1
-        notes.append(
-            f"{' and '.join(followers)} {'follows' if one else 'follow'} from {other}, and {'is' if one else 'are'} not "
-            f"tested by {'itself' if one else 'themselves'}: what {other} moves, {'it' if one else 'they'} may move."
-        )
+        verb = "follows" if len(followers) == 1 else "follow"
+        notes.append(f"{' and '.join(followers)} {verb} from {other}: what {other} moves may be moved by that instead.")
     if TASK not in sweep.choices and analyses:
         notes.append("All points are of one task: what another task would show is not known.")
     seen = Counter(
