@@ -183,6 +183,11 @@ def test_data_of_figures(load: Callable[[str], ModuleType], found: pd.DataFrame)
     assert sorted(set(zip(formats["shots"], formats["prompt_format"], strict=True))) == [(2, "A"), (2, "B")]
     assert set(formats["name"]) == {"Zephyr-7B"}
     assert len(figures.figure_data("figure4")) == 45
+    learners = ("protonet", "reptile", "maml")
+    mixed = pd.concat([swept().assign(**{"choice.learner": learner}) for learner in learners], ignore_index=True)
+    own = figures.figure_data("figure4", mixed, approach="meta_learning", model="small")
+    ours = own.loc[own["source"] == "ours", "name"]
+    assert list(ours.drop_duplicates()) == ["protonet, small", "maml, small", "reptile, small"]  # as the paper has them
     with pytest.raises(ParameterError, match="must be one of figure1"):
         figures.figure_data("figure7")
 

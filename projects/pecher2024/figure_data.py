@@ -123,6 +123,8 @@ def _ours(frame: pd.DataFrame, layout: Layout, approach: str, model: str) -> pd.
         found = found.assign(**{name: told.astype(type(value))})
         if name not in (layout.x, layout.series):
             found = found[found[name] == value]
+    places = {learner: at for at, (_, _, learner) in enumerate(SYSTEMS.values()) if learner}
+    found = found.sort_values("learner", key=lambda own: own.map(places).fillna(-1), kind="stable")  # as in the paper
     names = [_name(*row) for row in found[["approach", "model", "learner"]].itertuples(index=False)]
     return found.rename(columns={**_NUMBERS, "importance": "published_definition"}).assign(source=OURS, name=names)
 
