@@ -1,4 +1,4 @@
-"""What is left of a cell that raised: an outcome that says why."""
+"""What is left of a cell that raised: an outcome that says why; and errors after which no other cell can follow."""
 
 from __future__ import annotations
 
@@ -10,6 +10,35 @@ from mlflow_l3d.plan.cells import Outcome
 
 LONGEST_ERROR: Final = 500
 """Characters of an error; libraries put whole inputs into theirs, and those are not to be logged."""
+_SPENT: Final = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
+_LOST: Final = ("cuda error:", "cuda driver error:", "hip error:")
+
+
+class LostDeviceError(BaseException):
+    """The accelerator takes no more work from this process: whatever is tried there next fails as well.
+
+    It is no `Exception`, so that nothing which goes on after the error of a cell goes on after this one. Executors end
+    the process, or turn it into an :class:`~mlflow_l3d.errors.L3DError`.
+    """
+
+
+def check_device(error: BaseException) -> None:
+    """Raise :class:`LostDeviceError` where an error, or one behind it, says that the context of the device is dead.
+
+    Such are illegal memory accesses and failed assertions on the device. Memory that is spent is no such error.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, RuntimeError) and str(link).lower().startswith(_LOST) and not is_out_of_memory(link):
+            raise LostDeviceError(str(link).splitlines()[0]) from error
+        link = link.__cause__ or link.__context__
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory is spent, on any device."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in _SPENT)
 
 
 def one_line(error: BaseException) -> str:
@@ -31,7 +60,13 @@ def failed(key: str, error: BaseException, duration_seconds: float = 0.0) -> Out
         What it raised.
     duration_seconds
         Wall clock until then.
+
+    Raises
+    ------
+    LostDeviceError
+        See :func:`check_device`.
     """
+    check_device(error)
     return Outcome(
         key=key,
         duration_seconds=duration_seconds,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.approaches.failures import LostDeviceError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import Queue, share
 from mlflow_l3d.execution.outcomes import run_cells
@@ -37,11 +38,21 @@ class InlineExecutor:
         self._job = job
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Run the cells in order; the session is prepared before the second is taken from an iterator."""
+        """Run the cells in order; the session is prepared before the second is taken from an iterator.
+
+        Raises
+        ------
+        L3DError
+            If the accelerator takes no more work from this process.
+        """
         queue = Queue(cells)
         if not queue.look_ahead(1):
             return
-        with session_of(self._job) as session:
-            most = cells_at_once(session, self._job)
-            while call := queue.take(share(queue.expected(most), [], most)):
-                yield from run_cells(session, call.cells, self._job)
+        try:
+            with session_of(self._job) as session:
+                most = cells_at_once(session, self._job)
+                while call := queue.take(share(queue.expected(most), [], most)):
+                    yield from run_cells(session, call.cells, self._job)
+        except LostDeviceError as error:
+            fix = "The same command computes what is missing; executor=processes replaces such a process by itself."
+            raise L3DError(f"device={self._job.device} is lost to this process ({error}). {fix}") from error

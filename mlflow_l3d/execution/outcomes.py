@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Session
-from mlflow_l3d.approaches.failures import failed, one_line
+from mlflow_l3d.approaches.failures import check_device, failed, one_line
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import halves
@@ -40,6 +40,11 @@ def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Iterator[Out
         As many as the session takes at once.
     job
         Names the approach and the classes.
+
+    Raises
+    ------
+    LostDeviceError
+        If the accelerator takes no more work from this process; the cells without an outcome need another one.
     """
     left = {cell.key: cell for cell in cells}
     if len(cells) <= 1 or len(left) < len(cells):
@@ -73,6 +78,7 @@ def _given(session: Session, cells: Sequence[Cell]) -> Generator[Outcome | BaseE
         yield from session.run(cells)
     # SystemExit, too: a library that gives up must not take the worker with it.
     except (Exception, SystemExit) as error:  # noqa: BLE001
+        check_device(error)
         yield error
 
 
@@ -96,6 +102,11 @@ def run_cell(session: Session, cell: Cell, job: Job) -> Outcome:
         The cell.
     job
         Names the approach and the classes.
+
+    Raises
+    ------
+    LostDeviceError
+        As :func:`run_cells`.
     """
     started = time.perf_counter()
     try:

@@ -39,6 +39,7 @@ class Worker:
         self.reserved = reserved
         self.in_flight: deque[Call] = deque()
         self.current_since = time.perf_counter()
+        self.lost = ""
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
         main = threading.current_thread() is threading.main_thread()
@@ -119,6 +120,8 @@ class Worker:
         self.kill()
         code = self.process.exitcode
         self.release()
+        if self.lost:
+            return f"worker lost its device ({self.lost})"
         if code is None or code >= 0:
             return f"worker ended with exit code {code}"
         name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"

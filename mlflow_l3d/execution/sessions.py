@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.approaches.base import Session
-from mlflow_l3d.approaches.failures import one_line
+from mlflow_l3d.approaches.failures import check_device, one_line
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 
@@ -34,6 +34,8 @@ def session_of(job: Job) -> Iterator[Session]:
     L3DError
         If it cannot be prepared: the approach's own error where it is one, else one line that says what was raised,
         with the traceback as a note.
+    LostDeviceError
+        If the accelerator takes no more work from this process.
     """
     session = prepared(job)
     try:
@@ -57,6 +59,7 @@ def prepared(job: Job) -> Session:
     except L3DError:
         raise
     except (Exception, SystemExit) as error:
+        check_device(error)
         wrapped = L3DError(f"approach {job.approach.name} could not be prepared: {one_line(error)}")
         wrapped.add_note("".join(traceback.format_exception(error)))
         raise wrapped from error

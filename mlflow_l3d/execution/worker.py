@@ -11,13 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
+from typing import Final
 
-from mlflow_l3d.approaches.failures import one_line
+from mlflow_l3d.approaches.failures import LostDeviceError, one_line
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts
 from mlflow_l3d.execution.outcomes import run_cells
 from mlflow_l3d.execution.sessions import cells_at_once, session_of
+
+LOST_DEVICE: Final = 74
+"""Exit code of a worker whose device takes no more work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,13 @@ class Ready:
     """The session is prepared, and takes so many cells in one call."""
 
     cells_at_once: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The worker ends because its device takes no more work."""
+
+    why: str
 
 
 def serve(connection: Connection, device: str, parent: int, parent_is_main_thread: bool) -> None:
@@ -59,6 +70,10 @@ def _serve(connection: Connection, device: str) -> None:
                     connection.send(outcome)
     except L3DError as error:
         connection.send(_sendable(error))
+    except LostDeviceError as error:
+        connection.send(Lost(str(error)))
+        # At once: what libraries do at the end of a process may wait for the device for ever.
+        os._exit(LOST_DEVICE)
 
 
 def _job(pickled: bytes) -> Job:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from mlflow_l3d.approaches.failures import is_out_of_memory  # noqa: E402
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, base  # noqa: E402
-from mlflow_l3d.approaches.icl.engine.batches import Batches, is_out_of_memory  # noqa: E402
+from mlflow_l3d.approaches.icl.engine.batches import Batches  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row, honours_mask, layer_window  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix  # noqa: E402
 

@@ -10,6 +10,7 @@ import torch
 from finetuning_helpers import cell
 
 import mlflow_l3d.approaches
+from mlflow_l3d.approaches.failures import LostDeviceError
 from mlflow_l3d.approaches.stacked.chunks import StackedSession
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.plan.cells import Outcome
@@ -110,3 +111,15 @@ def test_approaches_share_what_is_stacked_and_not_each_other():
             assert not [
                 name for name in modules if name.startswith(tuple(f"mlflow_l3d.approaches.{o}" for o in others))
             ], file
+
+
+def test_after_a_lost_device_no_half_is_tried():
+    calls = []
+
+    def together(drawn):
+        calls.append(len(drawn))
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    with pytest.raises(LostDeviceError):
+        list(in_chunks(CELLS, 7, lambda own: own, together))
+    assert calls == [7]

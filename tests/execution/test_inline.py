@@ -49,3 +49,15 @@ def test_an_exception_of_the_preparation_is_one_line(tmp_path):
         list(executor.run(design_cells(FACTORS, 2)))
     assert str(info.value).endswith("no luck today")
     assert "in prepare" in "".join(info.value.__notes__)
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_a_lost_device_ends_everything_in_one_line(tmp_path, at_once):
+    cells = list(design_cells(FACTORS, 4))
+    outcomes = InlineExecutor(job=bench_job(Trouble({cells[1].key: "lost device"}, at_once=at_once), tmp_path)).run(
+        cells
+    )
+    assert next(outcomes).error is None
+    with pytest.raises(L3DError, match=r"^device=cpu is lost to this process \(CUDA error: an illegal memory access"):
+        next(outcomes)
+    assert len(list(tmp_path.glob("closed-*"))) == 1

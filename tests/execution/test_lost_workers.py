@@ -14,6 +14,7 @@ from mlflow_l3d.testing import Trouble, bench_job, design_cells, one_cell
 from mlflow_l3d.testing.trouble import worker_processes
 
 pytestmark = pytest.mark.slow
+LOST = "CUDA error: an illegal memory access was encountered"
 
 
 def run(approach, cells, tmp_path, workers=2, **hyperparameters):
@@ -29,6 +30,7 @@ def run(approach, cells, tmp_path, workers=2, **hyperparameters):
         ("exit", 1, "worker ended with exit code 7; the cell was tried 2 times"),
         ("kill", 2, "worker ended with signal 9 (SIGKILL, often a lack of memory); the cell was tried 2 times"),
         ("segfault", 1, "worker ended with signal 11 (SIGSEGV); the cell was tried 2 times"),
+        ("lost device", 1, f"worker lost its device ({LOST}); the cell was tried 2 times"),
     ],
 )
 def test_a_cell_that_ends_its_worker_ends_nothing_else(tmp_path, kind, workers, said):

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 import torch
 
 from mlflow_l3d.approaches.base import Session
-from mlflow_l3d.approaches.failures import failed
+from mlflow_l3d.approaches.failures import check_device, failed
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.stacked.stack import FloatArray
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -117,6 +117,7 @@ class StackedSession(Session, Generic[Drawn]):
             with one_thread():
                 found = self.together([own for _, own in drawn])
         except Exception as error:  # noqa: BLE001
+            check_device(error)
             if len(drawn) == 1:
                 return [*outcomes, failed(drawn[0][0].key, error, time.perf_counter() - started)]
         else:

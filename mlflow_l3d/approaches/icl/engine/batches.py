@@ -8,15 +8,9 @@ from typing import TypeVar
 
 import torch
 
+from mlflow_l3d.approaches.failures import is_out_of_memory
+
 Result = TypeVar("Result")
-_SIGNS = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory is spent, on any device."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in _SIGNS)
 
 
 class Batches:

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds, read_steps
-from mlflow_l3d.approaches.icl.engine.batches import Batches, Result, is_out_of_memory, release
+from mlflow_l3d.approaches.icl.engine.batches import Batches, Result, release
 from mlflow_l3d.approaches.icl.engine.decoding import CACHED_TOKENS, TEXTS, decode
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, honours_mask, layer_window
 from mlflow_l3d.approaches.icl.engine.rows import Rows

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.icl.engine.batches import is_out_of_memory
+from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, empty_row, lay_out
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, IntArray, build_trie
 
