@@ -40,7 +40,8 @@ class _UsageError(L3DError):
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong in one line, as for every other mistake."""
-        raise _UsageError(f"{self.prog}: {message} (see {self.prog} --help)")
+        verb = self.prog.removeprefix("mlflow-l3d").strip()
+        raise _UsageError(f"{verb}{': ' * bool(verb)}{message} (see {self.prog} --help)")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

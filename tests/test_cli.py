@@ -126,8 +126,8 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
             r"verb='data_order': must be one of ablation, compare, delete, evaluate, gate, investigate, list, new, "
             r"plan, search, seeds, strategies, sweep\.",
         ),
-        ("", r"mlflow-l3d: the following arguments are required: VERB \(see mlflow-l3d --help\)"),
-        ("investigate --factor", r"mlflow-l3d investigate: argument --factor: expected one argument \(see .*"),
+        ("", r"the following arguments are required: VERB \(see mlflow-l3d --help\)"),
+        ("investigate --factor", r"investigate: argument --factor: expected one argument \(see .*"),
         ("investigate --approach syntetic", r"approach='syntetic': must be one of .*\. Did you mean 'synthetic'\?"),
         ("investigate --approach synthetic --factor data_ordr", r"factor='data_ordr': .* Did you mean 'data_order'\?"),
         (
