@@ -55,7 +55,7 @@ def invented(name: str) -> Task:
     """Return invented texts with the classes of a data set of the paper."""
     classes = CLASSES[name]
     labels = np.arange(_A_CLASS * classes, dtype=np.int64) % classes
-    texts = [f"text {number} of class {label}" for number, label in enumerate(labels.tolist())]
+    texts = [f"{name}: text {number} of class {label}" for number, label in enumerate(labels.tolist())]
     return make_task(name, (texts,), labels, [f"c{number}" for number in range(classes)])
 
 
