@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -154,20 +154,18 @@ class StudySpecification(ABC):
 
     def settings(self, more: Mapping[str, str], run_id: str) -> dict[str, str]:
         """Return what a report says of the study and its parent; what is empty is left out."""
-        setup, classes = self.setup, self.setup.task.class_names
-        named = ", ".join(classes[:_CLASSES_SHOWN])
+        setup = self.setup
         settings = {
-            "MLflow run": run_id,
-            "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            **heading(run_id),
             "task": setup.task.name,
             "approach": f"{setup.approach.name} (version {setup.approach.version})",
             "model": setup.model,
             "metric": self.metric,
             **more,
-            "classes": f"{named} and {len(classes) - _CLASSES_SHOWN} more" if len(classes) > _CLASSES_SHOWN else named,
+            "classes": class_words(setup.task.class_names),
             "hyperparameters": ", ".join(f"{name}={value}" for name, value in setup.hyperparameters.items()),
             "device": setup.device,
-            "versions": ", ".join(f"{name} {number}" for name, number in versions().items()),
+            "versions": version_words(),
         }
         return {name: value for name, value in settings.items() if value}
 
@@ -205,6 +203,22 @@ class CellSpecification(StudySpecification):
     @abstractmethod
     def design(self) -> HasCells:
         """Return what holds the cells."""
+
+
+def heading(run_id: str) -> dict[str, str]:
+    """Return what every report begins with: the run, and when the report was written."""
+    return {"MLflow run": run_id, "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")}
+
+
+def class_words(classes: Sequence[str]) -> str:
+    """Return the names of the classes; of many the first, and how many more there are."""
+    more = len(classes) - _CLASSES_SHOWN
+    return ", ".join(classes[:_CLASSES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def version_words() -> str:
+    """Return the versions as reports show them."""
+    return ", ".join(f"{name} {number}" for name, number in versions().items())
 
 
 def versions() -> dict[str, str]:

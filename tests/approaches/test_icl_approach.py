@@ -66,7 +66,7 @@ def test_scores_are_those_of_the_model(model: str, tmp_path: Path) -> None:
     from mlflow_l3d.approaches.icl.models import load_model
 
     data = task()
-    found = outcome(model, tmp_path, data=data)
+    found = outcome(model, tmp_path, data=data, calibration="none")
     assert found.error is None
     assert found.scores is not None
     np.testing.assert_allclose(found.scores.sum(axis=1), 1, rtol=1e-6)
@@ -181,6 +181,28 @@ def test_contextual_calibration() -> None:
     np.testing.assert_allclose(np.exp(calibrated(scores, empty)), expected)
 
 
+def test_batch_calibration_takes_away_what_all_texts_share() -> None:
+    """A leaning that turns every answer into one class is gone; which of two texts is the more positive stays."""
+    content = np.array([[0.0, 1.0], [0.0, -1.0], [0.0, 0.5], [0.0, -0.5]])
+    leaning = np.array([0.0, 5.0])
+    assert set(chosen(content + leaning, 0.0, 0)) == {1}
+    own = calibrated(content + leaning, content + leaning)
+    assert chosen(own, 0.0, 0).tolist() == [1, 0, 1, 0]
+    np.testing.assert_allclose(np.diff(own, axis=1).argsort(axis=0), np.diff(content, axis=1).argsort(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("given", "resolved"),
+    [({}, "batch"), ({"selection": "similarity"}, "batch"), ({"decision": "generate"}, "none")],
+)
+def test_which_calibration_auto_is(given: dict[str, Any], resolved: str) -> None:
+    approach = InContextLearning()
+    defaults = {name: each.default for name, each in approach.hyperparameters.items()}
+    assert approach.complete({**defaults, **given})["calibration"] == resolved
+    known = {**defaults, **given, "calibration": "none"}
+    assert approach.complete(known)["calibration"] == "none"
+
+
 def test_temperature_draws_with_the_shares() -> None:
     scores = np.tile(np.log([0.2, 0.5, 0.3]), (20_000, 1))
     drawn = np.bincount(chosen(scores, 1.0, 5), minlength=3) / 20_000
@@ -200,6 +222,7 @@ def test_temperature_draws_with_the_shares() -> None:
         ({"prompt_format": "custom", "template": "Text: {txt}", "verbaliser": "a;b"}, "hyperparameters.template="),
         ({"verbaliser": "same;same"}, "hyperparameters.verbaliser="),
         ({"decision": "generate", "calibration": "contextual"}, "hyperparameters.calibration=contextual: needs deci"),
+        ({"selection": "similarity", "calibration": "contextual"}, "hyperparameters.calibration=contextual: needs sel"),
         ({"selection": "similarity", "shots": 0}, "hyperparameters.selection=similarity: has nothing to select"),
     ],
 )

@@ -121,7 +121,7 @@ def test_words_that_begin_alike(model: str, tmp_path: Path) -> None:
     prepared(model, tmp_path, verbaliser="good news;good grief").close()  # the trie tells them apart
     line = r"verbaliser=no;no way: 'no way' begins with 'no' and can never score higher\. Give other words, or use deci"
     with pytest.raises(ParameterError, match=line):
-        prepared(model, tmp_path, verbaliser="no;no way")
+        prepared(model, tmp_path, verbaliser="no;no way", calibration="none")
     prepared(model, tmp_path, verbaliser="no;no way", decision="generate").close()
     prepared(model, tmp_path, verbaliser="no;no way", calibration="contextual").close()
     prepared(model, tmp_path, verbaliser="positive;not positive").close()
@@ -185,7 +185,7 @@ def test_weights_are_not_read_for_what_cannot_work(model: str, tmp_path: Path, m
     ):
         prepared(short, tmp_path, chat="turns")
     with pytest.raises(ParameterError, match=r"can never score higher"):
-        prepared(model, tmp_path, verbaliser="a;ab")
+        prepared(model, tmp_path, verbaliser="a;ab", calibration="none")
 
 
 def test_quantised_weights_have_their_library_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +245,10 @@ def test_classes_that_are_none(text: str) -> None:
     ("mistake", "line"),
     [
         ("shots=50", "hyperparameters.shots=50: class 'negative' has 8 labelled examples"),
-        ("shots=1,verbaliser=a;ab", "hyperparameters.verbaliser=a;ab: 'ab' begins with 'a' and can never score higher"),
+        (
+            "shots=1,calibration=none,verbaliser=a;ab",
+            "hyperparameters.verbaliser=a;ab: 'ab' begins with 'a' and can never score higher",
+        ),
         ("shots=1,prompt_format=custom,template=So:,verbaliser=a;b", "hyperparameters.template=So:: the input slot"),
     ],
 )

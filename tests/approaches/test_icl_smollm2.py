@@ -53,7 +53,9 @@ def session_of() -> Iterator[Callable[..., PromptSession]]:
         return opened[0].loaded if opened else load_model(*given, **named)
 
     def session(**given: Any) -> PromptSession:
-        settings = approach.complete(resolve_hyperparameters(approach, {"chat": "none", "shots": 1, **given}))
+        settings = approach.complete(
+            resolve_hyperparameters(approach, {"chat": "none", "shots": 1, "calibration": "none", **given})
+        )
         prepared = approach.prepare(task, settings, model=approach.default_model, device="cpu", cache=cache_folder())
         assert isinstance(prepared, PromptSession)
         opened.append(prepared)

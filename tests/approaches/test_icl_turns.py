@@ -157,7 +157,7 @@ def test_likelihoods_are_those_of_the_whole_conversation(model: Any, tmp_path: P
     folder = str(save(tmp_path, tiny, byte_tokenizer(TEMPLATES[model])))
     data, cell, approach = handmade_task(80, num_labelled=20, test_size=6), one_cell(InContextLearning.factors), None
     approach = InContextLearning()
-    given = resolve_hyperparameters(approach, {"shots": 1, "chat": "turns"})
+    given = resolve_hyperparameters(approach, {"shots": 1, "chat": "turns", "calibration": "none"})
     session: Any = approach.prepare(data, approach.complete(given), model=folder, device="cpu", cache=tmp_path)
     (found,) = session.run([cell])
     assert found.error is None

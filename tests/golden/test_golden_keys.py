@@ -187,6 +187,7 @@ def _approaches() -> dict[str, Case]:
         "lora": main("finetuning", "trainable=lora"),
         "lora values": main("finetuning", "trainable=lora,lora_r=4,lora_alpha=8,lora_targets=query+key"),
         "score": main("icl"),
+        "score uncalibrated": main("icl", "calibration=none"),
         "score root seed 7": main("icl", root_seed=7, model=SMOLLM2),
         "score preset": main("icl", model="smollm2-135m-instruct"),
         "score calibration": main("icl", "calibration=contextual,shots=1,prompt_format=C"),

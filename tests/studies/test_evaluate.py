@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from run_helpers import CELLS, Place, sqlite_place
 
+import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
@@ -66,7 +68,9 @@ def test_a_frame_of_several_factors_with_predictions() -> None:
     assert "consistency/two" not in found.metrics()
 
 
-def test_the_latest_investigation(done: tuple[Place, Investigation], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_latest_investigation(
+    done: tuple[Place, Investigation], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     place, _ = done
     last = place.investigate(root_seed=1, mitigation_runs=3)
     before = place.client.get_run(last.run_id)
@@ -77,6 +81,9 @@ def test_the_latest_investigation(done: tuple[Place, Investigation], capsys: pyt
     assert found.run_id == last.run_id
     assert found.analysis.metrics() == pytest.approx(last.analysis.metrics(), rel=1e-12)
     after = place.client.get_run(last.run_id)
+    report = html.unescape(place.download(last.run_id, "report.html", tmp_path).read_text())
+    for words in (last.run_id, "UTC", "c0, c1", "evaluated with", f"mlflow-l3d {mlflow_l3d.__version__}"):
+        assert words in report, words
     assert after.data.metrics == pytest.approx(before.data.metrics, rel=1e-12)
     assert after.data.params == before.data.params
 

@@ -17,22 +17,25 @@ def probabilities(scores: FloatArray) -> FloatArray:
     return shares
 
 
-def calibrated(scores: FloatArray, empty: FloatArray) -> FloatArray:
-    """Return scores without the leaning of the prompt itself (Zhao et al. 2021, contextual calibration).
+def calibrated(scores: FloatArray, inputs: FloatArray) -> FloatArray:
+    """Return scores without the leaning of the prompt itself: contextual or batch calibration.
+
+    Contextual (Zhao et al. 2021): the leaning is that of inputs without content. Batch (Zhou et al. 2024, Batch
+    Calibration): it is that of the texts themselves, whose classes need not be known.
 
     Parameters
     ----------
     scores
         Shape (n, C): log-likelihoods.
-    empty
-        Shape (k, C): those of inputs without content, in the same prompt.
+    inputs
+        Shape (k, C): those of the inputs that show the leaning, in the same prompt.
 
     Returns
     -------
     ndarray
-        Shape (n, C): log of the class probabilities over the mean probabilities of the empty inputs.
+        Shape (n, C): log of the class probabilities over the mean probabilities of the inputs.
     """
-    leaning = probabilities(empty).mean(axis=0)
+    leaning = probabilities(inputs).mean(axis=0)
     tiny = np.finfo(np.float64).tiny
     corrected: FloatArray = np.log(np.maximum(probabilities(scores), tiny)) - np.log(np.maximum(leaning, tiny))
     return corrected

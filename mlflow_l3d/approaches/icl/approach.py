@@ -45,11 +45,11 @@ class InContextLearning(Approach):
     )
 
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Check the hyperparameters together, and the class words; see :meth:`recipes.Recipe.of`."""
+        """Check the hyperparameters together, and the class words; say which calibration `auto` is."""
         recipe = recipes.Recipe.of(hyperparameters)
         if recipe.verbaliser != recipes.AUTO:
             check_words(recipe.verbaliser)
-        return dict(hyperparameters)
+        return {**hyperparameters, "calibration": recipe.calibration}
 
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the hyperparameters that belong into a cell's key: :data:`recipe.LATER`, and `chat` as it once was."""
@@ -93,6 +93,7 @@ class InContextLearning(Approach):
             "shots": 2,
             "prompt_format": "A",
             "decision": "generate",
+            "calibration": "none",
             "max_new_tokens": 10,
             "temperature": 0.0,
         }
@@ -113,7 +114,7 @@ class InContextLearning(Approach):
         if hyperparameters["prompt_format"] != "custom":
             space["prompt_format"] = SearchChoices(("A", "B", "C", "D"))
         if hyperparameters["decision"] == "score":
-            space["calibration"] = SearchChoices(("none", "contextual"))
+            space["calibration"] = SearchChoices(("none", "batch"))
         return space
 
     def classes(self, task: Task, hyperparameters: Mapping[str, Value]) -> int:

@@ -103,7 +103,7 @@ def check_answers(answers: Sequence[Sequence[int]], words: Sequence[str], *, cal
             raise ParameterError("hyperparameters.verbaliser", ";".join(words), allowed, "Give other words.")
         if not calibrated:
             allowed = f"{words[long]!r} begins with {words[short]!r} and can never score higher"
-            fix = "Give other words, or use decision=generate or calibration=contextual."
+            fix = "Give other words, or use decision=generate or calibration=batch."
             raise ParameterError("hyperparameters.verbaliser", ";".join(words), allowed, fix)
 
 

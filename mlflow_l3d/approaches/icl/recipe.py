@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from mlflow_l3d.approaches.hyperparameters import Value, declared, hyperparameter
@@ -40,8 +40,11 @@ class Recipe:
         "score: the class word of the highest likelihood; generate: the class named by what the model writes",
         choices=("score", "generate"),
     )
-    calibration: Literal["none", "contextual"] = hyperparameter(
-        "none", "contextual: scores over those of an empty input (Zhao et al. 2021)", choices=("none", "contextual")
+    calibration: Literal["auto", "none", "contextual", "batch"] = hyperparameter(
+        AUTO,
+        "batch: scores over their mean over the texts of a cell (Zhou et al. 2024); contextual: over those of an empty "
+        "input (Zhao et al. 2021); auto: batch with decision=score, else none",
+        choices=(AUTO, "none", "contextual", "batch"),
     )
     selection: Literal["random", "similarity"] = hyperparameter(
         "random",
@@ -79,6 +82,8 @@ class Recipe:
             If two of them do not go together.
         """
         recipe = cls(**hyperparameters)  # type: ignore[arg-type]
+        if recipe.calibration == AUTO:
+            recipe = replace(recipe, calibration="batch" if recipe.decision == "score" else "none")
         custom = recipe.prompt_format == "custom"
         for name in ("template", "instruction"):
             given = getattr(recipe, name)
@@ -89,6 +94,9 @@ class Recipe:
             raise ParameterError(f"hyperparameters.{missing}", AUTO, "must be given for prompt_format=custom")
         if recipe.decision == "generate" and recipe.calibration != "none":
             allowed = "needs decision=score: generated answers have no scores"
+            raise ParameterError("hyperparameters.calibration", recipe.calibration, allowed)
+        if recipe.selection == "similarity" and recipe.calibration == "contextual":
+            allowed = "needs selection=random: here every text has a prompt of its own"
             raise ParameterError("hyperparameters.calibration", recipe.calibration, allowed)
         if recipe.selection == "similarity" and recipe.shots == 0:
             raise ParameterError("hyperparameters.selection", "similarity", "has nothing to select with shots=0")

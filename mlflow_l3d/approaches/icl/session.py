@@ -184,8 +184,8 @@ class PromptSession(CellwiseSession):
         tokens, metrics = self._tokens(test, prompts, empty, answers, 0)
         scores = self.engine.score(tokens, answers)
         own, blank = scores[: len(prompts)], scores[len(prompts) :]
-        if len(blank):
-            own = calibrated(own, blank)
+        if recipe.calibration != "none":
+            own = calibrated(own, blank if recipe.calibration == "contextual" else own)
         places = chosen(own, recipe.temperature, cell.seeds["model_randomness"])
         wide = np.zeros((len(own), len(self.task.class_names)), dtype=np.float32)
         wide[:, list(self.classes)] = probabilities(own)

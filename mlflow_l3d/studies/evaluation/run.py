@@ -10,6 +10,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
+from mlflow_l3d.studies.progress import shows_progress, under_way
 from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation, check_options, evaluate_seeds, is_seeds_study
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.evaluate import SweepEvaluation, evaluate_sweep, is_sweep
@@ -49,6 +50,7 @@ def evaluate(
     missing: str = "auto",
     agreement: str = "auto",
     log: bool = True,
+    progress: bool | None = None,
 ) -> Evaluation | SeedsEvaluation | SweepEvaluation:
     """Score a parent run again from its children, and write metrics and artifacts to it.
 
@@ -76,12 +78,15 @@ def evaluate(
         (:func:`mlflow_l3d.analysis.stability.agreement.choice.choose`).
     log
         Whether to write metrics and artifacts.
+    progress
+        Whether to say on stderr what is under way; None does in a notebook and on a terminal.
 
     Raises
     ------
     L3DError
         With one line that says what is missing.
     """
+    shown = shows_progress(progress)
     with entry_point() as project_run:
         options = {"where": where, "design": design, "missing": missing, "agreement": agreement}
         if is_sweep(parent_run_id):
@@ -95,11 +100,13 @@ def evaluate(
                 raise unknown_name(name, value, ("auto", *known))
         client = connect()
         run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
-        recorded = read_investigation(run_id, client, where="" if where == "none" else where)
+        with under_way("reading the cells", shown=shown):
+            recorded = read_investigation(run_id, client, where="" if where == "none" else where)
         parent = recorded.parent
         planned = planned_by(parent, design=design, missing=missing)
         planned = replace(planned, searched_splits=searched_splits(client, parent))
         cells = planned.select(recorded.cells)
         metric = metric_of(parent, metric, cells)
-        analysis = score_parent(client, parent, cells, metric=metric, planned=planned, agreement=agreement, log=log)
+        with under_way(f"reading the predictions of {len(cells):,} cells and scoring", shown=shown):
+            analysis = score_parent(client, parent, cells, metric=metric, planned=planned, agreement=agreement, log=log)
     return Evaluation(run_id, analysis)

@@ -18,6 +18,7 @@ from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.scoring import Scored, score
+from mlflow_l3d.studies.specification import class_words, heading, version_words
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.past import own_parameter
@@ -184,7 +185,7 @@ def _write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: S
         scored,
         cells,
         document={},
-        settings={name: value for name, value in run.data.params.items() if "." not in name},
+        settings=_settings(client, run),
         title=run.info.run_name or run.info.run_id,
         notes=["Evaluated from the runs on the tracking server."],
     )
@@ -209,6 +210,23 @@ def _write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: S
             names.STATE: "complete" if scored.analysis.cells_failed == 0 else "incomplete",
         }
     parents.set_tags(client, run.info.run_id, tags)
+
+
+def _settings(client: MlflowClient, run: Run) -> dict[str, str]:
+    """Return what the report says of the parent; of one of ours also its classes, and the versions that made its runs.
+
+    Parameters of which a part was resolved stand there as they were resolved.
+    """
+    run_id = str(run.info.run_id)
+    own = fetch_document(client, run_id, names.INVESTIGATION) if names.INVESTIGATION_KEY in run.data.tags else None
+    of_task, made_with = ((own or {}).get(name, {}) for name in ("task", "versions"))
+    typed = {name: own_parameter(run, name) or "" for name in run.data.params if "." not in name}
+    known = {
+        "classes": class_words(of_task.get("classes", [])),
+        "versions": ", ".join(f"{name} {number}" for name, number in made_with.items()),
+        "evaluated with": version_words(),
+    }
+    return {**heading(run_id), **typed, **{name: words for name, words in known.items() if words}}
 
 
 def _last_step(analysis: Analysis, parent: Run) -> int:
