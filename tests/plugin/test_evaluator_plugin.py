@@ -125,8 +125,9 @@ def test_the_lineage_is_recorded(place: Place) -> None:
     done = place.investigate()
     mlflow.set_tracking_uri(place.uri)
     evaluated(done.run_id, metric="synthetic_score")
-    [found] = place.client.get_run(done.run_id).inputs.dataset_inputs
-    assert found.dataset.source_type == "l3d_runs"
+    inputs = place.client.get_run(done.run_id).inputs.dataset_inputs
+    assert [each.dataset.name for each in inputs if each.dataset.source_type == "code"] == ["synthetic"]
+    [found] = [each for each in inputs if each.dataset.source_type == "l3d_runs"]
     assert json.loads(found.dataset.source) == {"parent_run_id": done.run_id}
     assert str(place.cache.parent) not in str(found.dataset.to_dictionary())
     source = mlflow.data.get_source(found)
