@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from mlflow_l3d.approaches.failures import is_out_of_memory  # noqa: E402
+from mlflow_l3d.approaches.failures import LostDeviceError, is_out_of_memory  # noqa: E402
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, base  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.batches import Batches  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row, honours_mask, layer_window  # noqa: E402
@@ -225,8 +225,32 @@ def test_trial_accepts_models_that_take_a_mask(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["bloom", "mamba"])
-def test_trial_finds_models_that_do_not(name: str) -> None:
+def test_trial_finds_models_that_do_not(name: str, caplog: pytest.LogCaptureFixture) -> None:
     assert not honours_mask(causal(name))
+    (line,) = caplog.messages
+    assert line.startswith("The model is run in full for every prompt")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_trial_finds_a_weak_leak(dtype: torch.dtype, caplog: pytest.LogCaptureFixture) -> None:
+    torch.manual_seed(3)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL)).to(dtype).eval()
+    assert honours_mask(model)
+    table = model.get_input_embeddings()
+    # Every token gets a little of the token before it in its row.
+    hook = table.register_forward_hook(lambda module, args, out: out + 0.05 * out.roll(1, 1) * (out.shape[1] > 8))
+    assert not honours_mask(model)
+    assert "sees its neighbours" in caplog.text
+    hook.remove()
+
+
+def test_a_trial_that_loses_the_device_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(PackedModel, "extend", lost)
+    with pytest.raises(LostDeviceError):
+        honours_mask(causal("llama"))
 
 
 def test_windows_of_the_configuration() -> None:

@@ -170,6 +170,8 @@ def test_a_prompt_without_its_text_has_one_answer_for_all(
     remarks = InContextLearning().remarks(pd.DataFrame([right.metrics, left.metrics]))
     assert remarks == ("Truncation cut 100.0% of the prompts, and of 50.0% the very text that is asked about.",)
     assert InContextLearning().remarks(pd.DataFrame([whole.metrics])) == ()
+    (slow,) = InContextLearning().remarks(pd.DataFrame([whole.metrics, {**whole.metrics, "packed": 0.0}]))
+    assert slow.startswith("Packed rows were not possible in 50% of the cells")
 
 
 def test_a_bounded_model_reads_what_is_left(tmp_path: Path) -> None:

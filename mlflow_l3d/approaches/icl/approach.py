@@ -122,12 +122,16 @@ class InContextLearning(Approach):
         return len(chosen_classes(str(hyperparameters["classes"]), task.class_names))
 
     def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:
-        """Say how many prompts were cut off, and of how many the very text that is asked about."""
+        """Say how many prompts were cut off, of how many the very text that is asked about, and what ran slowly."""
+        slow = (cells["packed"] == 0).mean() if "packed" in cells else 0.0
+        line = f"Packed rows were not possible in {slow:.0%} of the cells, which ran every prompt in full, and slowly."
+        found = (line,) if slow else ()
         names = ("truncated_share", "truncated_input_share")
         cut, lost = (float(cells[name].mean()) if name in cells else 0.0 for name in names)
         if not cut > 0:
-            return ()
-        return (f"Truncation cut {cut:.1%} of the prompts, and of {lost:.1%} the very text that is asked about.",)
+            return found
+        cut_off = f"Truncation cut {cut:.1%} of the prompts, and of {lost:.1%} the very text that is asked about."
+        return (cut_off, *found)
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return the factors without an effect: no examples to choose or order, greedy answers."""

@@ -110,6 +110,8 @@ class PromptSession(CellwiseSession):
         prompts, empty = self._prompts(cell, train, test)
         with one_thread(), torch.inference_mode():
             places, scores, metrics = self._answers(cell, test, prompts, empty)
+        if isinstance(self.engine, CausalEngine):
+            metrics["packed"] = float(self.engine.packed)
         numbers = np.array([*self.classes, -1], dtype=np.int64)
         return answered(cell.key, self.task, test, numbers[places], scores, metrics=metrics)
 

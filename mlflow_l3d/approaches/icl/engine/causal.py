@@ -110,8 +110,15 @@ class CausalEngine(Engine):
     The last prefix is kept, so that the next call with the same prefix starts behind it. What a call returns does not
     depend on the calls before it, unless one of them ran out of memory and made batches smaller.
 
-    Parameters and attributes are those of :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`.
+    Parameters are those of :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`, and so are the other attributes.
+
+    Attributes
+    ----------
+    packed
+        Whether the latest call ran packed rows.
     """
+
+    packed = False
 
     _honours: bool | None = None
     _kept: tuple[tuple[TokenIds, int | None], Rows] | None = None
@@ -151,11 +158,10 @@ class CausalEngine(Engine):
 
     def _packed(self, longest: int) -> PackedModel | None:
         fits, window = layer_window(self.model.config, longest)
-        if not fits:
-            return None
-        if self._honours is None:
+        if fits and self._honours is None:
             self._honours = honours_mask(self.model)
-        return PackedModel(self.model, window) if self._honours else None
+        self.packed = fits and bool(self._honours)
+        return PackedModel(self.model, window) if self.packed else None
 
     def _prefix(self, packed: PackedModel, tokens: TokenIds) -> Rows:
         key = (tokens, packed.window)
