@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+
+_log = logging.getLogger(__name__)
 
 
 def minor_version(package: str, approach: str = "finetuning") -> str:
@@ -21,10 +24,10 @@ def minor_version(package: str, approach: str = "finetuning") -> str:
 def torch_numerics(device: str, approach: str) -> dict[str, str]:
     """Return what decides the numbers of every approach that computes with torch, on one thread a cell.
 
-    The device class, the threads, and the versions (major.minor) of torch and transformers.
+    The device, the threads, and the versions (major.minor) of torch and transformers.
     """
     return {
-        "device": device_class(device),
+        **device_numerics(device),
         "threads": "1",
         "torch": minor_version("torch", approach),
         "transformers": minor_version("transformers", approach),
@@ -54,6 +57,49 @@ def device_class(device: str) -> str:
     if int(number or 0) >= count:
         raise ParameterError("device", device, f"torch finds {count} CUDA devices here", "Use cpu, or auto.")
     return f"cuda {torch.cuda.get_device_name(torch.device(device))}"
+
+
+def device_numerics(device: str) -> dict[str, str]:
+    """Return the class of a device; for a GPU also the versions of CUDA (or HIP) and cuDNN that torch computes with."""
+    named = device_class(device)
+    if not named.startswith("cuda "):
+        return {"device": named}
+    import torch
+    from torch import version as built
+
+    cudnn = str(torch.backends.cudnn.version())  # type: ignore[no-untyped-call]
+    return {"device": named, "cuda": built.cuda or f"hip {built.hip}", "cudnn": cudnn}
+
+
+def equal_cards() -> list[int]:
+    """Return the numbers of the GPUs that have the name of the first; a line says which are left out.
+
+    A cell's key has the name of one, so that others would compute cells under a wrong name.
+    """
+    import torch
+
+    names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    if others := sorted({name for name in names if name != names[0]}):
+        what = "device=cuda uses GPUs of one kind, %s; left out: %s. Name one of them by its number, cuda:N"
+        _log.warning(what, names[0], ", ".join(others))
+    return [number for number, name in enumerate(names) if name == names[0]]
+
+
+def has_bfloat16(device: str) -> bool:
+    """Return whether a device computes in bfloat16 by itself; a line says where a GPU does not.
+
+    torch would emulate it on older cards, many times slower than float16 or float32.
+    """
+    import torch
+
+    where = torch.device(device)
+    if where.type != "cuda":
+        return True
+    with torch.cuda.device(where):
+        found: bool = torch.cuda.is_bf16_supported(including_emulation=False)
+    if not found:
+        _log.warning("%s has no bfloat16 of its own, so another precision is used", torch.cuda.get_device_name(where))
+    return found
 
 
 @contextmanager

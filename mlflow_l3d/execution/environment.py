@@ -12,7 +12,7 @@ from multiprocessing import resource_tracker
 from types import ModuleType
 from typing import Final
 
-from mlflow_l3d.approaches.numerics import cores
+from mlflow_l3d.approaches.numerics import cores, equal_cards
 
 _THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 WORKER_ENVIRONMENT: Final = {
@@ -107,12 +107,10 @@ def forget_project_run() -> None:
 
 
 def places(device: str) -> list[str]:
-    """Return the devices that workers share, in turn: every GPU for ``cuda``, else `device` itself."""
+    """Return the devices that workers share, in turn: every GPU of one kind for ``cuda``, else `device` itself."""
     if device != "cuda":
         return [device]
-    import torch
-
-    return [f"cuda:{index}" for index in range(torch.cuda.device_count())] or [device]
+    return [f"cuda:{number}" for number in equal_cards()] or [device]
 
 
 def default_workers(device: str) -> int:

@@ -52,6 +52,23 @@ def test_each_cell_starts_from_the_pretrained_weights(session, encoder):
             assert torch.equal(session.original[name], pristine[name])
 
 
+def test_new_weights_are_drawn_on_the_host_wherever_the_model_is(encoder):
+    drawn = []
+    for device in ("cpu", "meta"):
+        model, new = pretrained.load_classifier(models.resolve(encoder), 2, 0.1)
+        original = {name: tensor for name, tensor in model.to(device).state_dict().items() if name not in new}
+
+        def spied(model=model, new=new, fill=model.initialize_weights):
+            fill()
+            drawn.append(initial_weights(model, new))
+
+        model.initialize_weights = spied
+        full.initialise(model, original, new, 7)
+        assert {tensor.device.type for tensor in model.parameters()} == {device}
+    assert all(np.array_equal(drawn[0][name], drawn[1][name]) for name in new)
+    assert np.ptp(drawn[0]["classifier.weight"]) > 0
+
+
 def test_new_weights_are_drawn_as_the_model_draws_them(session):
     def draw(seed):
         full.initialise(session.model, session.original, session.new, seed)

@@ -5,6 +5,7 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 import torch
 from icl_tiny_models import CHAT, byte_tokenizer, encoder_decoder, llama, refusal, save, t5
+from pretended_cards import pretend_cards
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
@@ -73,7 +74,7 @@ def test_half_precision_weights_are_float32_on_the_cpu(tmp_path):
     ],
 )
 def test_what_is_computed_in(monkeypatch, saved, device, modern, expected):
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: modern)
+    pretend_cards(monkeypatch, "a card", "another", bfloat16=modern)
     assert models.dtype_on(LlamaConfig(dtype=saved), torch.device(device)) is expected
 
 

@@ -20,7 +20,7 @@ import torch
 from mlflow_l3d.approaches.encoder.pretrained import load_encoder, load_tokenizer
 from mlflow_l3d.approaches.encoder.tokens import Tokens, check_length, tokenise
 from mlflow_l3d.approaches.models import ModelReference
-from mlflow_l3d.approaches.numerics import cores, minor_version
+from mlflow_l3d.approaches.numerics import cores, device_numerics, minor_version
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
 
@@ -123,7 +123,7 @@ def features_key(
             "texts": digest.hexdigest(),
             "pooling": pooling,
             "max_length": max_length,
-            "device": device.partition(":")[0],
+            **device_numerics(device),
             "dtype": "float32",
             "torch": minor_version("torch"),
             "transformers": minor_version("transformers"),

@@ -31,6 +31,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.icl.gguf import located
 from mlflow_l3d.approaches.lending import lent
 from mlflow_l3d.approaches.models import ModelReference
+from mlflow_l3d.approaches.numerics import has_bfloat16
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
@@ -153,13 +154,14 @@ def compute_dtype(recipe: Recipe, device: str) -> torch.dtype:
     ParameterError
         If a GPU lacks what is asked for.
     """
-    cuda = torch.device(device).type == "cuda"
-    has = not cuda or torch.cuda.is_bf16_supported()
-    if recipe.dtype == "bfloat16" and not has:
-        raise ParameterError("hyperparameters.dtype", "bfloat16", "this GPU does not have it", "Use dtype=float32.")
-    if recipe.dtype == "bfloat16" or (recipe.dtype == AUTO and recipe.trainable == "lora" and cuda and has):
+    automatic = recipe.dtype == AUTO and recipe.trainable == "lora" and torch.device(device).type == "cuda"
+    if recipe.dtype != "bfloat16" and not automatic:
+        return torch.float32
+    if has_bfloat16(device):
         return torch.bfloat16
-    return torch.float32
+    if automatic:
+        return torch.float32
+    raise ParameterError("hyperparameters.dtype", "bfloat16", "this GPU does not have it", "Use dtype=float32.")
 
 
 def _decoder(

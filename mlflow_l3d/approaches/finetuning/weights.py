@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -45,7 +46,8 @@ def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[s
     original
         Name -> pretrained weight, for every name that is trained and not in `new`.
     new
-        Names of the weights to initialise, and no others.
+        Names of the weights to initialise, and no others. They are drawn on the host, whatever the device of the
+        model: the generators of devices give other numbers.
     seed
         That of ``model_initialisation``.
     """
@@ -56,9 +58,27 @@ def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[s
         tensor._is_hf_initialized = name not in set(new)
     for name, module in model.named_modules():
         module._is_hf_initialized = name not in owners
-    with torch.no_grad(), seeded(initialisation_seed(seed), str(model.device)):
+    with torch.no_grad(), seeded(initialisation_seed(seed)), _on_host(model, {name: tensors[name] for name in new}):
         model.initialize_weights()
     copy_into(tensors, original)
+
+
+@contextmanager
+def _on_host(model: Any, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """Put zeros on the CPU in the place of some weights, and copy what they are afterwards into the weights."""
+    fresh = {name: torch.nn.Parameter(torch.zeros_like(own, device="cpu")) for name, own in weights.items()}
+    _place(model, fresh)
+    try:
+        yield
+    finally:
+        _place(model, weights)
+    copy_into(weights, fresh)
+
+
+def _place(model: Any, weights: Mapping[str, torch.Tensor]) -> None:
+    for name, weight in weights.items():
+        owner, _, leaf = name.rpartition(".")
+        setattr(model.get_submodule(owner), leaf, weight)
 
 
 def copy_into(tensors: Mapping[str, torch.Tensor], original: Mapping[str, torch.Tensor]) -> None:

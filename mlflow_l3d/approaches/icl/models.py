@@ -24,6 +24,7 @@ from mlflow_l3d.approaches.encoder.pretrained import (
 )
 from mlflow_l3d.approaches.icl import gguf
 from mlflow_l3d.approaches.models import ModelReference, resolve
+from mlflow_l3d.approaches.numerics import has_bfloat16
 from mlflow_l3d.approaches.presets import PRESETS, default_quantisation
 from mlflow_l3d.errors import ParameterError
 
@@ -108,9 +109,9 @@ def load_model(
     device
         ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     quantise
-        ``4bit``: NF4 with double quantisation, computed in bfloat16; ``fp4``: FP4 computed in float32, which
-        ``load_in_4bit=True`` alone means (Pecher et al. 2024: their code); ``auto``: what the preset says, ``none`` for
-        any other reference.
+        ``4bit``: NF4 with double quantisation, computed in bfloat16 (float16 on a GPU without it); ``fp4``: FP4
+        computed in float32, which ``load_in_4bit=True`` alone means (Pecher et al. 2024: their code); ``auto``: what
+        the preset says, ``none`` for any other reference.
     cache
         GGUF files are converted into ``cache/models``, once; several processes may do so at once.
     trust
@@ -140,7 +141,8 @@ def load_model(
         check_generative(config, kind, name)
         settings: dict[str, Any] = {TRUST: trust, "dtype": dtype_on(config, where)}
         if bits == "4bit":
-            settings |= {"dtype": torch.bfloat16, **four_bits(where, torch.bfloat16)}
+            half = torch.bfloat16 if has_bfloat16(str(where)) else torch.float16
+            settings |= {"dtype": half, **four_bits(where, half)}
         elif bits == "fp4":
             settings |= {"dtype": torch.float16, **four_bits(where, torch.float32, "fp4")}
         if tokenizer.eos_token_id is None:
@@ -179,8 +181,7 @@ def dtype_on(config: Any, device: torch.device) -> torch.dtype:
     wanted = getattr(config, "dtype", None)
     if device.type != "cuda" or wanted not in {torch.bfloat16, torch.float16}:
         return torch.float32
-    has = wanted is torch.bfloat16 and torch.cuda.is_bf16_supported()
-    return torch.bfloat16 if has else torch.float16
+    return torch.bfloat16 if wanted is torch.bfloat16 and has_bfloat16(str(device)) else torch.float16
 
 
 def check_code(found: ModelReference, name: str) -> None:

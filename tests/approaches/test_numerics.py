@@ -1,0 +1,64 @@
+"""What decides the numbers, on GPUs that are pretended: none of this was run on one."""
+
+import pytest
+from pretended_cards import pretend_cards
+
+torch = pytest.importorskip("torch")
+
+from mlflow_l3d.approaches.base import resolve_hyperparameters  # noqa: E402
+from mlflow_l3d.approaches.encoder.features import features_key  # noqa: E402
+from mlflow_l3d.approaches.finetuning import Finetuning  # noqa: E402
+from mlflow_l3d.approaches.finetuning.loading import compute_dtype  # noqa: E402
+from mlflow_l3d.approaches.finetuning.recipe import Recipe  # noqa: E402
+from mlflow_l3d.approaches.models import ModelReference  # noqa: E402
+from mlflow_l3d.approaches.numerics import equal_cards, torch_numerics  # noqa: E402
+from mlflow_l3d.errors import ParameterError  # noqa: E402
+from mlflow_l3d.execution.environment import default_workers, places  # noqa: E402
+
+
+def recipe(**given):
+    approach = Finetuning()
+    return Recipe(**approach.complete(resolve_hyperparameters(approach, given)))
+
+
+def test_emulated_bfloat16_is_none(monkeypatch, caplog):
+    pretend_cards(monkeypatch, "Tesla T4", bfloat16=False)
+    assert compute_dtype(recipe(trainable="full"), "cuda") is torch.float32
+    assert not caplog.messages
+    assert compute_dtype(recipe(trainable="lora"), "cuda") is torch.float32
+    assert caplog.messages == ["Tesla T4 has no bfloat16 of its own, so another precision is used"]
+    with pytest.raises(ParameterError, match="dtype=bfloat16: this GPU does not have it"):
+        compute_dtype(recipe(trainable="full", dtype="bfloat16"), "cuda")
+    pretend_cards(monkeypatch, "NVIDIA A100")
+    assert compute_dtype(recipe(trainable="lora"), "cuda") is torch.bfloat16
+    assert compute_dtype(recipe(trainable="lora"), "cpu") is torch.float32
+
+
+def test_what_names_the_numbers_of_a_gpu(monkeypatch):
+    pretend_cards(monkeypatch, "NVIDIA A100", "NVIDIA A100")
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91002)
+    on_host = torch_numerics("cpu", "icl")
+    assert set(on_host) == {"device", "threads", "torch", "transformers"}
+    card = {"device": "cuda NVIDIA A100", "cuda": "12.8", "cudnn": "91002"}
+    assert torch_numerics("cuda", "icl") == torch_numerics("cuda:1", "icl") == {**on_host, **card}
+
+
+def test_features_of_two_kinds_of_gpu_are_two_files(monkeypatch):
+    found = ModelReference("model", "revision", "folder")
+    pretend_cards(monkeypatch, "NVIDIA A100", "NVIDIA H100", "NVIDIA A100")
+    keys = [features_key([["a"]], found, "mean", 8, device) for device in ("cuda", "cuda:1", "cuda:2", "cpu")]
+    assert keys[0] == keys[2]
+    assert len({*keys}) == 3
+
+
+def test_only_equal_cards_work_together(monkeypatch, caplog):
+    pretend_cards(monkeypatch, "NVIDIA A100", "NVIDIA H100", "NVIDIA A100")
+    assert places("cuda") == ["cuda:0", "cuda:2"]
+    assert default_workers("cuda") == 2
+    assert "one kind, NVIDIA A100; left out: NVIDIA H100" in caplog.text
+    assert places("cuda:1") == ["cuda:1"]
+    caplog.clear()
+    pretend_cards(monkeypatch, "NVIDIA A100", "NVIDIA A100")
+    assert equal_cards() == [0, 1]
+    assert not caplog.messages
