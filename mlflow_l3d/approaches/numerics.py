@@ -7,8 +7,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from typing import Final
 
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+
+CUBLAS: Final = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+"""Name and value of the variable under which products of a GPU are the same each time."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +72,7 @@ def device_numerics(device: str) -> dict[str, str]:
     from torch import version as built
 
     cudnn = str(torch.backends.cudnn.version())  # type: ignore[no-untyped-call]
-    return {"device": named, "cuda": built.cuda or f"hip {built.hip}", "cudnn": cudnn}
+    return {"device": named, "cuda": built.cuda or f"hip {built.hip}", "cudnn": cudnn, "tf32": "off"}
 
 
 def equal_cards() -> list[int]:
@@ -100,6 +104,31 @@ def has_bfloat16(device: str) -> bool:
     if not found:
         _log.warning("%s has no bfloat16 of its own, so another precision is used", torch.cuda.get_device_name(where))
     return found
+
+
+@contextmanager
+def reproducible(device: str) -> Iterator[None]:
+    """Let a GPU compute the same way each time inside the block, as far as torch has such a way, and without TF32.
+
+    torch warns of an operation that has none. Its switches hold for the whole process, and are put back.
+    """
+    if not device.startswith("cuda"):
+        yield
+        return
+    import torch
+
+    # Looked at when the first product is computed; workers have it from their start.
+    os.environ.setdefault(*CUBLAS)
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    precision = torch.get_float32_matmul_precision()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import numpy as np
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import check_device, one_line
+from mlflow_l3d.approaches.numerics import reproducible
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 
@@ -37,11 +38,12 @@ def session_of(job: Job) -> Iterator[Session]:
     LostDeviceError
         If the accelerator takes no more work from this process.
     """
-    session = prepared(job)
-    try:
-        yield session
-    finally:
-        close_session(job, session)
+    with reproducible(job.device):
+        session = prepared(job)
+        try:
+            yield session
+        finally:
+            close_session(job, session)
 
 
 def close_session(job: Job, session: Session) -> None:

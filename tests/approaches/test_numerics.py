@@ -1,5 +1,7 @@
 """What decides the numbers, on GPUs that are pretended: none of this was run on one."""
 
+import os
+
 import pytest
 from pretended_cards import pretend_cards
 
@@ -11,7 +13,7 @@ from mlflow_l3d.approaches.finetuning import Finetuning  # noqa: E402
 from mlflow_l3d.approaches.finetuning.loading import compute_dtype  # noqa: E402
 from mlflow_l3d.approaches.finetuning.recipe import Recipe  # noqa: E402
 from mlflow_l3d.approaches.models import ModelReference  # noqa: E402
-from mlflow_l3d.approaches.numerics import equal_cards, torch_numerics  # noqa: E402
+from mlflow_l3d.approaches.numerics import equal_cards, reproducible, torch_numerics  # noqa: E402
 from mlflow_l3d.errors import ParameterError  # noqa: E402
 from mlflow_l3d.execution.environment import default_workers, places  # noqa: E402
 
@@ -40,7 +42,7 @@ def test_what_names_the_numbers_of_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91002)
     on_host = torch_numerics("cpu", "icl")
     assert set(on_host) == {"device", "threads", "torch", "transformers"}
-    card = {"device": "cuda NVIDIA A100", "cuda": "12.8", "cudnn": "91002"}
+    card = {"device": "cuda NVIDIA A100", "cuda": "12.8", "cudnn": "91002", "tf32": "off"}
     assert torch_numerics("cuda", "icl") == torch_numerics("cuda:1", "icl") == {**on_host, **card}
 
 
@@ -62,3 +64,21 @@ def test_only_equal_cards_work_together(monkeypatch, caplog):
     pretend_cards(monkeypatch, "NVIDIA A100", "NVIDIA A100")
     assert equal_cards() == [0, 1]
     assert not caplog.messages
+
+
+def switches():
+    cudnn = torch.backends.cudnn
+    chosen = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()
+    return (*chosen, cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32)
+
+
+def test_the_switches_of_a_gpu_are_set_and_put_back(monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # noted, so that it is put back
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    before = switches()
+    with reproducible("cpu"):
+        assert switches() == before
+    with reproducible("cuda:1"):
+        assert switches() == (True, "highest", True, False, False)
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert switches() == before
