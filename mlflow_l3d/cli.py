@@ -9,6 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from inspect import signature
@@ -111,8 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _parse(argv)
         found = _run(options.pop("verb"), options)
-        print(found.summary())  # noqa: T201
-        return int(getattr(found, "exit_status", 0))
+        printed = _printed(found.summary())
+        return int(getattr(found, "exit_status", 0)) or (0 if printed else failed or 1)
     except L3DError as error:
         print(f"mlflow-l3d: error: {error}", file=sys.stderr)  # noqa: T201
         return failed or (2 if isinstance(error, ParameterError | _UsageError) else 1)
@@ -141,7 +142,8 @@ def _parse(argv: Sequence[str] | None) -> dict[str, str]:
 
             fail_project_run(project_run, error)
         raise
-    return vars(options)
+    # argparse takes the value of `--name=--` away.
+    return {name: "--" if value == [] else value for name, value in vars(options).items()}
 
 
 def _run(verb: str, options: dict[str, str]) -> Any:
@@ -152,6 +154,20 @@ def _run(verb: str, options: dict[str, str]) -> Any:
     if row.asks:
         more["ask"] = not options.pop("yes")
     return function(**options, **more)
+
+
+def _printed(text: str) -> bool:
+    """Print a result; return False where it cannot be written. Whoever closes the pipe, as `head` does, has enough."""
+    try:
+        print(text, flush=True)  # noqa: T201
+    except OSError as error:
+        with suppress(OSError):  # what is left in the buffer would be an error again when the process ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            reason = error.strerror or error
+            print(f"mlflow-l3d: error: the result cannot be printed ({reason}).", file=sys.stderr)  # noqa: T201
+            return False
+    return True
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
 import os
 import re
 import signal
@@ -140,6 +141,16 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
             r"hyperparameters='nois': .*Did you mean 'noise'\?",
         ),
         ("investigate --approach synthetic --task nowhere.csv", "task=nowhere.csv: .*"),
+        (
+            f"investigate --approach synthetic --task {300 * 'x'}",
+            r"task=x+\.\.\.: is no task, .* \(File name too long\)\.",
+        ),
+        (
+            f"investigate --approach icl --model {300 * 'x'}",
+            r"model=x+\.\.\.: is no hub id, .* \(File name too long\)\.",
+        ),
+        ("sweep --approach synthetic --file=--", r"file=--: the file cannot be read .*"),
+        (f"sweep --approach synthetic --over {9999 * '['}", r"over=\[+.* is not valid JSON .*"),
     ],
 )
 def test_mistake(arguments: str, line: str, capsys: Capture) -> None:
@@ -154,6 +165,20 @@ def test_error_that_is_no_parameters(monkeypatch: pytest.MonkeyPatch, capsys: Ca
 
     monkeypatch.setattr(cli, "_run", fail)
     assert refused(capsys, "investigate") == (1, "the disk is full")
+
+
+@pytest.mark.parametrize(("error", "status"), [(OSError(28, "No space left on device"), 1), (BrokenPipeError(), 0)])
+def test_a_result_that_cannot_be_printed(
+    error: OSError, status: int, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    class Full(io.StringIO):
+        def write(self, _: str) -> int:
+            raise error
+
+    monkeypatch.setattr("sys.stdout", Full())
+    assert cli.main(["list"]) == status
+    said = "mlflow-l3d: error: the result cannot be printed (No space left on device).\n"
+    assert capsys.readouterr().err == (said if status else "")
 
 
 def test_unforeseen_error_has_a_traceback_and_a_last_line(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -90,14 +90,14 @@ def _file(text: str) -> tuple[str, str]:
 def _is_file(name: str) -> bool:
     try:
         return name.endswith(".json") and Path(name).expanduser().is_file()
-    except (OSError, RuntimeError):  # too long a name, or the home of nobody
+    except (OSError, RuntimeError, ValueError):  # too long a name, or the home of nobody
         return False
 
 
 def _read(text: str, name: str) -> str:
     try:
         return Path(name).expanduser().read_text(encoding="utf-8")
-    except (OSError, RuntimeError, UnicodeDecodeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ParameterError("hyperparameters", text, f"the file cannot be read ({reason})") from error
 

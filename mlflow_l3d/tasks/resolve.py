@@ -108,10 +108,16 @@ def read_task(name: str, reading: Reading) -> Task:
         return _own_data(load_from_hub(name, reading))
     if len(name) > _LONGEST_PATH:
         raise ParameterError("task", f"{name[:40]}...", f"has {len(name):,} characters: it is no name and no path")
-    path = Path(name).expanduser()
-    if path.suffix.lower() in SUFFIXES and not path.is_dir():
+    try:
+        path = Path(name).expanduser()
+        is_folder = path.is_dir()
+    except (OSError, RuntimeError, ValueError) as unusable:  # too long a name, the home of nobody, a null character
+        shown = name if len(name) <= 40 else f"{name[:40]}..."
+        reason = getattr(unusable, "strerror", None) or str(unusable)
+        raise ParameterError("task", shown, f"is no task, and cannot be a path ({reason})") from unusable
+    if path.suffix.lower() in SUFFIXES and not is_folder:
         return _own_data(load_file(path, reading))
-    if name and path.is_dir():
+    if name and is_folder:
         return _own_data(load_folder(path, reading))
     error = unknown_name("task", name, known)
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"

@@ -150,7 +150,7 @@ def _json_entries(text: str) -> dict[str, Any]:
     if not text.lstrip().startswith("{"):
         try:
             content = Path(text).expanduser().read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise ParameterError("space", text, f"the file cannot be read ({reason})") from error
     try:

@@ -161,7 +161,7 @@ def read_file(name: Any) -> dict[str, Any]:
         return {}
     try:
         content = yaml.safe_load(Path(name).expanduser().read_text(encoding="utf-8"))
-    except (OSError, RuntimeError, UnicodeDecodeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ParameterError("file", name, f"the file cannot be read ({reason})") from error
     except yaml.YAMLError as error:

@@ -48,7 +48,7 @@ def _of_text(name: str, text: str) -> list[Any]:
     if stripped.startswith("["):
         try:
             found = json.loads(stripped)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ParameterError(name, text, f"is not valid JSON ({error})") from error
         return list(found)
     if name in WITH_COMMAS:
@@ -61,7 +61,7 @@ def over_of(value: Any) -> dict[str, list[Any]]:
     if isinstance(value, str):
         try:
             value = {} if value == SWEEP["over"].default else json.loads(value)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ParameterError("over", value, f"is not valid JSON ({error})") from error
     if not isinstance(value, Mapping):
         raise ParameterError("over", value, 'must be a mapping: hyperparameter -> values, as in {"shots": [2, 4]}')
