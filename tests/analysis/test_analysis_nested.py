@@ -196,8 +196,8 @@ def test_bad_tables_give_nan_and_a_check():
 def test_rows_or_columns_without_effect():
     rows_only = np.repeat(np.linspace(0.1, 0.9, 7)[:, None], 5, axis=1)
     found = importance(rows_only, rows_only[:, 0], model=NESTED)
-    assert (found.importance_corrected, found.importance_ci_low, found.importance_ci_high) == (-1, -1, -1)
-    assert found.importance_p < 1e-11
+    assert found.importance_corrected == -1
+    assert np.isnan([found.importance_ci_low, found.importance_ci_high, found.importance_p]).all()
     equal_rows = np.repeat(np.linspace(0.1, 0.9, 7)[None, :], 5, axis=0)
     found = importance(equal_rows, equal_rows[0], model=NESTED)
     assert found.importance_corrected == 1

@@ -165,7 +165,7 @@ def _duplicated(record: Importance) -> Iterator[Check]:
         if not (same := len(repeated)):
             continue
         alike = noun == "column" and same == len(lines) - 1
-        everything = " All of them are: the factor has no effect at all." if alike else ""
+        everything = " All of them are: the factor has no effect at all, and no interval." if alike else ""
         message = (
             f"{counted_of(same, noun, len(lines), 'is')} equal to another one in every score "
             f"({named(noun, repeated)}).{everything} Either what is drawn has few values (4 examples of a "

@@ -118,7 +118,7 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     -------
     Estimate or None
         None where there are fewer than two rows or columns, or too few scores; without an interval below three of
-        either.
+        either, and where no score changes within a row: an effect that shows in some cells only may have been missed.
 
     Notes
     -----
@@ -137,7 +137,7 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     squares = crossed_components(table)
     if squares is None:
         return None
-    if min(table.shape) < 3 or not squares.total > 0:
+    if min(table.shape) < 3 or not (squares.total > 0 and squares.contributed > 0):
         return Estimate(squares.variances())
     jackknife = None
     if squares.rows_differ(BOUNDARY_TAIL):

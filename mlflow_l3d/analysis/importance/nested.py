@@ -62,7 +62,8 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
     Returns
     -------
     Estimate or None
-        None as for :func:`nested_components`; without an interval below three rows.
+        None as for :func:`nested_components`; without an interval below three rows, and where no score changes within
+        a row.
 
     Notes
     -----
@@ -73,7 +74,7 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
     squares = nested_components(table)
     if squares is None:
         return None
-    if len(table) < 3 or not squares.total > 0:
+    if len(table) < 3 or not (squares.total > 0 and squares.contributed > 0):
         return Estimate(squares.variances())
     jackknife = None
     if squares.rows_differ(BOUNDARY_TAIL):

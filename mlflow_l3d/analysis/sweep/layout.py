@@ -44,7 +44,7 @@ def following(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choic
     Of two that follow from each other the later one does. The task follows from nothing, and from what has another
     value at every point nothing does, the task excepted.
     """
-    found = {}
+    found: dict[str, str] = {}
     for at, name in enumerate(choices):
         for place, other in enumerate(choices):
             if name in (other, TASK) or (other != TASK and len(choices[other]) >= len(points)):
