@@ -118,7 +118,8 @@ def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None 
     golden, base = np.full_like(scores.golden, math.nan), np.full_like(scores.base, math.nan)
     plain = base if base.size else golden
     for place, (numbers, labels, predictions) in answers.cells.items():
-        chosen = np.argsort(rank[numbers])[:size]
+        kept = len(numbers) if size is None else size
+        chosen = slice(None) if kept >= len(numbers) else np.argpartition(rank[numbers], kept)[:kept]
         truth, guess = labels[chosen].astype(np.int64), predictions[chosen].astype(np.int64)
         found = scores_of(truth, guess, classes=answers.classes, only=[metric])
         value = found.get(metric, math.nan)
