@@ -92,7 +92,8 @@ def test_environment_of_a_worker(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_gpus_are_shared_out(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 2)))
+    cards = SimpleNamespace(device_count=lambda: 2, get_device_name=lambda _: "H200")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cards))
     job = replace(bench_job(Trouble(), tmp_path, duration=0.2), device="cuda")
     assert environment.default_workers("cuda") == 2
     list(ProcessExecutor(job=job).run(design_cells(FACTORS, 6)))
