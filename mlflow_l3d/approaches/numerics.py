@@ -120,13 +120,18 @@ def reproducible(device: str) -> Iterator[None]:
     # Looked at when the first product is computed; workers have it from their start.
     os.environ.setdefault(*CUBLAS)
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    precision = torch.get_float32_matmul_precision()
+    precision, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
+    switches = {"benchmark": False, "deterministic": True, "allow_tf32": False}
+    kept = {name: getattr(cudnn, name) for name in switches}
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.set_float32_matmul_precision("highest")
     try:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-            yield
+        for name, value in switches.items():
+            setattr(cudnn, name, value)
+        yield
     finally:
+        for name, value in kept.items():
+            setattr(cudnn, name, value)
         torch.set_float32_matmul_precision(precision)
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
