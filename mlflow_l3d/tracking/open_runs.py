@@ -28,7 +28,7 @@ def _folder() -> Path:
 
 @contextmanager
 def held_open(run_id: str) -> Iterator[None]:
-    """Let other processes know that a run has one; a file that cannot be written is not worth an error."""
+    """Let other processes know that a run has one; a file that cannot be locked is not worth an error."""
     from filelock import FileLock
 
     path = _folder() / run_id
