@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from mlflow_l3d.approaches.progress import tell
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import Call, Queue, share
 from mlflow_l3d.execution.environment import default_workers, places
 from mlflow_l3d.execution.pool import Pool, Worker
-from mlflow_l3d.execution.worker import Lost, Ready
+from mlflow_l3d.execution.worker import Busy, Lost, Ready
 from mlflow_l3d.plan.cells import Cell, Outcome
 
 ATTEMPTS: Final = 2
@@ -116,6 +117,8 @@ class _Dispatch:
             return message
         if isinstance(message, Ready):
             worker.ready, worker.cells_at_once = True, message.cells_at_once
+        elif isinstance(message, Busy):
+            tell(message.state)
         elif isinstance(message, Lost):
             worker.lost = message.why
         elif isinstance(message, L3DError):

@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Final
 
 from mlflow_l3d.approaches.failures import LostDeviceError, one_line
+from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts
@@ -29,6 +30,13 @@ class Ready:
     """The session is prepared, and takes so many cells in one call."""
 
     cells_at_once: int
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The worker says what it does: see :func:`mlflow_l3d.approaches.progress.tell`."""
+
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,7 @@ def serve(connection: Connection, device: str, parent: int, parent_is_main_threa
 def _serve(connection: Connection, device: str) -> None:
     try:
         job = replace(_job(connection.recv_bytes()), device=device)
-        with session_of(job) as session:
+        with heard_by(lambda state: connection.send(Busy(state))), session_of(job) as session:
             connection.send(Ready(cells_at_once(session, job)))
             while (cells := connection.recv()) is not None:
                 for outcome in run_cells(session, cells, job):

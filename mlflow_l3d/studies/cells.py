@@ -131,10 +131,9 @@ class CellStudy(Study[C, CellRecord, R]):
             If the first cells failed alike, or in the end too many; it names the error of the first.
         """
         title, known = self.progress_title, {"total": self.size, "done": self.reused}
-        bar = progress_bar(title, self.unit, shown=self.progress, state="loading and encoding", **known)
         elsewhere = Elsewhere(self.ledger)
         later: list[Cell] = []
-        with bar:
+        with progress_bar(title, self.unit, shown=self.progress, state="loading and encoding", **known) as bar:
             self._train(self._free(self.missing(self.specification.design().cells()), elsewhere, later), bar)
             while later and not self.stopped:
                 self._train(self._given_back(elsewhere, later), bar)

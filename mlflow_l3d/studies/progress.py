@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
+
+from mlflow_l3d.approaches.progress import heard_by
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -21,8 +24,14 @@ def shows_progress(wanted: bool | None) -> bool:
     return _looked_at() if wanted is None else wanted
 
 
-def progress_bar(what: str, unit: str, *, total: int, shown: bool, done: int = 0, state: str = "") -> tqdm[Any]:
-    """Return a progress bar on stderr; while `state` stands behind it, its clock goes on by itself."""
+@contextmanager
+def progress_bar(
+    what: str, unit: str, *, total: int, shown: bool, done: int = 0, state: str = ""
+) -> Iterator[tqdm[Any]]:
+    """Show a progress bar on stderr in the block; while `state` stands behind it, its clock goes on by itself.
+
+    What sessions tell meanwhile stands in the place of `state`: how far the encoding of texts is.
+    """
     bar = _kind()(
         total=total,
         initial=done,
@@ -36,7 +45,17 @@ def progress_bar(what: str, unit: str, *, total: int, shown: bool, done: int = 0
     )
     if shown and state and _looked_at():
         threading.Thread(target=_tick, args=(bar, lambda: bool(bar.postfix) and not bar.disable), daemon=True).start()
-    return bar
+    last = 0.0
+
+    def hear(said: str) -> None:
+        nonlocal last
+        bar.set_postfix_str(said or ("" if bar.n > bar.initial else state), refresh=False)
+        if (now := time.monotonic()) - last >= bar.mininterval:
+            last = now
+            bar.refresh()
+
+    with bar, heard_by(hear if shown else lambda _: None):
+        yield bar
 
 
 def restart_clock(bar: tqdm[Any]) -> None:

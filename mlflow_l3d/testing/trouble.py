@@ -16,6 +16,7 @@ import numpy as np
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.approaches.progress import told
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -53,7 +54,8 @@ PREPARATIONS: Final = ("", "parameter", "raise", "exit", "exit later")
 class Trouble(Synthetic):
     """The synthetic approach with cells, or a preparation, that go wrong.
 
-    Every session leaves a file ``worker-PID.json`` with the variables of its environment in the cache folder.
+    Every session leaves a file ``worker-PID.json`` with the variables of its environment in the cache folder, and tells
+    that it is prepared to 0 % before.
 
     Parameters
     ----------
@@ -94,6 +96,7 @@ class Trouble(Synthetic):
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
     ) -> Session:
         """Return a session, or do what was asked for."""
+        list(told("preparing", range(4), int, 6))
         text = json.dumps({**os.environ, "device": device})
         (cache / f"worker-{os.getpid()}.json").write_text(text, encoding="utf-8")
         if self.preparation == "parameter":

@@ -12,6 +12,7 @@ from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.encoder import features, pretrained
 from mlflow_l3d.approaches.encoder.tokens import tokenise
 from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.errors import ParameterError
 
 FOUND = models.resolve(Finetuning.default_model)
@@ -104,6 +105,14 @@ def test_key_follows_what_features_depend_on(tmp_path, fake):
     ):
         load(tmp_path, texts, **chosen)
     assert len(fake) == 5
+
+
+def test_encoding_tells_how_far_it_is(monkeypatch):
+    told = []
+    monkeypatch.setattr("mlflow_l3d.approaches.progress._EVERY", 0.0)
+    with heard_by(told.append):
+        features.encode(io.BytesIO(), TEXTS, FOUND, "mean", 128, device="cpu", free=10**9)
+    assert told == [*(f"encoding 70 texts: {100 * done // 70} %" for done in (0, 32, 64)), ""]
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x93NUM", None])

@@ -15,6 +15,7 @@ from run_helpers import wait_until
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution import environment
@@ -57,8 +58,11 @@ def test_each_worker_prepares_once_and_closes_in_the_end(tmp_path):
     assert {int(path.name.removeprefix("closed-")) for path in tmp_path.glob("closed-*")} == processes
 
 
-def test_never_more_workers_than_cells(tmp_path):
-    assert len(list(ProcessExecutor(job=bench_job(Trouble(), tmp_path), workers=5).run([one_cell(FACTORS)]))) == 1
+def test_never_more_workers_than_cells_and_what_they_tell_is_passed_on(tmp_path):
+    told = []
+    with heard_by(told.append):
+        assert len(list(ProcessExecutor(job=bench_job(Trouble(), tmp_path), workers=5).run([one_cell(FACTORS)]))) == 1
+    assert told == ["preparing: 0 %", ""]
     assert len(worker_processes(tmp_path)) == 1
 
 

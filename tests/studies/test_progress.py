@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from mlflow_l3d.approaches.progress import tell, told
 from mlflow_l3d.studies import progress
 from mlflow_l3d.studies.progress import progress_bar, restart_clock, shows_progress, under_way
 
@@ -51,6 +52,21 @@ def test_the_clock_goes_on_until_the_first_cell(monkeypatch: pytest.MonkeyPatch)
         restart_clock(bar)
         bar.update(2)
     assert "2/2" in terminal.getvalue()
+
+
+def test_what_a_session_tells_stands_in_the_place_of_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = opened(monkeypatch)
+    monkeypatch.setattr("mlflow_l3d.approaches.progress._EVERY", 0.0)
+    with progress_bar("what", "cell", total=2, shown=True, state="loading") as bar:
+        bar.mininterval = 0.0
+        parts = told("encoding 1,000 texts", [500, 300, 200], int, 1000)
+        states = [terminal.getvalue().rpartition("\r")[2] for _ in parts]
+        assert [state.partition("texts: ")[2].split("]")[0] for state in states] == ["0 %", "50 %", "80 %"]
+        assert "loading" in terminal.getvalue().rpartition("\r")[2]
+        bar.update()
+        assert list(told("more", [1], int, 1)) == [1]
+        assert bar.postfix == ""
+    tell("nobody hears it")
 
 
 def test_a_line_says_what_is_left_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from mlflow_l3d.approaches.encoder.pretrained import load_encoder, load_tokenize
 from mlflow_l3d.approaches.encoder.tokens import Tokens, check_length, tokenise
 from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.approaches.numerics import cores, device_numerics, minor_version
+from mlflow_l3d.approaches.progress import told
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
 
@@ -170,19 +171,21 @@ def encode(
     np.lib.format.write_array_header_1_0(file, header)
     start, writing = file.tell(), threading.Lock()
 
-    def one(batch: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    def one(batch: np.ndarray[Any, np.dtype[np.int64]]) -> int:
         values = pooled(encoder, tokens, batch, pooling, device)
         with writing:
             for position, row in zip(batch.tolist(), values.cpu().numpy(), strict=True):
                 file.seek(start + position * width * 4)
                 file.write(row.astype("<f4").tobytes())
+        return len(batch)
 
     count = workers or (cores() if device == "cpu" else 1)
     before = torch.get_num_threads()
     _log.info("Encoding %d texts once for all cells, with %d threads", rows, count)
     try:
         with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for _ in pool.map(one, tokens.by_length(np.arange(rows), BATCH)):
+            batches = pool.map(one, tokens.by_length(np.arange(rows), BATCH))
+            for _ in told(f"encoding {rows:,} texts", batches, int, rows):
                 pass
     finally:
         torch.set_num_threads(before)

@@ -53,8 +53,9 @@ def compare(
     missing = [cell for _, cell in cells if cell.key not in scores]
     kinds = {cell.key: (kind, cell) for kind, cell in cells}
     tuned = Tuned(setup.approach, metric=specification.metric, evaluated="test")
-    bar = progress_bar("held out", "trial", total=len(missing), shown=progress and bool(missing))
-    with bar, closing(executor_of(setup, job_of(setup, tuned)).run(iter(missing))) as outcomes:  # type: ignore[type-var]
+    shown = progress_bar("held out", "trial", total=len(missing), shown=progress and bool(missing))
+    executor = executor_of(setup, job_of(setup, tuned))
+    with shown as bar, closing(executor.run(iter(missing))) as outcomes:  # type: ignore[type-var]
         for outcome in outcomes:
             kind, cell = kinds[outcome.key]
             name = f"held out {cell.trial_number}, {kind}"

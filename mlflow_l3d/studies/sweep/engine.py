@@ -86,8 +86,8 @@ class Engine:
         executor = executor_of(self._setup, SweepJob.joined([job_of(each.specification.setup) for each in self.points]))
         if self._budget.seconds is not None:
             self._deadline = time.monotonic() + self._budget.seconds
-        bar = progress_bar("sweep", "cell", total=self._waiting, shown=self._progress, state="loading and encoding")
-        with bar, closing(executor.run(Hinted(self._cells(), self._hint))) as outcomes:  # type: ignore[type-var]
+        shown = progress_bar("sweep", "cell", total=self._waiting, shown=self._progress, state="loading and encoding")
+        with shown as bar, closing(executor.run(Hinted(self._cells(), self._hint))) as outcomes:  # type: ignore[type-var]
             for outcome in outcomes:
                 if self.computed == 0:
                     restart_clock(bar)
