@@ -17,6 +17,7 @@ from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Valu
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.factors import REPLICATE
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
@@ -276,5 +277,6 @@ def defect(approach: object) -> str:
     if not isinstance(approach, Approach):
         return "it is not a subclass of mlflow_l3d.approaches.base.Approach"
     needed = {"name": approach.name, "version": approach.version, "factors": approach.factors}
-    lacking = [name for name, value in needed.items() if not value]
-    return f"it lacks {', '.join(lacking)}" if lacking else ""
+    if lacking := [name for name, value in needed.items() if not value]:
+        return f"it lacks {', '.join(lacking)}"
+    return f"its factor {REPLICATE} has another name: that one repeats a cell" if REPLICATE in approach.factors else ""

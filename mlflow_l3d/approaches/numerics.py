@@ -14,6 +14,9 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 CUBLAS: Final = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 """Name and value of the variable under which products of a GPU are the same each time."""
 
+ATTENTION: Final = "sdpa without cudnn"
+"""Kernels that attention on a GPU is taken from: of those of torch's version, all but cuDNN's."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -72,7 +75,8 @@ def device_numerics(device: str) -> dict[str, str]:
     from torch import version as built
 
     cudnn = str(torch.backends.cudnn.version())  # type: ignore[no-untyped-call]
-    return {"device": named, "cuda": built.cuda or f"hip {built.hip}", "cudnn": cudnn, "tf32": "off"}
+    of_gpu = {"cuda": built.cuda or f"hip {built.hip}", "cudnn": cudnn, "tf32": "off", "attention": ATTENTION}
+    return {"device": named, **of_gpu}
 
 
 def equal_cards() -> list[int]:
@@ -107,29 +111,34 @@ def has_bfloat16(device: str) -> bool:
 
 
 @contextmanager
-def reproducible(device: str) -> Iterator[None]:
-    """Let a GPU compute the same way each time inside the block, as far as torch has such a way, and without TF32.
+def reproducible(device: str, *, deterministic: bool = True) -> Iterator[None]:
+    """Let a GPU compute the same way each time inside the block, as far as torch has such a way.
 
-    torch warns of an operation that has none. Its switches hold for the whole process, and are put back.
+    torch warns of an operation that has none. With or without `deterministic` there is no TF32, and attention never
+    takes cuDNN's kernel, whose choice among many goes by its version. The switches hold for the whole process, and are
+    put back.
     """
     if not device.startswith("cuda"):
         yield
         return
     import torch
 
-    # Looked at when the first product is computed; workers have it from their start.
-    os.environ.setdefault(*CUBLAS)
+    if deterministic:
+        os.environ.setdefault(*CUBLAS)  # looked at when the first product is computed
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     precision, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
-    switches = {"benchmark": False, "deterministic": True, "allow_tf32": False}
+    switches = {"benchmark": False, "deterministic": deterministic, "allow_tf32": False}
     kept = {name: getattr(cudnn, name) for name in switches}
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    attention: bool = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    torch.use_deterministic_algorithms(deterministic, warn_only=True)
     torch.set_float32_matmul_precision("highest")
     try:
+        torch.backends.cuda.enable_cudnn_sdp(False)
         for name, value in switches.items():
             setattr(cudnn, name, value)
         yield
     finally:
+        torch.backends.cuda.enable_cudnn_sdp(attention)
         for name, value in kept.items():
             setattr(cudnn, name, value)
         torch.set_float32_matmul_precision(precision)

@@ -15,6 +15,7 @@ from mlflow_l3d.analysis.importance.collapse import Collapse, apart, collapsed, 
 from mlflow_l3d.analysis.importance.failures import selection
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, holm, rank_factors
 from mlflow_l3d.analysis.importance.reml import Missing
+from mlflow_l3d.analysis.importance.replicates import replicate_checks
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.searched import searched_split_checks
 from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
@@ -27,6 +28,7 @@ from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import Design, design_named, design_of
 from mlflow_l3d.designs.base import Sizes
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.plan.factors import REPLICATE
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Planned(Sizes):
         Whether a rule looked at the intervals while the investigation ran (``stop=interval``).
     classes
         Number of classes, for the share of collapsed runs; None where it is not known.
+    deterministic
+        Whether the same cell again must give the same result, as the factor `replicate` tries.
     searched_splits
         Splits that the hyperparameters were searched on, see :mod:`mlflow_l3d.analysis.importance.searched`.
     """
@@ -62,6 +66,7 @@ class Planned(Sizes):
     product: bool = False
     sequential: bool = False
     classes: int | None = None
+    deterministic: bool = True
     searched_splits: Sequence[Mapping[str, int]] = ()
 
     def design_of(self, cells: pd.DataFrame) -> type[Design]:
@@ -155,6 +160,7 @@ def analyse(
             others=(
                 *searched_split_checks(cells, plan.searched_splits),
                 *_selections(design, scores, importances, chance),
+                *_replicates(importances, consistencies or {}, plan),
             ),
         ),
         cells_failed=scores.missing,
@@ -217,6 +223,17 @@ def _selections(
         yield selection(record, causes[factor], again.get(factor))
 
 
+def _replicates(
+    importances: Mapping[str, Importance], consistencies: Mapping[str, Consistency], plan: Planned
+) -> Iterator[Check]:
+    """Yield L3D014."""
+    if REPLICATE in importances:
+        known = consistencies.get(REPLICATE)
+        # Answers that name no class agree with nothing, not even with themselves.
+        agreement = known.consistency + known.unparsed_share if known and known.pairs_of_predictions else None
+        yield from replicate_checks(importances[REPLICATE], agreement, deterministic=plan.deterministic)
+
+
 def all_checks(
     importances: Mapping[str, Importance],
     golden: FloatArray,
@@ -258,7 +275,10 @@ def all_checks(
         found += row_tail_check(record, chance=chance if collapse else None)
     for record in records:
         closes = not (plan.mitigated or pooled)
-        found += design.checks(record, closes=closes, reml=plan.missing == "reml", chance=chance)
+        own = design.checks(record, closes=closes, reml=plan.missing == "reml", chance=chance)
+        # That cells repeat is no seed that was used twice, and needs no interval.
+        repeats = record.factor == REPLICATE and record.contributed_std == 0
+        found += (check for check in own if not (repeats and check.code in {"L3D007", "L3D010"}))
     if plan.product:
         found.append(product_check())
     if collapse is not None:

@@ -26,7 +26,7 @@ class CrossedDesign(TableDesign):
 
     name = "crossed"
     model = planning = CROSSED
-    products = True
+    products = repeats = True
     stops = ("interval", "epsilon")
 
     def check_runs(self) -> None:

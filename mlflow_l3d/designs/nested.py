@@ -23,6 +23,7 @@ class NestedDesign(TableDesign):
     name = "nested"
     words = words.NESTED
     model = planning = NESTED
+    repeats = True
     stops = ("interval", "epsilon")
 
     def check_runs(self) -> None:

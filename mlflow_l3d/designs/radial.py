@@ -40,7 +40,7 @@ class RadialDesign(Design):
     """
 
     name = "radial"
-    pairs = True
+    pairs = repeats = True
     compares = Pairs
     words = Words(
         legend="importance = (contr - mitig) / gold, important if above 0. {pp}: {unit} of {metric}. std "

@@ -29,6 +29,8 @@ class Job:
         As for :meth:`mlflow_l3d.approaches.base.Approach.prepare`.
     cache
         Folder for what is worth keeping between runs.
+    deterministic
+        Whether the device computes the same way each time.
     """
 
     approach: Approach
@@ -37,6 +39,7 @@ class Job:
     model: str
     device: str
     cache: Path
+    deterministic: bool = True
 
     def of(self, cell: Cell) -> Job:  # noqa: ARG002
         """Return the job that a cell belongs to: this one, where all cells share it."""

@@ -12,13 +12,12 @@ from multiprocessing import resource_tracker
 from types import ModuleType
 from typing import Final
 
-from mlflow_l3d.approaches.numerics import CUBLAS, cores, equal_cards
+from mlflow_l3d.approaches.numerics import cores, equal_cards
 
 _THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 WORKER_ENVIRONMENT: Final = {
     # One thread a worker: several of them side by side beat one that uses all cores, and sums keep their order.
     **dict.fromkeys(_THREADS, "1"),
-    CUBLAS[0]: CUBLAS[1],
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",

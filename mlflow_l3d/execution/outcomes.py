@@ -19,7 +19,7 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import halves
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.plan.factors import REPLICATE, configuration_seed
 from mlflow_l3d.tasks.base import Task
 
 _logger = logging.getLogger(__name__)
@@ -122,11 +122,13 @@ def run_cell(session: Session, cell: Cell, job: Job) -> Outcome:
 def seeded(cell: Cell, job: Job) -> Cell:
     """Return the cell with a seed for every factor of the approach: a fixed one for those that have no effect here.
 
-    A design leaves such factors out, so they are no part of a cell's key.
+    A design leaves such factors out, so they are no part of a cell's key. That of `replicate` must have no effect.
     """
     factors = job.of(cell).approach.factors
     missing = {name: configuration_seed(0, name, 0) for name in factors if name not in cell.seeds}
-    return replace(cell, seeds={**cell.seeds, **missing}) if missing else cell
+    if not missing and REPLICATE not in cell.seeds:
+        return cell
+    return replace(cell, seeds={name: seed for name, seed in {**cell.seeds, **missing}.items() if name != REPLICATE})
 
 
 def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:

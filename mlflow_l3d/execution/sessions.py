@@ -38,7 +38,7 @@ def session_of(job: Job) -> Iterator[Session]:
     LostDeviceError
         If the accelerator takes no more work from this process.
     """
-    with reproducible(job.device):
+    with reproducible(job.device, deterministic=job.deterministic):
         session = prepared(job)
         try:
             yield session

@@ -45,7 +45,7 @@ _EVERY = (
     ),
     Parameter("metric", "auto", "what is compared; auto is the baseline's own"),
     Parameter("dry_run", "false", "say looks, bounds, power and cost, and start no run", Choice(("false", "true"))),
-    *(MAIN[name] for name in ("device", "executor", "workers")),
+    *(MAIN[name] for name in ("device", "deterministic", "executor", "workers")),
 )
 GATE: Final[Parameters] = {parameter.name: parameter for parameter in _EVERY}
 """Of the entry point `gate`."""

@@ -23,6 +23,8 @@ from mlflow_l3d.tasks.predefined_split import NoParts
 from mlflow_l3d.tasks.resolve import ReadTask, bind_task, inactive_factors, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
 
+DETERMINISTIC: Final = "deterministic"
+"""What the numerics say of cells that need not repeat; of others they say nothing."""
 _OF_FILES: Final = ("text_column", "label_column", "task_kind", "choice_columns")
 """Parameters that say how a file or data set is read."""
 
@@ -44,6 +46,8 @@ class Setup:
         Factors of the approach without an effect under these choices, each with the reason.
     executor, workers
         Where cells run, and how many at a time; None leaves that to the executor.
+    deterministic
+        Whether the device computes the same way each time.
     """
 
     approach: Approach
@@ -57,6 +61,7 @@ class Setup:
     fixed_factors: Mapping[str, str]
     executor: str
     workers: int | None
+    deterministic: bool = True
 
     @property
     def model(self) -> str:
@@ -154,6 +159,7 @@ def set_up(
         raise ParameterError("workers", workers, f"executor={executor} has one", "Use executor=processes.")
     settings = _split_settings(given, root_seed, validation_fraction, predefined_split=predefined_split)
     device = _device(given["device"], approach)
+    deterministic = _deterministic(given["deterministic"], device, approach)
     model = approach.default_model if given["model"] == "auto" else given["model"]
 
     @cache
@@ -186,6 +192,8 @@ def set_up(
         published=partial(approach.published_seeds, model) if predefined_split else published,
     )
     numerics = {**approach.numerics(device), **approach.dependencies(hyperparameters, model)}
+    if not deterministic:
+        numerics[DETERMINISTIC] = "false"
     model_revision, bound = loaded()
     check_kind(bound, approach, hyperparameters, given.get("metric", ""))
     fixed_by_task = {name: why for name, why in inactive_factors(bound).items() if name in approach.factors}
@@ -201,6 +209,7 @@ def set_up(
         fixed_factors={**fixed_by_task, **approach.inactive_factors(hyperparameters)},
         executor=executor,
         workers=1 if one_worker else workers,
+        deterministic=deterministic,
     )
 
 
@@ -261,6 +270,13 @@ def _split_settings(
     selection = given.get("test_selection", "label_selection")
     seed = configuration_seed(root_seed, "test_selection", 0) if selection == "fixed" else 0
     return SplitSettings(num_labelled, test_size, test_selection=selection, fixed_seed=seed)
+
+
+def _deterministic(value: str, device: str, approach: Approach) -> bool:
+    """Return whether results must repeat; what computes on the CPU with a model of ours always does."""
+    if value == "false" and device == "cpu" and approach.default_model:
+        raise ParameterError("deterministic", value, f"has no effect: {approach.name} runs on the cpu", "Leave it out.")
+    return value == "true"
 
 
 def _device(device: str, approach: Approach) -> str:

@@ -85,6 +85,12 @@ _PLACE = (
     Parameter("text_column", "auto", "text column of a file or data set; two for sentence pairs, separated by a comma"),
     Parameter("label_column", "label", "label column of a file or data set"),
     Parameter("device", "auto", "cpu, cuda, cuda:N, mps; auto takes an accelerator where there is one"),
+    Parameter(
+        "deterministic",
+        "true",
+        "false lets a GPU compute as it likes, which may be faster and never twice the same",
+        Choice(("true", "false")),
+    ),
     Parameter("executor", "processes", "where cells run", Registered("executor")),
     Parameter("workers", "auto", "worker processes; auto is one a core (one a GPU)", Whole(1, 10_000, ("auto",))),
 )
@@ -94,7 +100,8 @@ MAIN: Final[Parameters] = _table(
     Parameter(
         "factor",
         "data_order",
-        "randomness factors to investigate: names separated by commas, or `all`; a+b is a and b jointly",
+        "randomness factors to investigate: names separated by commas, or `all`; a+b is a and b jointly; replicate "
+        "(also all,replicate) trains the same cell again",
     ),
     _TASK,
     *_TRAINED,

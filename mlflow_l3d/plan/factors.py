@@ -37,6 +37,8 @@ NESTED_COLUMNS: Final = 1_000
 
 TASK_FACTORS: Final = ("label_selection", "data_split")
 """Factors that the task draws from, whatever the approach."""
+REPLICATE: Final = "replicate"
+"""The factor of which nothing is drawn: its configurations are the same cell again."""
 
 
 def _word(text: str) -> int:

@@ -209,4 +209,5 @@ def job_of(setup: Setup, approach: Approach | None = None) -> Job:
         model=setup.model_reference,
         device=setup.device,
         cache=cache_folder(),
+        deterministic=setup.deterministic,
     )

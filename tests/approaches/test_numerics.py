@@ -42,7 +42,13 @@ def test_what_names_the_numbers_of_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91002)
     on_host = torch_numerics("cpu", "icl")
     assert set(on_host) == {"device", "threads", "torch", "transformers"}
-    card = {"device": "cuda NVIDIA A100", "cuda": "12.8", "cudnn": "91002", "tf32": "off"}
+    card = {
+        "device": "cuda NVIDIA A100",
+        "cuda": "12.8",
+        "cudnn": "91002",
+        "tf32": "off",
+        "attention": "sdpa without cudnn",
+    }
     assert torch_numerics("cuda", "icl") == torch_numerics("cuda:1", "icl") == {**on_host, **card}
 
 
@@ -81,4 +87,10 @@ def test_the_switches_of_a_gpu_are_set_and_put_back(monkeypatch):
     with reproducible("cuda:1"):
         assert switches() == (True, "highest", True, False, False)
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert switches() == before
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    with reproducible("cuda", deterministic=False):
+        assert switches() == (False, "highest", False, False, False)
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
     assert switches() == before

@@ -108,9 +108,11 @@ def test_factor_named_twice(value: str) -> None:
         small(factor=value)
 
 
-@pytest.mark.parametrize("value", ["all,data_order", "data_order,all", "all,all"])
+@pytest.mark.parametrize("value", ["all,data_order", "data_order,all", "all,replicate,data_order"])
 def test_all_beside_names(value: str) -> None:
-    with pytest.raises(ParameterError, match=rf"^factor={value}: must be `all`, or names without it\.$"):
+    with pytest.raises(
+        ParameterError, match=rf"^factor={value}: must be `all`, `all,replicate`, or names without it\.$"
+    ):
         small(factor=value)
 
 

@@ -24,7 +24,7 @@ from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_MACHINE: Final = ("device", "executor", "workers")
+_MACHINE: Final = ("device", "deterministic", "executor", "workers")
 _NO_SCORES: Final = ("seconds", "loss", "error")
 """How names of what is measured beside scores end, ours and those that people give: less of it is better."""
 _STREAM: Final = 20_221_122

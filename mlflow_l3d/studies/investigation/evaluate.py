@@ -97,7 +97,7 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
     name = parent.data.tags.get(names.DESIGN, "crossed") if ours and design == "auto" else design
     own = {
         each: own_parameter(parent, each) if ours else None
-        for each in (*_SIZES, "missing", "mitigation", "joint", "stop")
+        for each in (*_SIZES, "missing", "mitigation", "joint", "stop", "deterministic")
     }
     rows, columns, golden_runs = (int(text) if (text := own[name]) and text.isdigit() else None for name in _SIZES)
     return Planned(
@@ -110,6 +110,7 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
         mitigated=(own["mitigation"] or "none") != "none",
         product=own["joint"] == "product",
         sequential=own["stop"] == "interval",
+        deterministic=own["deterministic"] != "false",
     )
 
 

@@ -253,6 +253,7 @@ def _planned(specification: Specification) -> Planned:
         product=plan.joint == "product",
         sequential=plan.stop == "interval",
         classes=len(specification.setup.task.class_names),
+        deterministic=specification.setup.deterministic,
         searched_splits=specification.searched_splits(),
     )
 

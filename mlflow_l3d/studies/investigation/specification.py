@@ -17,7 +17,7 @@ from mlflow_l3d.parameters.search_document import Searches, splits_of
 from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.plan.factors import TASK_FACTORS
+from mlflow_l3d.plan.factors import REPLICATE, TASK_FACTORS
 from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
 from mlflow_l3d.studies.specification import CellSpecification, context_of, versions
 from mlflow_l3d.tasks.base import Task
@@ -49,9 +49,14 @@ class Specification(CellSpecification):
     plan: Plan
     missing: Missing
 
+    @property
+    def all_factors(self) -> tuple[str, ...]:
+        """Factors that have an effect, and `replicate` where that is investigated."""
+        return (*self.setup.all_factors, *(name for name in self.factors if name == REPLICATE))
+
     def design(self) -> Design:
         """Return the design of the cells."""
-        return self.plan.build(self.factors, self.setup.all_factors, self.context_key)
+        return self.plan.build(self.factors, self.all_factors, self.context_key)
 
     def truncate(self, rows: int) -> Specification:
         """Return what was investigated where a stopping rule ended it after `rows` rows."""
@@ -76,9 +81,8 @@ class Specification(CellSpecification):
     @property
     def mitigated_factors(self) -> tuple[str, ...]:
         """Factors with an effect that no investigated factor is, or joins."""
-        all_factors = self.setup.all_factors
-        investigated = {member for name in self.factors for member in factor_members(name, all_factors)}
-        return tuple(name for name in all_factors if name not in investigated)
+        investigated = {member for name in self.factors for member in factor_members(name, self.all_factors)}
+        return tuple(name for name in self.all_factors if name not in investigated)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -186,6 +190,9 @@ def specify(
     wanted = _wanted_factors(given["factor"], approach)
     setup = set_up(asked, approach, task, root_seed=plan.root_seed, searches=searches, read=read)
     factors = _effective(wanted, approach, setup.fixed_factors)
+    if REPLICATE in factors and not plan.design.repeats:
+        allowed = f"repeats a cell, which design={plan.design.name} has no place for"
+        raise ParameterError("factor", REPLICATE, allowed, "Use design=crossed, nested or radial.")
     context = context_of(setup)
     layout = {
         "context": context,
@@ -214,18 +221,19 @@ def specify(
 
 
 def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
-    """Return the factors that `text` names, checked against those of the approach; all of them for `all`."""
-    if text.strip() == "all":
-        return ("all",)
+    """Return the factors that `text` names, checked against those of the approach; ``all`` stays as it is."""
     parts = [part.strip() for part in text.split(",")]
-    if "all" in parts:
-        raise ParameterError("factor", text, "must be `all`, or names without it")
+    if "all" in parts and set(parts) - {"all", REPLICATE}:
+        raise ParameterError("factor", text, f"must be `all`, `all,{REPLICATE}`, or names without it")
+    known = (*approach.factors, "all", REPLICATE)
     names = []
     for part in parts:
-        members = (part,) if part in approach.factors else tuple(name.strip() for name in part.split("+"))
+        members = (part,) if part in known else tuple(name.strip() for name in part.split("+"))
         for name in members:
-            if name not in approach.factors:
-                raise unknown_name("factor", name, [*approach.factors, "all"], f"a factor of {approach.name}:")
+            if name not in known:
+                raise unknown_name("factor", name, known, f"a factor of {approach.name}:")
+        if len(members) > 1 and not {"all", REPLICATE}.isdisjoint(members):
+            raise ParameterError("factor", part, "joins factors of the approach only", "Name the others by themselves.")
         names.append(part if len(members) == 1 else joint_name(members, approach.factors))
     if len(set(names)) < len(names):
         raise ParameterError("factor", text, "must name each factor once")
@@ -235,16 +243,18 @@ def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
 def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mapping[str, str]) -> tuple[str, ...]:
     """Return the factors to investigate; each must have an effect, and another one that is mitigated meanwhile."""
     active = tuple(name for name in approach.factors if name not in fixed_factors)
-    for name in () if wanted == ("all",) else wanted:
+    named = tuple(name for name in wanted if name not in {"all", REPLICATE})
+    repeated = tuple(name for name in wanted if name == REPLICATE)
+    for name in named:
         for member in factor_members(name, approach.factors):
             if member in fixed_factors:
                 raise ParameterError("factor", member, f"has no effect here: {fixed_factors[member]}")
-    if len(active) < 2:
+    if len(active) + len(repeated) < 2:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in fixed_factors.items())
         which = f"only {active[0]} has" if active else "none has"
         allowed = f"needs two factors with an effect, one to investigate and one to mitigate, and {which}"
         raise ParameterError("factor", ",".join(wanted), f"{allowed} ({reasons})" if reasons else allowed)
-    for name in () if wanted == ("all",) else wanted:
+    for name in named:
         if set(factor_members(name, active)) == set(active):
             raise ParameterError("factor", name, "joins every factor that has an effect: none is left to mitigate")
-    return active if wanted == ("all",) else wanted
+    return (*active, *repeated) if "all" in wanted else wanted

@@ -51,7 +51,8 @@ class SweepJob(Job):
         """Return one job of several."""
         first = jobs[0]
         points = Points(jobs)
-        return cls(points, first.task, first.hyperparameters, first.model, first.device, first.cache, jobs)
+        shared = (first.model, first.device, first.cache, first.deterministic)
+        return cls(points, first.task, first.hyperparameters, *shared, jobs)
 
     def of(self, cell: Cell) -> Job:
         """Return the job of the point that a cell belongs to."""

@@ -117,7 +117,7 @@ def specify_sweep(
     once = None if searches is None else cache(searches)
     points = specify_points(read_request(given).points(), searches=once, budgeted=bool(budget))
     places = {(point.setup.executor, point.setup.workers) for point in points}
-    if len(places) > 1 or len({point.setup.device for point in points}) > 1:
+    if len(places) > 1 or len({(point.setup.device, point.setup.deterministic) for point in points}) > 1:
         raise ParameterError("device", texts["device"], "must be one for all points", "Start a sweep for each.")
     key = content_key({"points": sorted(point.key for point in points)})
     return SweepSpecification(texts, points, budget, dry_run, key)

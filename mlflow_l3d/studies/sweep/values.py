@@ -12,7 +12,7 @@ from mlflow_l3d.parameters.values import as_text
 
 WITH_COMMAS: Final = ("factor", "hyperparameters", "mitigation", "text_column")
 """Parameters whose own values hold commas: a semicolon separates several values."""
-ONE: Final = ("device", "executor", "workers")
+ONE: Final = ("device", "deterministic", "executor", "workers")
 """Parameters that a sweep has once: all cells run in the same place."""
 
 
