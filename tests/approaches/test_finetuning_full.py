@@ -202,3 +202,41 @@ def test_a_config_that_transformers_does_not_know(tmp_path):
     with pytest.raises(ParameterError, match="transformers cannot load it as an encoder") as caught:
         pretrained.load_encoder(models.resolve(str(tmp_path)))
     assert "\n" not in str(caught.value)
+
+
+def spent(session, monkeypatch, fits):
+    """Let training steps run out of memory unless `fits` says of the model and the examples that they do not."""
+    forward = session._forward
+
+    def counting(inputs):
+        if session.model.training and not fits(session.model, len(inputs["input_ids"])):
+            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+        return forward(inputs)
+
+    monkeypatch.setattr(session, "_forward", counting)
+
+
+def test_a_training_that_does_not_fit_takes_less_memory_for_the_same_result(encoder, tmp_path, monkeypatch, caplog):
+    given = {**SETTINGS, "learning_rate": 1e-3, "batch_size": 6}
+    plain, twice, never = (session_of(TASK, encoder, tmp_path, **given) for _ in range(3))
+    (whole,) = run(plain, cell(0))
+    spent(twice, monkeypatch, lambda model, _: model.is_activation_checkpointing)
+    (saving,) = run(twice, cell(0))
+    assert saving.predictions.tolist() == whole.predictions.tolist()
+    assert saving.scores == pytest.approx(whole.scores, abs=1e-6)
+    spent(never, monkeypatch, lambda _, examples: examples < 6)
+    (failed,) = never.run([cell(0)])
+    assert failed.error.startswith("memory is spent with batch_size=6. Use a smaller batch_size with")
+    # They share one model, so that the second knows already.
+    assert sum("activations are computed twice" in line for line in caplog.messages) == 1
+
+
+def test_without_dropout_a_batch_is_computed_in_parts(encoder, tmp_path, monkeypatch):
+    given = {**SETTINGS, "learning_rate": 1e-3, "batch_size": 6, "dropout": 0}
+    plain, parts = (session_of(TASK, encoder, tmp_path, **given) for _ in range(2))
+    (whole,) = run(plain, cell(0))
+    spent(parts, monkeypatch, lambda model, examples: model.is_activation_checkpointing and examples <= 2)
+    (accumulated,) = run(parts, cell(0))
+    assert parts.batch == 2
+    assert accumulated.scores == pytest.approx(whole.scores, abs=1e-5)
+    assert accumulated.curves["train_loss"] == pytest.approx(whole.curves["train_loss"], abs=1e-5)

@@ -123,3 +123,18 @@ def test_after_a_lost_device_no_half_is_tried():
     with pytest.raises(LostDeviceError):
         list(in_chunks(CELLS, 7, lambda own: own, together))
     assert calls == [7]
+
+
+def test_what_did_not_fit_is_not_tried_again():
+    sizes = []
+
+    def together(drawn):
+        sizes.append(len(drawn))
+        if len(drawn) > 2:
+            raise MemoryError
+        return one_each(drawn)
+
+    outcomes = list(in_chunks([*CELLS, *CELLS], 7, lambda own: own, together))
+    assert [outcome.error for outcome in outcomes] == [None] * 14
+    assert sizes[:4] == [7, 3, 1, 2]
+    assert max(sizes[4:]) <= 2

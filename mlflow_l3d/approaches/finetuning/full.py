@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,25 +12,30 @@ import torch
 from mlflow_l3d.approaches.base import CellwiseSession
 from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.encoder.tokens import batches
+from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_seed, initialisation_seed
 from mlflow_l3d.approaches.finetuning.embedding import OwnVocabulary, own_vocabulary
 from mlflow_l3d.approaches.finetuning.inputs import inputs_of
 from mlflow_l3d.approaches.finetuning.kinds import loss_of, outcome_of, stopping_metric, wanted
-from mlflow_l3d.approaches.finetuning.loading import Loaded
+from mlflow_l3d.approaches.finetuning.loading import Loaded, checkpoint
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates, validate
 from mlflow_l3d.approaches.finetuning.weights import Kept, copy_into, initialise
 from mlflow_l3d.approaches.global_seeds import seeded
+from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.lending import lent
+from mlflow_l3d.approaches.memory import release
 from mlflow_l3d.approaches.numerics import one_thread
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
 
 EVALUATION_BATCH: Final = 64
+
+_log = logging.getLogger(__name__)
 
 
 class FullSession(CellwiseSession):
@@ -52,6 +58,8 @@ class FullSession(CellwiseSession):
         See :class:`~mlflow_l3d.approaches.finetuning.loading.Loaded`.
     new
         Names of the weights that each cell initialises, adapters excepted.
+    batch
+        Examples that are computed together; fewer than ``batch_size`` where memory was spent.
     apart
         Whether each choice is a text of its own, for a model that has no head for several.
     """
@@ -70,13 +78,39 @@ class FullSession(CellwiseSession):
             key, lambda: inputs_of(task, loaded.tokenizer, recipe.max_length, truncation=cut, decoder=decoder)
         )
         self.apart = not loaded.decoder and not type(self.model).__name__.endswith("ForMultipleChoice")
+        self.batch = recipe.batch_size
         self.width = 1 if task.kind == "regression" else len(task.class_names)
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Train and evaluate a cell, with one thread."""
         with one_thread():
             split = self.task.split(cell.seeds)
-            return outcome_of(cell.key, self.task, split.test, *self.train(cell, split))
+            while True:
+                try:
+                    return outcome_of(cell.key, self.task, split.test, *self.train(cell, split))
+                except Exception as error:
+                    if not is_out_of_memory(error):
+                        raise
+                    if not self._saves_memory():
+                        fix = "Use a smaller batch_size with more gradient_accumulation, or a smaller max_length."
+                        raise L3DError(f"memory is spent with batch_size={self.recipe.batch_size}. {fix}") from error
+                # Only here is the error gone, and with it the tensors that its traceback held.
+                self.model.zero_grad()
+                release()
+
+    def _saves_memory(self) -> bool:
+        """Let all further trainings take less memory for the same results; return whether there was a way left."""
+        recipe = self.recipe
+        if checkpoint(self.loaded):
+            _log.warning("Memory is spent: activations are computed twice from now on (gradient_checkpointing)")
+            return True
+        more = recipe.lora_dropout if self.loaded.adapters else recipe.head_dropout not in (AUTO, 0)
+        # Dropout is drawn for a whole batch, and bfloat16 rounds otherwise in batches of another size.
+        if self.batch == 1 or recipe.dropout or more or self.loaded.dtype is not torch.float32:
+            return False
+        self.batch = -(-self.batch // 2)
+        _log.warning("Memory is spent: batches are computed in parts of %d from now on", self.batch)
+        return True
 
     def train(self, cell: Cell, split: Split) -> tuple[Progress, torch.Tensor]:
         """Train the model of one cell; return its course and the logits of its test examples."""
@@ -151,7 +185,7 @@ class FullSession(CellwiseSession):
                     weight.grad = None
             if words is not None:
                 words.clear()
-            for batch in batches(group, recipe.batch_size):
+            for batch in batches(group, self.batch):
                 labels = wanted(self.task, batch, self.device)
                 with self.loaded.autocast(self.device):
                     loss = loss_of(self._forward(self.inputs.batch(batch, self.device)), labels)

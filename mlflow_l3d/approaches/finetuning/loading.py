@@ -62,7 +62,7 @@ class Loaded:
     dtype
         What is computed in; trained weights are float32.
     original
-        Name -> pretrained weight, of those that are trained; never written to. Frozen ones are not copied.
+        Name -> pretrained weight on the host, of those that are trained; never written to. Frozen ones are not copied.
     """
 
     model: Any
@@ -128,13 +128,15 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
     check_length(recipe.max_length, tokenizer, config)
     with quiet():
         drawn = adapters.attach(model, recipe, new) if recipe.trainable == "lora" else []
-    if recipe.quantise == "none":
-        model.to(device)
-    if recipe.gradient_checkpointing:
-        _checkpoint(model, name, decoder=decoder)
     state = {} if drawn else model.state_dict()
     original = {name: tensor.detach().clone() for name, tensor in state.items() if name not in new}
-    return Loaded(model, tokenizer, tuple(new), tuple(drawn), decoder, dtype, original)
+    if recipe.quantise == "none":
+        model.to(device)
+    loaded = Loaded(model, tokenizer, tuple(new), tuple(drawn), decoder, dtype, original)
+    if recipe.gradient_checkpointing and not checkpoint(loaded):
+        allowed = f"{name} cannot compute its activations twice"
+        raise ParameterError("hyperparameters.gradient_checkpointing", "true", allowed, "Leave it out.")
+    return loaded
 
 
 def is_decoder(config: Any) -> bool:
@@ -188,13 +190,16 @@ def _decoder(
     return DecoderWithHead(base, outputs(task))
 
 
-def _checkpoint(model: Any, name: str, *, decoder: bool) -> None:
-    body = model.base if decoder else model
-    if not body.supports_gradient_checkpointing:
-        allowed = f"{name} cannot compute its activations twice"
-        raise ParameterError("hyperparameters.gradient_checkpointing", "true", allowed, "Leave it out.")
+def checkpoint(loaded: Loaded) -> bool:
+    """Let a model compute its activations twice instead of keeping them; return False if it does, or cannot."""
+    body = loaded.model.base if loaded.decoder else loaded.model
+    new_name = hasattr(body, "activation_checkpointing_enable")  # transformers from 5.20 or so on
+    does = body.is_activation_checkpointing if new_name else body.is_gradient_checkpointing
+    if does or not body.supports_gradient_checkpointing:
+        return False
     settings = {"use_reentrant": False}
-    if hasattr(body, "activation_checkpointing_enable"):
+    if new_name:
         body.activation_checkpointing_enable(activation_checkpointing_kwargs=settings)
-    else:  # transformers before 5.20 or so
+    else:
         body.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
+    return True

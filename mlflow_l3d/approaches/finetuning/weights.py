@@ -13,7 +13,7 @@ from mlflow_l3d.approaches.global_seeds import seeded
 
 
 class Kept:
-    """A copy of the trained weights at their best; its memory is taken once.
+    """A copy of the trained weights at their best, in memory of the host that is taken once.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Kept:
     def keep(self) -> None:
         """Remember the weights as they are now."""
         if not self.copies:
-            self.copies = [torch.empty_like(weight) for weight in self.weights]
+            self.copies = [torch.empty_like(weight, device="cpu") for weight in self.weights]
         torch._foreach_copy_(self.copies, self.weights)
 
     def put_back(self) -> None:

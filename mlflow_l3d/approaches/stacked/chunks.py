@@ -10,10 +10,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-import torch
-
 from mlflow_l3d.approaches.base import Session
-from mlflow_l3d.approaches.failures import check_device, failed
+from mlflow_l3d.approaches.failures import check_device, failed, is_out_of_memory
+from mlflow_l3d.approaches.memory import free_memory, release
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.stacked.stack import FloatArray
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -55,8 +54,7 @@ def cells_at_once(
     """
     fitting, most = min(cache / step_bytes, memory / held_bytes), MOST_ON_CPU
     if device.startswith("cuda"):
-        free, _ = torch.cuda.mem_get_info(torch.device(device))
-        fitting, most = FREE_SHARE * free / max(step_bytes, held_bytes), MOST_ON_GPU
+        fitting, most = FREE_SHARE * free_memory(device) / max(step_bytes, held_bytes), MOST_ON_GPU
     return max(1, min(int(fitting), most))
 
 
@@ -77,6 +75,8 @@ class StackedSession(Session, Generic[Drawn]):
     """
 
     reports_epochs = True
+    most = math.inf
+    """Cells of the largest chunk that may still fit into memory; what did not fit once is not tried again."""
 
     def __init__(self, task: Task, features: FloatArray, device: str) -> None:
         self.task, self.features, self.device = task, features, device
@@ -97,11 +97,14 @@ class StackedSession(Session, Generic[Drawn]):
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Train and evaluate the cells in their order, with one thread; a chunk's outcomes come together."""
         waiting = iter(cells)
-        while chunk := list(islice(waiting, self.cells_at_once)):
+        while chunk := list(islice(waiting, int(min(self.cells_at_once, self.most)))):
             yield from self._chunk(chunk)
 
     def _chunk(self, cells: Sequence[Cell]) -> list[Outcome]:
         """Return the outcomes of one chunk."""
+        middle = len(cells) // 2
+        if len(cells) > self.most:
+            return [*self._chunk(cells[:middle]), *self._chunk(cells[middle:])]
         started = time.perf_counter()
         drawn: list[tuple[Cell, Drawn]] = []
         outcomes: list[Outcome] = []
@@ -118,6 +121,8 @@ class StackedSession(Session, Generic[Drawn]):
                 found = self.together([own for _, own in drawn])
         except Exception as error:  # noqa: BLE001
             check_device(error)
+            if is_out_of_memory(error):
+                self.most = min(self.most, -(-len(drawn) // 2))
             if len(drawn) == 1:
                 return [*outcomes, failed(drawn[0][0].key, error, time.perf_counter() - started)]
         else:
@@ -127,4 +132,5 @@ class StackedSession(Session, Generic[Drawn]):
         # which would keep the memory of the first try.
         chosen, middle = [cell for cell, _ in drawn], len(drawn) // 2
         del drawn
+        release()
         return [*outcomes, *self._chunk(chosen[:middle]), *self._chunk(chosen[middle:])]

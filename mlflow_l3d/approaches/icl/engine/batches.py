@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-import torch
-
 from mlflow_l3d.approaches.failures import is_out_of_memory
+from mlflow_l3d.approaches.memory import release
 
 Result = TypeVar("Result")
 
@@ -88,10 +86,3 @@ def _fitting(costs: Iterator[int], tokens: int, size: int) -> int:
             break
         count += 1
     return count
-
-
-def release() -> None:
-    """Give unused memory back to the devices."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
