@@ -17,12 +17,13 @@ import torch
 
 from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds, read_steps
-from mlflow_l3d.approaches.icl.engine.batches import Batches, Result, release
+from mlflow_l3d.approaches.icl.engine.batches import Batches, Result
 from mlflow_l3d.approaches.icl.engine.decoding import CACHED_TOKENS, TEXTS, decode
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, honours_mask, layer_window
 from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, IntArray, common_prefix
+from mlflow_l3d.approaches.memory import release
 
 
 @torch.inference_mode()
