@@ -17,7 +17,7 @@ from mlflow_l3d.studies.base import R, Study, executor_of
 from mlflow_l3d.studies.progress import progress_bar, restart_clock, under_way
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.specification import CellSpecification
-from mlflow_l3d.tracking.elsewhere import Elsewhere
+from mlflow_l3d.tracking.elsewhere import LOOK_SECONDS, Elsewhere
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
 from mlflow_l3d.tracking.records import CellRecord
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mlflow_l3d")
 
 C = TypeVar("C", bound=CellSpecification)
-_LOOK_SECONDS: Final = 0.5
-"""Between two looks at what another process finishes, where nothing else is left to do."""
 HOPELESS: Final = 3
 """Where so many cells fail first, and alike, the others are not tried."""
 
@@ -168,36 +166,30 @@ class CellStudy(Study[C, CellRecord, R]):
 
         What other processes have finished by now is taken note of.
         """
-        done, claims = self.ledger.recovered.metrics, self.ledger.claims
+        done = self.ledger.recovered.metrics
         for cell in cells:
-            elsewhere.look()
-            if cell.key in done:
-                self.on_known(cell, done[cell.key])
-            elif claims.take(cell.key):
+            if elsewhere.free(cell):
                 yield cell
+            elif cell.key in done:
+                self.on_known(cell, done[cell.key])
             else:
                 later.append(cell)
 
     def _given_back(self, elsewhere: Elsewhere, later: list[Cell]) -> list[Cell]:
         """Wait until other processes have finished some cells, and return those that they gave back untrained."""
-        done, claims = self.ledger.recovered.metrics, self.ledger.claims
+        done = self.ledger.recovered.metrics
         if not self._waited:
             self._waited = True
             _logger.warning("%d %ss are trained by another process, which is waited for.", len(later), self.unit)
         while later:
-            locked = {cell.key for cell in later if claims.lock(cell.key)}  # before the look: what ends here is found
-            for whole in (False, True):
-                if not whole or locked - done.keys():
-                    elsewhere.look_now(locked, whole=whole)
-            free = [cell for cell in later if cell.key in locked and cell.key not in done]
-            for cell in later:
-                if cell.key in done:
-                    claims.release(cell.key)
-                    self.on_known(cell, done[cell.key])
-            later[:] = [cell for cell in later if cell.key not in done and cell.key not in locked]
+            known, free = elsewhere.settled(later)
+            for cell in known:
+                self.on_known(cell, done[cell.key])
+            settled = {cell.key for cell in (*known, *free)}
+            later[:] = [cell for cell in later if cell.key not in settled]
             if free:
                 return free
-            time.sleep(_LOOK_SECONDS if later else 0.0)
+            time.sleep(LOOK_SECONDS if later else 0.0)
         return []
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _PAUSE: Final = 10.0
 """Seconds between two looks, and at least so many times as long as a look takes: looks take 1 % of the time at most."""
+LOOK_SECONDS: Final = 0.5
+"""Between two looks at what others finish, where nothing else is left to do."""
 _TIMES: Final = 100.0
 _MARGIN: Final = 300.0
 """Seconds that clocks may differ, and that an upload may take."""
@@ -35,12 +37,31 @@ class Elsewhere:
     ----------
     ledger
         What is found is recovered there, as at its opening.
+    among
+        How many look in turn: all of them together take 1 % of the time at most.
     """
 
-    def __init__(self, ledger: Ledger[CellRecord]) -> None:
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger[CellRecord], among: int = 1) -> None:
+        self._ledger, self._times = ledger, _TIMES * among
         self._opened = self._last = time.time()
         self._next = time.monotonic() + _PAUSE
+
+    def free(self, cell: Cell) -> bool:
+        """Claim a cell that is to be trained; return False where it is done by now, or another process trains it."""
+        self.look()
+        return cell.key not in self._ledger.recovered.metrics and self._ledger.claims.take(cell.key)
+
+    def settled(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+        """Return those of the cells of other processes that are done now, and those given back, which are claimed."""
+        done, claims = self._ledger.recovered.metrics, self._ledger.claims
+        locked = {cell.key for cell in cells if claims.lock(cell.key)}  # before the look: what ends here is found
+        for whole in (False, True):
+            if not whole or locked - done.keys():
+                self.look_now(locked, whole=whole)
+        for key in locked & done.keys():
+            claims.release(key)
+        left = [cell for cell in cells if cell.key in locked and cell.key not in done]
+        return [cell for cell in cells if cell.key in done], left
 
     def look(self) -> None:
         """Look, where it was not done a moment ago."""
@@ -79,7 +100,7 @@ class Elsewhere:
         for cell in ledger.work.cells() if runs and ledger.work.cells is not None else ():
             if cell.key in runs:
                 take_finished(ledger, cell, runs[cell.key])
-        self._next = time.monotonic() + max(_PAUSE, _TIMES * (time.monotonic() - began))
+        self._next = time.monotonic() + max(_PAUSE, self._times * (time.monotonic() - began))
 
 
 def take_finished(ledger: Ledger[CellRecord], cell: Cell, run: Run) -> None:

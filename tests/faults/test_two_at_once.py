@@ -1,4 +1,4 @@
-"""Two investigations at once that share golden runs: each run is trained once, whatever becomes of either."""
+"""Two studies at once that share golden runs: each run is trained once, whatever becomes of either."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_helpers import Hooked, Place, sqlite_place, wait_until
+from run_helpers import SMALL, Hooked, Place, sqlite_place, wait_until
 
 from mlflow_l3d.tracking import elsewhere
 
@@ -44,6 +44,21 @@ def test_on_one_machine(killed: bool, place: Place) -> None:
     if killed:
         assert place.investigate(factor="data_order", **slow).computed < OWN + GOLDEN
     assert list(finished(place).values()) == [1] * (2 * OWN + GOLDEN)
+    assert list((place.cache / "claims").iterdir()) == []
+
+
+def test_points_of_a_sweep_take_what_a_killed_investigation_leaves(place: Place) -> None:
+    slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in {**SMALL, **slow}.items()]
+    alone = place.start(factor="label_selection", **slow)
+    both = place.start("-m", "mlflow_l3d", "sweep", *options, "--factor=data_order;data_split")
+    wait_until(lambda: len(place.parents()) > 1 and len(place.spooled()) >= 14, "some cells")
+    os.killpg(alone.pid, signal.SIGKILL)
+    _, stderr = both.communicate(timeout=60)
+    assert both.returncode == 0, stderr
+    assert set(finished(place).values()) == {1}
+    parents = {run.info.run_id: run.data for run in place.parents() if "l3d.sweep" in run.data.tags}
+    assert [data.tags["l3d.state"] for data in parents.values()] == ["complete"] * 2
     assert list((place.cache / "claims").iterdir()) == []
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator
+import time
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from mlflow_l3d.studies.progress import progress_bar
 from mlflow_l3d.studies.specification import CellSpecification
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import error_line
+from mlflow_l3d.tracking.elsewhere import LOOK_SECONDS, Elsewhere
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
 from mlflow_l3d.tracking.parent import Card
@@ -108,7 +110,7 @@ class GoldenRuns:
     """The golden runs of one system under way; a context, which ends their parent in a true state.
 
     Workers stay between two calls of :meth:`advance`. While the last runs before a look are trained, workers that are
-    free begin those after it.
+    free begin those after it. Runs that another process of this machine trains come last: they are waited for.
 
     Parameters
     ----------
@@ -135,6 +137,7 @@ class GoldenRuns:
         self._left: set[int] = set()
         self._trained: list[int] = []
         self._running: dict[str, Cell] = {}
+        self._later: list[Cell] = []
         self._outcomes: Generator[Outcome, None, None] | None = None
         self._until = 0
 
@@ -146,10 +149,9 @@ class GoldenRuns:
         try:
             with deferred_interrupts():
                 self.ledger = opened = open_ledger(work)
-            done = opened.recovered.metrics
-            self._left = {number for number, cell in enumerate(cells) if cell.key not in done}
-            for number, cell in enumerate(cells):
-                self.scores[number] = done.get(cell.key, {}).get(asked.metric, np.nan)
+            self._elsewhere = Elsewhere(opened)
+            self._left = set(range(len(cells)))
+            self._take_known(cells)
         except BaseException as error:  # an interrupt waited until the parent was there: nobody else would end it
             if opened is not None:
                 self.__exit__(type(error), error, None)
@@ -174,13 +176,19 @@ class GoldenRuns:
     def advance(self, runs: int) -> None:
         """Train what is missing of the first `runs` runs."""
         self._until, left = runs, self.missing(runs)
-        if left and self._outcomes is None:
-            executor = executor_of(self.specification.setup)
-            self._outcomes = executor.run(Hinted(self._next(), self._hint))  # type: ignore[assignment]
         shown = self.progress and left > 0
         with progress_bar(self.specification.side, "run", total=runs, shown=shown, done=runs - left) as bar:
-            while self._outcomes is not None and (left := self.missing(runs)):
-                self._take(next(self._outcomes))
+            while left := self.missing(runs):
+                if self._outcomes is None:
+                    self._later.clear()
+                outcomes: Iterator[Outcome] = self._outcomes or self._train(self._free())
+                if (outcome := next(outcomes, None)) is not None:
+                    self._take(outcome)
+                    self._elsewhere.look()
+                    self._take_known(self._later)
+                else:
+                    self.pause()
+                    self._wait([cell for cell in self._later if self._number(cell) < runs])
                 bar.update(left - self.missing(runs))
 
     def missing(self, runs: int) -> int:
@@ -192,6 +200,8 @@ class GoldenRuns:
         if self._outcomes is not None:
             self._outcomes.close()
             self._outcomes = None
+        for key in self._running:
+            self.ledger.claims.release(key)
         self._running.clear()
 
     def predictions(self, runs: int) -> Iterator[pd.DataFrame | None]:
@@ -227,10 +237,49 @@ class GoldenRuns:
                 rows.append({**row, **({} if record.error else record.metrics)})
         return pd.DataFrame(rows).astype(dict.fromkeys(("row", "column", "index"), "Int64"))
 
-    def _next(self) -> Iterator[Cell]:
+    def _train(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        """Begin to train some runs."""
+
+        def noted() -> Iterator[Cell]:
+            for cell in cells:
+                self._running[cell.key] = cell
+                yield cell
+
+        executor = executor_of(self.specification.setup)
+        self._outcomes = outcomes = executor.run(Hinted(noted(), self._hint))  # type: ignore[assignment]
+        return outcomes
+
+    def _free(self) -> Iterator[Cell]:
+        """Yield the runs that are left and that no other process trains; the others are for later."""
         for number in sorted(self._left):
-            self._running[self._cells[number].key] = self._cells[number]
-            yield self._cells[number]
+            if self._elsewhere.free(self._cells[number]):
+                yield self._cells[number]
+            else:
+                self._later.append(self._cells[number])
+
+    def _wait(self, later: list[Cell]) -> None:
+        """Wait until other processes have finished some runs, and train those that they gave back."""
+        if later:
+            _logger.warning("%s: %d runs are trained by another process.", self.specification.side, len(later))
+        while later:
+            known, free = self._elsewhere.settled(later)
+            self._take_known(known)
+            if free:
+                self._train(free)
+                return
+            later = [cell for cell in later if self._number(cell) in self._left]
+            time.sleep(LOOK_SECONDS if later else 0.0)
+
+    def _take_known(self, cells: Iterable[Cell]) -> None:
+        """Take note of those runs that are done by now."""
+        done = self.ledger.recovered.metrics
+        for cell in cells:
+            if cell.key in done and (number := self._number(cell)) in self._left:
+                self._left.discard(number)
+                self.scores[number] = done[cell.key].get(self.specification.metric, np.nan)
+
+    def _number(self, cell: Cell) -> int:
+        return next(iter(cell.configurations.values())) - self.specification.base
 
     def _hint(self) -> int:
         return self.missing(self._until) - len(self._running)
@@ -238,7 +287,7 @@ class GoldenRuns:
     def _take(self, outcome: Outcome) -> None:
         cell = self._running.pop(outcome.key)
         record = self.ledger.add(CellRecord.of(cell, outcome), outcome)
-        number = next(iter(cell.configurations.values())) - self.specification.base
+        number = self._number(cell)
         self._left.discard(number)
         self.computed += 1
         self._trained.append(number)

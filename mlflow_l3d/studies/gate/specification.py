@@ -99,7 +99,8 @@ class GateSpecification:
             have = int(np.isfinite(side.scores(self.metric.name, runs)).sum())
             allowed = f"has {have} golden runs of {runs}, and no more can be trained here: {side.reason}"
             raise ParameterError(side.name, side.run_id, allowed, f"Use most_runs={have}, or investigate it again.")
-        return replace(side.specification, runs=runs, metric=self.metric.name)
+        key = content_key({"runs": side.specification.key, "pair": self.pair})  # two gates may share a baseline
+        return replace(side.specification, runs=runs, metric=self.metric.name, key=key)
 
 
 def stream() -> np.random.Generator:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.execution.calls import Hinted
 from mlflow_l3d.execution.environment import default_workers
@@ -17,11 +18,15 @@ from mlflow_l3d.studies.sweep.jobs import NOT_PREPARED, PointCell, SweepJob
 from mlflow_l3d.studies.sweep.order import turns
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.tracking.connection import error_line
+from mlflow_l3d.tracking.elsewhere import LOOK_SECONDS
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from mlflow_l3d.plan.cells import Cell, Outcome
     from mlflow_l3d.studies.sweep.budget import Budget
 
+_logger = logging.getLogger("mlflow_l3d")
 CALL_SECONDS: Final = 10.0
 """About as long is a worker busy with one call: longer ones leave workers idle at the end, and overrun a budget."""
 
@@ -29,7 +34,8 @@ CALL_SECONDS: Final = 10.0
 class Engine:
     """Hands out the cells of the points, breadth first, and gives what comes back to its point.
 
-    A cell that several points have is trained for the first of them, and lent to the others. A point is scored as soon
+    A cell that several points have is trained for the first of them, and lent to the others. One that another process
+    of this machine trains comes last: it is waited for. A point is scored as soon
     as it has all of its cells; points that may lend each other cells wait for one another. What goes wrong at one point
     ends that point alone.
 
@@ -58,6 +64,7 @@ class Engine:
         self._workers = self._setup.workers or default_workers(self._setup.device)
         self._under_way: dict[str, list[tuple[PointStudy, Cell]]] = {}
         self._trained: dict[str, PointStudy] = {}
+        self._later: set[str] = set()
         self._given = 0
         self._now = points[0]
         self._deadline = 0.0
@@ -83,11 +90,23 @@ class Engine:
                 raise
 
     def _train(self, scoring: ThreadPoolExecutor) -> None:
-        executor = executor_of(self._setup, SweepJob.joined([job_of(each.specification.setup) for each in self.points]))
         if self._budget.seconds is not None:
             self._deadline = time.monotonic() + self._budget.seconds
         shown = progress_bar("sweep", "cell", total=self._waiting, shown=self._progress, state="loading and encoding")
-        with shown as bar, closing(executor.run(Hinted(self._cells(), self._hint))) as outcomes:  # type: ignore[type-var]
+        with shown as bar:
+            self._train_cells(Hinted(self._cells(), self._hint), bar, scoring)
+            if self._later:
+                _logger.warning("%d cells are trained by another process, which is waited for.", len(self._later))
+            while self._later:
+                began, free = time.monotonic(), self._settled()
+                self._score(scoring, self._ready(self.points))
+                self._train_cells(iter(free), bar, scoring)
+                if self._later:
+                    time.sleep(max(LOOK_SECONDS, time.monotonic() - began))
+
+    def _train_cells(self, cells: Iterator[Cell], bar: tqdm[Any], scoring: ThreadPoolExecutor) -> None:
+        job = SweepJob.joined([job_of(each.specification.setup) for each in self.points])
+        with closing(executor_of(self._setup, job).run(cells)) as outcomes:  # type: ignore[type-var]
             for outcome in outcomes:
                 if self.computed == 0:
                     restart_clock(bar)
@@ -119,9 +138,39 @@ class Engine:
                 if point.ended or point.stopped:
                     point.under_way -= len(cells) - at
                     break
+                free = point.elsewhere.free(cell)
+                if not free and point.take_known(cell):
+                    continue
                 self._under_way[cell.key] = [(point, cell)]
                 self._given += 1
-                yield PointCell.of(cell, number)
+                if free:
+                    yield PointCell.of(cell, number)
+                else:
+                    self._later.add(cell.key)
+
+    def _settled(self) -> list[PointCell]:
+        """Look what became of cells that other processes train; return those that they gave back."""
+        free: dict[str, PointCell] = {}
+        for number, point in enumerate(self.points):
+            own = {key: cell for key in self._later for each, cell in self._under_way[key] if each is point}
+            if not own:
+                continue
+            gone = point.ended or point.stopped
+            known, given = ([], []) if gone else point.elsewhere.settled(list(own.values()))
+            for cell in own.values() if gone else known:
+                self._under_way[cell.key].remove((point, own[cell.key]))
+                if gone:
+                    point.under_way -= 1
+                else:
+                    point.take_known(cell)
+            free |= {cell.key: PointCell.of(cell, number) for cell in given if cell.key not in free}
+        for key in tuple(self._later):
+            if not self._under_way[key]:
+                del self._under_way[key]
+                self._later.remove(key)
+                self._given -= 1
+        self._later -= free.keys()
+        return list(free.values())
 
     def _next(self, point: PointStudy) -> list[Cell]:
         """Return the cells of the next step of a point that nobody trains or has trained."""
@@ -187,7 +236,11 @@ class Engine:
                 point.under_way -= 1
         if outcome.error is None and not first.ended:
             self._trained[outcome.key] = first
-        if all(point.under_way or not point.handed_out for point, _ in waiting):
+        return self._ready([point for point, _ in waiting])
+
+    def _ready(self, changed: Sequence[PointStudy]) -> list[list[PointStudy]]:
+        """Return the groups that have all of their cells, where one of the points that changed has."""
+        if all(point.under_way or not point.handed_out for point in changed):
             return []
         return [each for each in self._groups() if all(point.handed_out and not point.under_way for point in each)]
 

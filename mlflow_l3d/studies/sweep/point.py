@@ -11,6 +11,7 @@ from mlflow_l3d.analysis.sweep.point import SweptPoint
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.sweep.order import FIRST_STEPS
+from mlflow_l3d.tracking.elsewhere import Elsewhere
 from mlflow_l3d.tracking.ledger import patience_seconds
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class PointStudy(InvestigationStudy):
         The ledger of the sweep.
     known
         How many cells are known to be done before the parent is opened.
+    points
+        How many points the sweep has.
 
     Attributes
     ----------
@@ -51,11 +54,16 @@ class PointStudy(InvestigationStudy):
         Whether its parent is closed, or it has none that it writes to.
     seconds
         Wall clock of all cells that were trained.
+    elsewhere
+        What other processes finish of its cells; there once the parent is open.
     """
 
     specification: PointSpecification
+    elsewhere: Elsewhere
 
-    def __init__(self, specification: PointSpecification, beside: Ledger[CellRecord], known: int = 0) -> None:
+    def __init__(
+        self, specification: PointSpecification, beside: Ledger[CellRecord], known: int = 0, points: int = 1
+    ) -> None:
         super().__init__(specification)
         self.run_id = self.error = ""
         self.analysis: Analysis | None = None
@@ -63,7 +71,7 @@ class PointStudy(InvestigationStudy):
         self.cut = self.complete = self.scored = self.ended = self.opened = False
         self.under_way = self._step = 0
         self.seconds = 0.0
-        self._beside = beside
+        self._beside, self._points = beside, points
         self.borrowed: dict[str, PointStudy] = {}
         design = specification.design()
         self.steps, self.first_cells = design.steps, design.step_size(0)
@@ -99,6 +107,7 @@ class PointStudy(InvestigationStudy):
             with deferred_interrupts():
                 self.ledger = self.open(None, self._beside)
             self.opened, self.run_id = True, self.ledger.parent.run_id
+            self.elsewhere = Elsewhere(self.ledger, self._points)
         self._step += 1
         return list(self.missing(next(self._cells)))
 
@@ -112,6 +121,14 @@ class PointStudy(InvestigationStudy):
         self.under_way -= 1
         self.seconds += outcome.duration_seconds
         super().take(cell, outcome)
+
+    def take_known(self, cell: Cell) -> bool:
+        """Take note of a cell that was under way where another process has it done by now; return whether it has."""
+        if (metrics := self.ledger.recovered.metrics.get(cell.key)) is None:
+            return False
+        self.under_way -= 1
+        self.on_known(cell, metrics)
+        return True
 
     def lend(self, cell: Cell, borrower: PointStudy) -> bool:
         """Give a cell that was trained here to another point of the same context; not one that failed.

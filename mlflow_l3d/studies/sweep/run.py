@@ -137,7 +137,7 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
         asked = self.specification
         ledger = open_ledger(Work(asked.card(), CellRecord, asked.key, {}, lambda: ()), project_run)
         self._points = tuple(
-            PointStudy(replace(point, sweep=ledger.parent.run_id), ledger, known)
+            PointStudy(replace(point, sweep=ledger.parent.run_id), ledger, known, len(asked.points))
             for point, known in zip(asked.points, self._known, strict=True)
         )
         return ledger
