@@ -84,8 +84,8 @@ class Probe:
         from importlib import import_module
 
         from mlflow_l3d.execution.inline import InlineExecutor
-        from mlflow_l3d.execution.pool import Worker
         from mlflow_l3d.execution.processes import ProcessExecutor
+        from mlflow_l3d.execution.workers import Worker
         from mlflow_l3d.studies.investigation.monitor import Monitor
         from mlflow_l3d.tracking.children import ChildWriter
         from mlflow_l3d.tracking.ledger import Ledger

@@ -15,7 +15,7 @@ from mlflow_l3d.tasks.base import Task
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything that a worker needs besides the cells. It is pickled to worker processes of this machine only.
+    """Everything that a worker needs besides the cells. It is pickled to workers.
 
     Attributes
     ----------
@@ -31,6 +31,9 @@ class Job:
         Folder for what is worth keeping between runs.
     deterministic
         Whether the device computes the same way each time.
+    cell_timeout
+        Seconds that a cell may take, infinite for no limit; None is ``auto``, see
+        :mod:`mlflow_l3d.execution.timeouts`.
     """
 
     approach: Approach
@@ -40,6 +43,7 @@ class Job:
     device: str
     cache: Path
     deterministic: bool = True
+    cell_timeout: float | None = None
 
     def of(self, cell: Cell) -> Job:  # noqa: ARG002
         """Return the job that a cell belongs to: this one, where all cells share it."""
@@ -65,6 +69,9 @@ class Executor(Protocol):
 
     one_worker: ClassVar[bool] = False
     """Whether it runs one cell at a time, so that ``workers`` has no part; a class without it counts as one of many."""
+    stops_cells: ClassVar[bool] = False
+    """Whether it ends cells that take longer than ``cell_timeout`` of the job, as every one does that uses
+    :func:`mlflow_l3d.execution.dispatch.dispatch`; else a number of seconds is refused."""
 
     def __init__(self, *, job: Job, workers: int | None) -> None:
         """Remember the job; nothing starts before :meth:`run`."""

@@ -33,11 +33,11 @@ class Call:
     def __post_init__(self) -> None:
         self.size = len(self.cells)
 
-    def received(self, key: str) -> None:
-        """Note that there is an outcome for the cell with this key."""
+    def received(self, key: str) -> Cell:
+        """Note that there is an outcome for the cell with this key, and return the cell."""
         # Outcomes mostly come in the order of the cells, so that this is the first one.
         place = next(place for place, cell in enumerate(self.cells) if cell.key == key)
-        del self.cells[place]
+        return self.cells.pop(place)
 
     def split(self, most: int) -> list[Call]:
         """Return the call as calls of at most `most` cells; for one that came from a session that takes more."""

@@ -20,23 +20,10 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts
 from mlflow_l3d.execution.outcomes import run_cells
 from mlflow_l3d.execution.sessions import cells_at_once, session_of
+from mlflow_l3d.execution.workers import Busy, Ready
 
 LOST_DEVICE: Final = 74
 """Exit code of a worker whose device takes no more work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """The session is prepared, and takes so many cells in one call."""
-
-    cells_at_once: int
-
-
-@dataclass(frozen=True, slots=True)
-class Busy:
-    """The worker says what it does: see :func:`mlflow_l3d.approaches.progress.tell`."""
-
-    state: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,14 @@ from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
 from mlflow_l3d.testing.cells import design_cells, one_cell, require
-from mlflow_l3d.testing.trouble import Trouble, calls_of_sessions, worker_processes
+from mlflow_l3d.testing.trouble import Trouble, worker_processes
 
 STOP_SECONDS: Final = 3.0
 """How long an executor may take to stop its workers, on a machine that does other things, too."""
 AT_ONCE: Final = 4
 """Cells that a session takes in one call, where that is checked."""
+HANG_SECONDS: Final = 1.0
+"""``cell_timeout``, where a cell hangs."""
 
 
 def check_executor(
@@ -34,14 +36,17 @@ def check_executor(
     workers: int | None = None,
     separate_processes: bool = True,
     prefetch: int = 2,
+    local: bool = True,
+    stop_seconds: float = STOP_SECONDS,
 ) -> None:
     """Check that an executor keeps its contract, with approaches that need no model.
 
     Checked are that every cell gives exactly one outcome, the right one; that cells are taken from an iterator without
     end only as they are needed; that a cell that fails, is not valid or ends its worker harms no other; that an error
     of the preparation arrives as it is; that no cells need no worker; that sessions which take many cells at once get
-    no more than that, and that a cell which goes wrong then harms no other cell of its call; and that an iterator that
-    ends, is closed, or is interrupted leaves no process behind.
+    no more than that, and that a cell which goes wrong then harms no other cell of its call; that a cell that hangs is
+    stopped, where the class says so (``stops_cells``); and that an iterator that ends, is closed, or is interrupted
+    does so soon, and leaves no process of this machine behind.
 
     Parameters
     ----------
@@ -52,9 +57,13 @@ def check_executor(
     workers
         Number of workers; None for the executor's own choice.
     separate_processes
-        Whether workers are processes of this machine other than this one.
+        Whether workers are processes other than this one.
     prefetch
         Cells that a worker may have at the same time.
+    local
+        Whether workers run on this machine and have the cache folder, so that what they leave behind can be seen.
+    stop_seconds
+        How long it may take to stop the workers.
 
     Raises
     ------
@@ -64,11 +73,15 @@ def check_executor(
     steps = [_check_results, _check_no_cells, _check_laziness, _check_preparation, _check_calls]
     if separate_processes:
         steps += [_check_lost_workers, _check_lost_calls, _check_interruption]
+    if getattr(executor_class, "stops_cells", False):
+        steps.append(_check_hanging)
     for step in steps:
         folder = cache / step.__name__.strip("_")
         folder.mkdir()
-        bench = _Bench(executor_class, folder, workers, prefetch)
+        bench = _Bench(executor_class, folder, workers, prefetch, stop_seconds)
         step(bench)
+        if not local:
+            continue
         alive = [process for process in worker_processes(folder) if process != os.getpid() and _alive(process)]
         require(not alive, f"{step.__name__.strip('_')}: worker process(es) {alive} are left behind")
         inside = os.getpid() in worker_processes(folder)
@@ -83,13 +96,24 @@ class _Bench:
     cache: Path
     workers: int | None
     prefetch: int
+    stop_seconds: float
 
     @property
     def most(self) -> int:
         return self.workers or os.cpu_count() or 1
 
     def executor(self, approach: Trouble, **hyperparameters: Value) -> Executor:
-        return self.executor_class(job=bench_job(approach, self.cache, **hyperparameters), workers=self.workers)
+        return self.executor_of(bench_job(approach, self.cache, **hyperparameters))
+
+    def executor_of(self, job: Job) -> Executor:
+        return self.executor_class(job=job, workers=self.workers)
+
+    def timed(self, action: Callable[[], object], what: str) -> None:
+        started = time.monotonic()
+        action()
+        took = time.monotonic() - started
+        allowed = f"{self.stop_seconds:g} s are allowed"
+        require(took < self.stop_seconds, f"{what} takes {took:.1f} s to stop the workers, {allowed}")
 
 
 def bench_job(approach: Trouble, cache: Path, **hyperparameters: Value) -> Job:
@@ -149,7 +173,7 @@ def _require_laziness(bench: _Bench, approach: Trouble, allowed: int) -> None:
         require(ahead <= allowed, f"{ahead} cells are taken ahead, {allowed} may be")
         require(outcome.key in taken, "an outcome belongs to no cell")
     require(len(seen) == 40, "a cell gave two outcomes")
-    _timed(outcomes.close, "close()")
+    bench.timed(outcomes.close, "close()")
 
 
 def _check_preparation(bench: _Bench) -> None:
@@ -165,8 +189,6 @@ def _check_preparation(bench: _Bench) -> None:
 def _check_calls(bench: _Bench) -> None:
     kinds = ["raise", "short", "none", "nan", "wrong key", "sys.exit"]
     _require_only(bench, dict(zip(range(2, 24, 4), kinds, strict=True)), cells=24, at_once=AT_ONCE)
-    sizes = {len(call) for call in calls_of_sessions(bench.cache)}
-    require(max(sizes) <= AT_ONCE, f"a call had {max(sizes)} cells, cells_at_once is {AT_ONCE}")
 
 
 def _check_lost_calls(bench: _Bench) -> None:
@@ -191,6 +213,17 @@ def _require_only(bench: _Bench, troubles: Mapping[int, str], *, cells: int, say
             require(error is None, f"{cell.name} was lost with another cell of its call, or its worker: {error}")
 
 
+def _check_hanging(bench: _Bench) -> None:
+    cells = list(design_cells(FACTORS, 6))
+    job = replace(bench_job(Trouble({cells[2].key: "hang"}), bench.cache), cell_timeout=HANG_SECONDS)
+    outcomes = _collect(bench.executor_of(job).run(iter(cells)), cells)
+    for cell in cells:
+        error, hangs = outcomes[cell.key].error, cell is cells[2]
+        require(
+            ("cell_timeout" in str(error)) == hangs, f"{cell.name} hangs: {hangs}; the error of its outcome: {error}"
+        )
+
+
 def _check_interruption(bench: _Bench) -> None:
     cells = list(design_cells(FACTORS, 20))
     # The first cell comes back, whichever worker has it; the next ones would take an hour.
@@ -204,7 +237,7 @@ def _check_interruption(bench: _Bench) -> None:
             return
         require(False, "an interrupt that is thrown into the iterator is swallowed")
 
-    _timed(interrupt, "an interrupt")
+    bench.timed(interrupt, "an interrupt")
 
 
 def _collect(outcomes: Iterable[Outcome], cells: Sequence[Cell]) -> dict[str, Outcome]:
@@ -214,13 +247,6 @@ def _collect(outcomes: Iterable[Outcome], cells: Sequence[Cell]) -> dict[str, Ou
         found[outcome.key] = outcome
     require(set(found) == {cell.key for cell in cells}, f"{len(cells)} cells gave {len(found)} outcomes of their own")
     return found
-
-
-def _timed(action: Callable[[], object], what: str) -> None:
-    started = time.monotonic()
-    action()
-    seconds = time.monotonic() - started
-    require(seconds < STOP_SECONDS, f"{what} takes {seconds:.1f} s to stop the workers, {STOP_SECONDS:g} s are allowed")
 
 
 def _alive(process: int) -> bool:

@@ -67,8 +67,8 @@ class Trouble(Synthetic):
         ``parameter`` raises a ParameterError, ``raise`` a RuntimeError, ``exit`` ends the process with code 3,
         ``exit later`` does so in every process but the first.
     at_once
-        How many cells a session takes in one call. Each call leaves a line with its keys in the file ``calls-PID`` of
-        the cache folder.
+        How many cells a session takes in one call; those of a larger one fail. Each call leaves a line with its keys
+        in the file ``calls-PID`` of the cache folder.
     together
         Whether a session trains all cells of a call before it gives the first outcome.
     """
@@ -97,6 +97,7 @@ class Trouble(Synthetic):
     ) -> Session:
         """Return a session, or do what was asked for."""
         list(told("preparing", range(4), int, 6))
+        cache.mkdir(parents=True, exist_ok=True)
         text = json.dumps({**os.environ, "device": device})
         (cache / f"worker-{os.getpid()}.json").write_text(text, encoding="utf-8")
         if self.preparation == "parameter":
@@ -126,6 +127,10 @@ class TroubleSession(Session):
         if self.approach.at_once > 1 or self.approach.together:
             with (self.cache / f"calls-{os.getpid()}").open("a", encoding="utf-8") as file:
                 file.write(" ".join(cell.key for cell in call) + "\n")
+        if len(call) > self.approach.at_once:
+            error = f"a call had {len(call)} cells, cells_at_once is {self.approach.at_once}"
+            yield from (Outcome(cell.key, error=error) for cell in call)
+            return
         yield from list(self._run(call)) if self.approach.together else self._run(call)
 
     def _run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:

@@ -1,6 +1,7 @@
 """Which cells make a call, and how calls are handed out: against brute force, and against simulated workers."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -8,13 +9,13 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.execution.calls import Call, Hinted, Queue, share
-from mlflow_l3d.execution.pool import Worker
-from mlflow_l3d.execution.processes import ATTEMPTS, _Dispatch
-from mlflow_l3d.execution.worker import Ready
+from mlflow_l3d.execution.dispatch import ATTEMPTS, Dispatcher
+from mlflow_l3d.execution.workers import Ended, Pool, Ready, Worker
 from mlflow_l3d.plan.cells import Outcome
-from mlflow_l3d.testing import design_cells, one_cell
+from mlflow_l3d.testing import Trouble, bench_job, design_cells, one_cell
 
 CELLS = list(design_cells(FACTORS, 40))
+JOB = bench_job(Trouble(), Path())
 
 
 def poured(waiting, loads, most):
@@ -94,63 +95,68 @@ def test_a_call_is_tried_again_in_halves():
 class Simulated(Worker):
     """A worker without a process; `calls` are the sizes of what it was sent."""
 
-    def __init__(self, reserved, cells_at_once, calls):
-        self.device, self.ready, self.reserved = "cpu", False, reserved
-        self.cells_at_once = 1
+    def __init__(self, cells_at_once, calls):
+        super().__init__()
         self.will_take = cells_at_once
-        self.in_flight = type(Queue([])._waiting)()
-        self.current_since = 0.0
         self.calls = calls
 
-    def tell(self, message):
-        assert 1 <= len(message) <= self.will_take
-        self.calls.append(len(message))
+    def give(self, cells):
+        assert 1 <= len(cells) <= self.will_take
+        self.calls.append(len(cells))
 
 
-class SimulatedPool:
-    """Workers whose next event is drawn; `killers` are keys of cells that end their worker, each time."""
+class SimulatedPool(Pool):
+    """Workers whose next event is drawn; `killers` are keys of cells that end their worker, each time.
 
-    def __init__(self, data, workers, at_once, killers, deaths):
+    Machines go away `losses` times: their cells must not be the worse for it.
+    """
+
+    def __init__(self, data, workers, at_once, killers, deaths, losses=0):
+        super().__init__()
         self.draw = data.draw
-        self.at_once, self.killers, self.deaths = at_once, killers, deaths
-        self.calls, self.started = [], 0
-        self.workers = []
-        for _ in range(workers):
-            self.start()
+        self.at_once, self.killers, self.deaths, self.losses = at_once, killers, deaths, losses
+        self.calls, self.started, self.lost, self.room = [], 0, 0, workers
 
-    def start(self, reserved=None):
+    @property
+    def most(self):
+        return self.room
+
+    def start(self):
         self.started += 1
-        self.workers.append(Simulated(reserved, self.at_once, self.calls))
+        return Simulated(self.at_once, self.calls)
 
-    def bury(self, worker):
-        self.workers.remove(worker)
-        return "worker ended"
+    def end(self, workers, *, at_once):
+        assert not set(workers) & set(self.workers)
 
-    def events(self, *, wait=True):
+    def events(self, seconds):
         able = [worker for worker in self.workers if worker.in_flight or not worker.ready]
-        assert able or not wait, "everybody waits for everybody"
+        assert able or not seconds, "everybody waits for everybody"
         if not able:
             return
         worker = self.draw(st.sampled_from(able))
+        if self.losses and self.draw(st.integers(0, 5)) == 0:
+            self.losses, self.lost = self.losses - 1, self.lost + 1
+            yield worker, Ended("worker lost its machine", blameless=True)
+            return
         if not worker.ready:
-            yield worker, True, Ready(worker.will_take)
+            yield worker, Ready(worker.will_take)
             return
         for _ in range(self.draw(st.integers(1, worker.will_take))):
             if not worker.in_flight:
                 return
-            alive, message = self.event(worker.in_flight[0].cells)
-            yield worker, alive, message
-            if not alive:
+            message = self.event(worker.in_flight[0].cells)
+            yield worker, message
+            if isinstance(message, Ended):
                 return
 
     def event(self, cells):
         cell = self.draw(st.sampled_from(cells)) if self.at_once > 1 else cells[0]
         if self.deaths and self.draw(st.integers(0, 9)) == 0:
             self.deaths -= 1
-            return False, None
+            return Ended("worker ended")
         if cell.key in self.killers:
-            return False, None
-        return True, Outcome(cell.key, metrics={"one": 1.0}, duration_seconds=self.draw(st.floats(0, 9)))
+            return Ended("worker ended")
+        return Outcome(cell.key, metrics={"one": 1.0}, duration_seconds=self.draw(st.floats(0, 9)))
 
 
 @settings(max_examples=80, deadline=None)
@@ -161,7 +167,8 @@ def test_every_cell_has_one_outcome_whatever_dies(data):
     at_once = data.draw(st.integers(1, 20))
     killers = data.draw(st.sets(st.sampled_from([cell.key for cell in CELLS]), max_size=5))
     deaths = data.draw(st.integers(0, 3))
-    pool = SimulatedPool(data, workers, at_once, killers, deaths)
+    losses = data.draw(st.integers(0, 3))
+    pool = SimulatedPool(data, workers, at_once, killers, deaths, losses)
     taken = itertools.count()
     seen = 0
     cells = CELLS[:count]
@@ -169,7 +176,7 @@ def test_every_cell_has_one_outcome_whatever_dies(data):
     lazily = data.draw(st.booleans())
     queue = Queue(Hinted(source, lambda: count - seen) if lazily else source)
     outcomes = {}
-    for outcome in _Dispatch(pool, queue).outcomes():
+    for outcome in Dispatcher(pool, queue, JOB).outcomes():
         assert outcome.key not in outcomes
         outcomes[outcome.key] = outcome
         seen += 1
@@ -181,9 +188,9 @@ def test_every_cell_has_one_outcome_whatever_dies(data):
     if not deaths:
         assert failed == killers & set(outcomes)
         if at_once == 1:
-            assert pool.started <= workers + ATTEMPTS * len(killers)
+            assert pool.started <= workers + ATTEMPTS * len(killers) + pool.lost
     assert sum(pool.calls) >= count
-    if not killers and not deaths:
+    if not killers and not deaths and not losses:
         assert sum(pool.calls) == count
 
 
@@ -200,17 +207,17 @@ def test_cells_are_taken_only_as_they_are_needed(data):
             yield one_cell(FACTORS, index)
 
     allowed = 2 * workers if at_once == 1 else 4 * workers * at_once
-    for done, _ in enumerate(itertools.islice(_Dispatch(pool, Queue(endless())).outcomes(), 30), start=1):
+    for done, _ in enumerate(itertools.islice(Dispatcher(pool, Queue(endless()), JOB).outcomes(), 30), start=1):
         assert len(taken) - done <= allowed
 
 
 def test_a_call_from_a_session_that_takes_more_is_split():
     calls = []
-    small, large = Simulated(None, 2, calls), Simulated(None, 8, calls)
+    small, large = Simulated(2, calls), Simulated(8, calls)
     queue = Queue([])
     queue.put_back([Call(CELLS[:5], 2)])
     pool = type("Pool", (), {"workers": [small, large]})()
-    dispatch = _Dispatch(pool, queue)
+    dispatch = Dispatcher(pool, queue, JOB)
     for worker in (small, large):
         worker.ready, worker.cells_at_once = True, worker.will_take
         dispatch._fill(worker)
@@ -220,7 +227,7 @@ def test_a_call_from_a_session_that_takes_more_is_split():
 
 
 def test_what_a_worker_has_left_is_guessed_from_the_clock(monkeypatch):
-    worker = Simulated(None, 10, [])
+    worker = Simulated(10, [])
     assert worker.load(1.0) == 0.0
     worker.send(Call(CELLS[:10]))
     monkeypatch.setattr(worker, "current_seconds", lambda: 3.0)

@@ -139,7 +139,7 @@ def test_calls_run_while_the_consumer_is_busy(tmp_path):
 
 @pytest.mark.slow
 def test_a_long_cell_does_not_hold_another_one_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("mlflow_l3d.execution.processes.PREFETCH_BELOW_SECONDS", 0.01)
+    monkeypatch.setattr("mlflow_l3d.execution.dispatch.PREFETCH_BELOW_SECONDS", 0.01)
     taken = []
 
     def cells():

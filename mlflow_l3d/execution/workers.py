@@ -1,0 +1,156 @@
+"""What a dispatcher knows of workers, wherever they are: the protocol of a pool, of a worker, and of what they say."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.execution.calls import Call
+from mlflow_l3d.plan.cells import Cell, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The session is prepared, and takes so many cells in one call."""
+
+    cells_at_once: int
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The worker says what it does: see :func:`mlflow_l3d.approaches.progress.tell`."""
+
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The worker is gone.
+
+    Attributes
+    ----------
+    how
+        Begins with ``worker``, and says how it ended.
+    blameless
+        Whether nothing that it ran can have ended it, as where its machine was taken away: its cells are tried again as
+        if they had not been.
+    """
+
+    how: str
+    blameless: bool = False
+
+
+Message = Ready | Busy | Outcome | Ended | L3DError
+"""What a worker says; the error is that of the preparation, and ends everything."""
+
+
+class Worker(ABC):
+    """One worker and the calls that it has: the first is being run, a second one waits with it.
+
+    A class of its own says how a call gets there (:meth:`give`).
+
+    Attributes
+    ----------
+    ready, cells_at_once
+        Whether its session is prepared, and how many cells that takes in one call.
+    reserved
+        A call that nobody else may have.
+    in_flight
+        The calls that it has.
+    silent
+        Seconds since the current call began, or gave its last outcome, as far as somebody listened.
+    """
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.cells_at_once = 1
+        self.reserved: Call | None = None
+        self.in_flight: deque[Call] = deque()
+        self.current_since = time.perf_counter()
+        self.silent = 0.0
+
+    @abstractmethod
+    def give(self, cells: list[Cell]) -> None:
+        """Send the worker the cells of a call; where it is gone that is no error, since its pool will say so."""
+
+    def send(self, call: Call) -> None:
+        """Give the worker a call."""
+        if not self.in_flight:
+            self._begin()
+        self.in_flight.append(call)
+        self.give(call.cells)
+
+    def received(self, key: str) -> Cell:
+        """Note that a cell of the current call is done, and return it; after the last one the next call has begun."""
+        self.silent = 0.0
+        cell = self.in_flight[0].received(key)
+        if not self.in_flight[0].cells:
+            self.in_flight.popleft()
+            self._begin()
+        return cell
+
+    def _begin(self) -> None:
+        self.current_since, self.silent = time.perf_counter(), 0.0
+
+    def current_seconds(self) -> float:
+        """Return how long the current call has been running."""
+        return time.perf_counter() - self.current_since
+
+    def load(self, seconds: float) -> float:
+        """Return how much is left to do, in cells, where a cell takes `seconds` (0: not known)."""
+        waiting = [*self.in_flight, *([self.reserved] if self.reserved else [])]
+        left = float(sum(call.size for call in waiting))
+        if self.in_flight:
+            # A session may train all cells of a call side by side, and give no outcome before the end.
+            current = self.in_flight[0]
+            progress = self.current_seconds() / seconds if seconds > 0 else 0.0
+            left -= max(current.size - len(current.cells), min(progress, current.size))
+        return left
+
+
+W = TypeVar("W", bound=Worker)
+
+
+class Pool(ABC, Generic[W]):
+    """The workers of one job.
+
+    Attributes
+    ----------
+    workers
+        Those that were started and have not ended; the dispatcher writes it.
+    """
+
+    def __init__(self) -> None:
+        self.workers: list[W] = []
+
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """How many workers there may be; asked again and again, so that it may change."""
+
+    @abstractmethod
+    def start(self) -> W:
+        """Return a new worker, which prepares its session by itself."""
+
+    @abstractmethod
+    def events(self, seconds: float) -> Iterator[tuple[W, Message]]:
+        """Wait until a worker says something, `seconds` at most, and yield whatever each has said by then.
+
+        A worker that takes many cells at once may come several times. Each is looked at after the call, so that none is
+        thought silent whose words lie there. The last that a worker says is that it :class:`Ended`.
+        """
+
+    @abstractmethod
+    def end(self, workers: Sequence[W], *, at_once: bool) -> None:
+        """End workers and return when they are gone: stop them, or let those that are ready close their sessions first.
+
+        Those that ended by themselves come here, too.
+        """
+
+    def close(self) -> None:
+        """Give back what the pool itself holds; its workers are gone."""
