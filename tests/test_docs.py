@@ -14,10 +14,12 @@ from warm_start import WarmStart
 
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.results import IMPORTANCE_METRICS
+from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.metrics import classification, regression
 from mlflow_l3d.metrics.base import OF_CLASSES
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.parameters.verbs import VERBS
+from mlflow_l3d.testing import Trouble, bench_job, design_cells
 from mlflow_l3d.tracking import names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,7 +84,7 @@ def test_example_and_query_of_the_page_on_runs(tmp_path: Path, tracking_uri: str
     [
         ("writing-an-approach.md", ["callable", "conformance"]),
         ("writing-a-task.md", ["task", "loader"]),
-        ("writing-an-executor.md", ["executor", "conformance"]),
+        ("executors.md", ["executor", "conformance", "dispatcher"]),
         ("writing-a-design.md", ["design", "conformance"]),
     ],
 )
@@ -96,7 +98,12 @@ def test_examples_of_the_pages_on_things_of_your_own(
     text = "\n".join(block(page, name) for name in names)
     Path(f"{module}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    importlib.import_module(module)
+    module_of_page = importlib.import_module(module)
+    if page == "executors.md":
+        cells = list(design_cells(FACTORS, 4))
+        job = bench_job(Trouble({cells[1].key: "exit"}, once=True), tmp_path)
+        outcomes = list(module_of_page.Commands(job=job).run(iter(cells)))
+        assert [outcome.error for outcome in outcomes] == [None] * 4
 
 
 @pytest.mark.slow

@@ -134,7 +134,7 @@ class Dispatcher(Generic[W]):
         found = {}
         for worker in self._pool.workers:
             if worker.in_flight:
-                worker.silent += listened
+                worker.listen(listened)
                 if limit := self._limits.exceeded(worker.in_flight[0].cells, worker.silent):
                     found[worker] = limit
         return found
@@ -153,7 +153,7 @@ class Dispatcher(Generic[W]):
             worker.ready, worker.cells_at_once = True, message.cells_at_once
             return None
         if isinstance(message, Busy):
-            worker.silent = 0.0
+            worker.spoke()
             tell(message.state)
             return None
         if isinstance(message, L3DError):

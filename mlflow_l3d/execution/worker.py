@@ -7,6 +7,7 @@ import pickle
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process
@@ -20,7 +21,8 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts
 from mlflow_l3d.execution.outcomes import run_cells
 from mlflow_l3d.execution.sessions import cells_at_once, session_of
-from mlflow_l3d.execution.workers import Busy, Ready
+from mlflow_l3d.execution.workers import Busy, Message, Ready
+from mlflow_l3d.plan.cells import Cell
 
 LOST_DEVICE: Final = 74
 """Exit code of a worker whose device takes no more work."""
@@ -56,22 +58,56 @@ def serve(connection: Connection, device: str, parent: int, parent_is_main_threa
 
 
 def _serve(connection: Connection, device: str) -> None:
-    try:
-        job = replace(_job(connection.recv_bytes()), device=device)
-        with heard_by(lambda state: connection.send(Busy(state))), session_of(job) as session:
-            connection.send(Ready(cells_at_once(session, job)))
-            while (cells := connection.recv()) is not None:
-                for outcome in run_cells(session, cells, job):
-                    connection.send(outcome)
-    except L3DError as error:
-        connection.send(_sendable(error))
-    except LostDeviceError as error:
-        connection.send(Lost(str(error)))
+    def job() -> Job:
+        return replace(unpickled(connection.recv_bytes()), device=device)
+
+    lost = serve_calls(job, connection.recv, connection.send)
+    if lost:
+        connection.send(Lost(lost))
         # At once: what libraries do at the end of a process may wait for the device for ever.
         os._exit(LOST_DEVICE)
 
 
-def _job(pickled: bytes) -> Job:
+def serve_calls(
+    load: Callable[[], Job], receive: Callable[[], list[Cell] | None], send: Callable[[Message], None]
+) -> str:
+    """Be a worker: prepare the session, then run one call after the other.
+
+    Parameters
+    ----------
+    load
+        Returns the job; what it raises is sent as an error of the preparation is.
+    receive
+        Waits for the next call and returns its cells, None where there are no more.
+    send
+        Takes what the dispatcher is to know.
+
+    Returns
+    -------
+    Why the accelerator takes no more work from this process, which must then end; else the empty text.
+    """
+    try:
+        job = load()
+        with heard_by(lambda state: send(Busy(state))), session_of(job) as session:
+            send(Ready(cells_at_once(session, job)))
+            while (cells := receive()) is not None:
+                for outcome in run_cells(session, cells, job):
+                    send(outcome)
+    except L3DError as error:
+        send(_sendable(error))
+    except LostDeviceError as error:
+        return str(error)
+    return ""
+
+
+def unpickled(pickled: bytes) -> Job:
+    """Return the job that :func:`mlflow_l3d.execution.pool.pickled` made bytes of.
+
+    Raises
+    ------
+    L3DError
+        If it cannot be loaded here.
+    """
     try:
         job: Job = pickle.loads(pickled)  # noqa: S301 - our parent's, through our own pipe
     except Exception as error:

@@ -71,7 +71,7 @@ class Worker(ABC):
         self.cells_at_once = 1
         self.reserved: Call | None = None
         self.in_flight: deque[Call] = deque()
-        self.current_since = time.perf_counter()
+        self.current_since = self._heard = time.monotonic()
         self.silent = 0.0
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Worker(ABC):
 
     def received(self, key: str) -> Cell:
         """Note that a cell of the current call is done, and return it; after the last one the next call has begun."""
-        self.silent = 0.0
+        self.spoke()
         cell = self.in_flight[0].received(key)
         if not self.in_flight[0].cells:
             self.in_flight.popleft()
@@ -95,11 +95,20 @@ class Worker(ABC):
         return cell
 
     def _begin(self) -> None:
-        self.current_since, self.silent = time.perf_counter(), 0.0
+        self.spoke()
+        self.current_since = self._heard
+
+    def spoke(self) -> None:
+        """Note that the worker said something just now."""
+        self._heard, self.silent = time.monotonic(), 0.0
+
+    def listen(self, seconds: float) -> None:
+        """Note that somebody listened to the worker for the last `seconds`, and it said nothing."""
+        self.silent += min(seconds, time.monotonic() - self._heard)
 
     def current_seconds(self) -> float:
         """Return how long the current call has been running."""
-        return time.perf_counter() - self.current_since
+        return time.monotonic() - self.current_since
 
     def load(self, seconds: float) -> float:
         """Return how much is left to do, in cells, where a cell takes `seconds` (0: not known)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mlflow_l3d.parameters.table import MAIN, MOST_RUNS, Parameter, Parameters
+from mlflow_l3d.parameters.table import MAIN, MOST_RUNS, PLACE, Parameter, Parameters
 from mlflow_l3d.parameters.values import Choice, Number, Whole
 
 _EVERY = (
@@ -45,7 +45,7 @@ _EVERY = (
     ),
     Parameter("metric", "auto", "what is compared; auto is the baseline's own"),
     Parameter("dry_run", "false", "say looks, bounds, power and cost, and start no run", Choice(("false", "true"))),
-    *(MAIN[name] for name in ("device", "deterministic", "executor", "workers")),
+    *(MAIN[name] for name in PLACE),
 )
 GATE: Final[Parameters] = {parameter.name: parameter for parameter in _EVERY}
 """Of the entry point `gate`."""

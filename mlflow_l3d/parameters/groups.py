@@ -13,7 +13,7 @@ GROUP_OF: Final[Mapping[str, str]] = {
         "half_width epsilon missing root_seed",
         "data": "num_labelled test_size test_selection text_column label_column task_kind choice_columns "
         "validation_fraction",
-        "where it runs": "device deterministic executor workers",
+        "where it runs": "device deterministic executor workers cell_timeout executor_options",
     }.items()
     for name in names.split()
 }

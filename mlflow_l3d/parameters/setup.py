@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from mlflow_l3d.approaches.base import Approach, defect
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named, of_kind, registered
+from mlflow_l3d.parameters.execution import execution
 from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, choose
 from mlflow_l3d.parameters.table import MAIN, SEEDS, Parameters
@@ -48,6 +49,8 @@ class Setup:
         Where cells run, and how many at a time; None leaves that to the executor.
     deterministic
         Whether the device computes the same way each time.
+    cell_timeout, executor_options
+        See :class:`mlflow_l3d.parameters.execution.Execution`.
     """
 
     approach: Approach
@@ -62,6 +65,8 @@ class Setup:
     executor: str
     workers: int | None
     deterministic: bool = True
+    cell_timeout: float | None = None
+    executor_options: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def model(self) -> str:
@@ -153,10 +158,7 @@ def set_up(
     ParameterError
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
-    workers, executor = MAIN["workers"].parse(given), given["executor"]
-    one_worker = getattr(registry.load("executor", executor), "one_worker", False)
-    if one_worker and workers not in {None, 1}:
-        raise ParameterError("workers", workers, f"executor={executor} has one", "Use executor=processes.")
+    how = execution(given)
     settings = _split_settings(given, root_seed, validation_fraction, predefined_split=predefined_split)
     device = _device(given["device"], approach)
     deterministic = _deterministic(given["deterministic"], device, approach)
@@ -207,9 +209,11 @@ def set_up(
         device=device,
         numerics=numerics,
         fixed_factors={**fixed_by_task, **approach.inactive_factors(hyperparameters)},
-        executor=executor,
-        workers=1 if one_worker else workers,
+        executor=how.executor,
+        workers=how.workers,
         deterministic=deterministic,
+        cell_timeout=how.cell_timeout,
+        executor_options=how.options,
     )
 
 

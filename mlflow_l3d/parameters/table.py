@@ -93,7 +93,20 @@ _PLACE = (
     ),
     Parameter("executor", "processes", "where cells run", Registered("executor")),
     Parameter("workers", "auto", "worker processes; auto is one a core (one a GPU)", Whole(1, 10_000, ("auto",))),
+    Parameter(
+        "cell_timeout",
+        "auto",
+        "seconds that a cell may take; auto is 20 times the median of those that are done, 600 s or more; none",
+        Number(0, words=("auto", "none")),
+    ),
+    Parameter(
+        "executor_options",
+        "none",
+        'what only this executor takes: name=value pairs separated by commas, or JSON: {"num_gpus": 0.5}',
+    ),
 )
+PLACE: Final = ("device", "deterministic", "executor", "workers", "cell_timeout", "executor_options")
+"""Where and how cells run: one for all cells of a study."""
 _PARENT = Parameter("parent_run_id", "latest", "the parent run; `latest` is the experiment's latest investigation")
 
 MAIN: Final[Parameters] = _table(

@@ -196,7 +196,8 @@ class Study(ABC, Generic[S, K, R]):
 def executor_of(setup: Setup, job: Job | None = None) -> Executor:
     """Return the executor that trains what `setup` says, or another job in the place of its own."""
     executor_class = registry.load("executor", setup.executor)
-    executor: Executor = executor_class(job=job or job_of(setup), workers=setup.workers)
+    options = {"options": setup.executor_options} if setup.executor_options else {}
+    executor: Executor = executor_class(job=job or job_of(setup), workers=setup.workers, **options)
     return executor
 
 
@@ -210,4 +211,5 @@ def job_of(setup: Setup, approach: Approach | None = None) -> Job:
         device=setup.device,
         cache=cache_folder(),
         deterministic=setup.deterministic,
+        cell_timeout=setup.cell_timeout,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlflow_l3d.approaches.synthetic import FACTORS
-from mlflow_l3d.execution import dispatch
+from mlflow_l3d.execution import dispatch, workers
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.execution.timeouts import FIRST_SECONDS, FLOOR_SECONDS, Limits
@@ -108,7 +108,8 @@ class StillPool(Pool):
 
 def test_a_call_that_hangs_is_tried_again_until_the_hanging_cell_is_alone(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(dispatch, "time", clock)
+    for module in (dispatch, workers):
+        monkeypatch.setattr(module, "time", clock)
     pool = StillPool(clock)
     outcomes = []
     for outcome in dispatch.dispatch(lambda: pool, CELLS, replace(JOB, cell_timeout=10.0)):

@@ -66,6 +66,7 @@ CHANGED: dict[str, Callable[[], Specification]] = {
 SAME: dict[str, Callable[[], Specification]] = {
     "executor": lambda: fake(task(), executor="inline"),
     "workers": lambda: fake(task(), workers=2),
+    "cell_timeout": lambda: fake(task(), cell_timeout=30),
     "metric": lambda: fake(task(), metric="accuracy"),
     "own metric": lambda: fake(task(), metric="own_metric"),
     "name of the task": lambda: fake(task(name="renamed")),

@@ -161,7 +161,7 @@ class Resigned(InlineExecutor):
 @pytest.mark.parametrize(
     ("executor", "said"),
     [
-        (Greedy, "24 cells gave|this cell goes wrong"),
+        (Greedy, "24 cells gave|this cell goes wrong|a call had 24 cells, cells_at_once is 4"),
         (Resigned, "was lost with another cell of its call"),
     ],
 )

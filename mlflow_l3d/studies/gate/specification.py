@@ -15,6 +15,7 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.gate import GATE
+from mlflow_l3d.parameters.table import PLACE
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.report.numbers import unit_of
@@ -24,7 +25,6 @@ from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_MACHINE: Final = ("device", "deterministic", "executor", "workers")
 _NO_SCORES: Final = ("seconds", "loss", "error")
 """How names of what is measured beside scores end, ours and those that people give: less of it is better."""
 _STREAM: Final = 20_221_122
@@ -123,7 +123,7 @@ def specify_gate(parameters: Mapping[str, Any], client: MlflowClient) -> GateSpe
     typed = {name: parameter.parse(given) for name, parameter in GATE.items()}
     if given["candidate"] == "none":
         raise ParameterError("candidate", "none", "must be a run id, or what differs from the baseline")
-    machine = {name: given[name] for name in _MACHINE}
+    machine = {name: given[name] for name in PLACE}
     baseline = recorded_side(client, "baseline", given["baseline"], **machine)
     candidate = changed_side(parameters["candidate"], baseline, client, **machine)
     check_comparable(baseline, candidate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -49,10 +49,8 @@ class SweepJob(Job):
     @classmethod
     def joined(cls, jobs: Sequence[Job]) -> SweepJob:
         """Return one job of several."""
-        first = jobs[0]
-        points = Points(jobs)
-        shared = (first.model, first.device, first.cache, first.deterministic)
-        return cls(points, first.task, first.hyperparameters, *shared, jobs)
+        shared = {each.name: getattr(jobs[0], each.name) for each in fields(Job)}
+        return cls(**{**shared, "approach": Points(jobs)}, jobs=jobs)
 
     def of(self, cell: Cell) -> Job:
         """Return the job of the point that a cell belongs to."""

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _THREADS: Final = 8
 _CHOICE: Final = "choice."
 _HYPERPARAMETER: Final = "hyperparameter."
-_NO_CHOICES: Final = ("factor", "hyperparameters", "executor", "workers", "device", "stop", "half_width", "epsilon")
+_HOW: Final = ("device", "executor", "workers", "cell_timeout", "executor_options")
+_NO_CHOICES: Final = (*_HOW, "factor", "hyperparameters", "stop", "half_width", "epsilon")
 """Parameters of an investigation in which points may differ without being another system; factors have columns."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
-from mlflow_l3d.parameters.table import SWEEP
+from mlflow_l3d.parameters.table import PLACE, SWEEP
 from mlflow_l3d.parameters.values import as_text, public_name
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.sweep.budget import Budget
@@ -116,8 +116,7 @@ def specify_sweep(
     given.pop("dry_run", None)
     once = None if searches is None else cache(searches)
     points = specify_points(read_request(given).points(), searches=once, budgeted=bool(budget))
-    places = {(point.setup.executor, point.setup.workers) for point in points}
-    if len(places) > 1 or len({(point.setup.device, point.setup.deterministic) for point in points}) > 1:
+    if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in points}) > 1:
         raise ParameterError("device", texts["device"], "must be one for all points", "Start a sweep for each.")
     key = content_key({"points": sorted(point.key for point in points)})
     return SweepSpecification(texts, points, budget, dry_run, key)

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.table import SWEEP
+from mlflow_l3d.parameters.table import PLACE, SWEEP
 from mlflow_l3d.parameters.values import as_text
 
-WITH_COMMAS: Final = ("factor", "hyperparameters", "mitigation", "text_column")
+WITH_COMMAS: Final = ("factor", "hyperparameters", "mitigation", "text_column", "executor_options")
 """Parameters whose own values hold commas: a semicolon separates several values."""
-ONE: Final = ("device", "deterministic", "executor", "workers")
-"""Parameters that a sweep has once: all cells run in the same place."""
 
 
 def values_of(name: str, value: Any) -> list[Any]:
@@ -37,7 +35,7 @@ def values_of(name: str, value: Any) -> list[Any]:
     values = [as_text(name, each) if isinstance(each, list | tuple) else each for each in values]
     if not values or any(each is None or each == "" for each in values):
         raise ParameterError(name, as_text(name, value), "must name values, and no empty one")
-    if len(values) > 1 and name in ONE:
+    if len(values) > 1 and name in PLACE:
         allowed = "must be one value: all cells of a sweep run in the same place"
         raise ParameterError(name, as_text(name, value), allowed, "Start a sweep for each.")
     return values

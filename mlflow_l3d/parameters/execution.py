@@ -1,0 +1,94 @@
+"""How cells are run: the parameters of executors, checked against what the executor takes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlflow_l3d import registry
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.parameters.table import MAIN
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How cells are run.
+
+    Attributes
+    ----------
+    executor, workers
+        Its name, and how many cells it may run at a time; None leaves that to the executor.
+    cell_timeout
+        Seconds that a cell may take, infinite for no limit; None is ``auto``.
+    options
+        Those that only this executor has, the given ones.
+    ask
+        Calls a function on a worker and returns what it gives, where workers are on machines other than this one; else
+        None. See :meth:`mlflow_l3d.execution.base.Executor.on_worker`.
+    """
+
+    executor: str
+    workers: int | None
+    cell_timeout: float | None
+    options: Mapping[str, Value]
+    ask: Callable[..., Any] | None
+
+
+def execution(given: Mapping[str, str]) -> Execution:
+    """Return how cells are run.
+
+    Raises
+    ------
+    ParameterError
+        If the executor takes something else.
+    """
+    executor, workers = given["executor"], MAIN["workers"].parse(given)
+    executor_class = registry.load("executor", executor)
+    one_worker = getattr(executor_class, "one_worker", False)
+    if one_worker and workers not in {None, 1}:
+        raise ParameterError("workers", workers, f"executor={executor} has one", "Use executor=processes.")
+    timeout = MAIN["cell_timeout"].parse(given)
+    if timeout is not None and not getattr(executor_class, "stops_cells", False):
+        allowed = f"executor={executor} cannot stop a cell"
+        raise ParameterError("cell_timeout", given["cell_timeout"], allowed, "Use executor=processes, or none.")
+    return Execution(
+        executor,
+        1 if one_worker else workers,
+        math.inf if given["cell_timeout"] == "none" else timeout,
+        _options(given["executor_options"], executor, getattr(executor_class, "options", {})),
+        getattr(executor_class, "on_worker", None),
+    )
+
+
+def _options(text: str, executor: str, known: Mapping[str, Hyperparameter]) -> dict[str, Value]:
+    """Return the options of an executor: a JSON object, or name=value pairs separated by commas."""
+    name = "executor_options"
+    if text in {"none", ""}:
+        return {}
+    if not known:
+        raise ParameterError(name, text, f"executor={executor} has none", "Leave it out.")
+    given: Mapping[str, object]
+    if text.lstrip().startswith("{"):
+        try:
+            given = json.loads(text)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ParameterError(name, text, f"is not valid JSON ({error})") from error
+    else:
+        pairs = [part.partition("=") for part in text.split(",")]
+        if not all(separator for _, separator, _ in pairs):
+            allowed = 'must be name=value pairs separated by commas, or a JSON object such as {"num_cpus": 2}'
+            raise ParameterError(name, text, allowed)
+        given = {key.strip(): value.strip() for key, _, value in pairs}
+    found = {}
+    for key, value in given.items():
+        if key not in known:
+            raise unknown_name(name, key, known)
+        try:
+            found[key] = known[key].parse(key, value)
+        except ParameterError as error:
+            raise ParameterError(f"{name}.{key}", error.value, error.allowed, error.fix) from None
+    return found
