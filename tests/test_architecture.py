@@ -112,7 +112,7 @@ def test_mlflow_and_torch_are_imported_where_the_page_says() -> None:
     users = {room_of(module) for module, found in IMPORTS.items() if "mlflow" in found}
     studies = {
         f"studies/{study}"
-        for study in ("investigation", "seeds", "planning", "ablation", "comparison", "sweep", "gate")
+        for study in ("investigation", "seeds", "planning", "ablation", "comparison", "sweep", "gate", "strategies")
     }
     assert users == {"tracking", "plugin", *studies}
     for module, found in IMPORTS.items():

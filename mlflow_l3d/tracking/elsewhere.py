@@ -99,6 +99,7 @@ class Elsewhere:
             self._last, runs = since + _MARGIN, {}
         for cell in ledger.work.cells() if runs and ledger.work.cells is not None else ():
             if cell.key in runs:
+                ledger.recovered.held_by(cell.key, runs[cell.key])
                 take_finished(ledger, cell, runs[cell.key])
         self._next = time.monotonic() + max(_PAUSE, self._times * (time.monotonic() - began))
 

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +19,7 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import ChildWriter, children_of
 from mlflow_l3d.tracking.connection import error_line
-from mlflow_l3d.tracking.pages import with_link
+from mlflow_l3d.tracking.pages import link_of, with_link
 from mlflow_l3d.tracking.records import RunRecord
 from mlflow_l3d.tracking.spool import Spool
 from mlflow_l3d.tracking.uploader import Uploader
@@ -26,13 +27,12 @@ from mlflow_l3d.tracking.uploader import Uploader
 if TYPE_CHECKING:
     from filelock import BaseFileLock
     from mlflow import MlflowClient
-    from mlflow.entities import Metric
+    from mlflow.entities import Metric, Run
 
     from mlflow_l3d.plan.cells import Cell, Outcome
     from mlflow_l3d.tracking.claims import Claims
 
 _logger = logging.getLogger("mlflow_l3d")
-_HEARTBEAT_SECONDS: Final = 60.0
 PATIENCE_SECONDS: Final = 120.0
 """How long the end of the work waits for a server that is away; ``$L3D_UPLOAD_PATIENCE`` overrides it."""
 
@@ -77,13 +77,28 @@ class Recovered:
     pruned
         Stage -> key -> metrics of trials that an earlier process at the same search pruned.
     notes
-        Where children of other runs are part of this work, in Markdown.
+        Which runs this one continues, in Markdown.
+    holders
+        Key -> experiment and id of the other parent that a cell is a child of.
     """
 
     metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
     pruned: dict[str, dict[str, Mapping[str, float]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    holders: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def held_by(self, key: str, run: Run) -> None:
+        """Note that a run of another parent is a cell of this one."""
+        if holder := run.data.tags.get(names.PARENT_RUN_ID):
+            self.holders[key] = str(run.info.experiment_id), holder
+
+    def told(self) -> tuple[str, dict[str, str]]:
+        """Return what a description says of this, and the tags that name the other parents."""
+        held = Counter(self.holders.values()).most_common()
+        notes = [f"{count:,} of its cells are children of {link_of(*holder)}." for holder, count in held]
+        tags = {names.CELLS_OF: ",".join(run_id for (_, run_id), _ in held)} if held else {}
+        return "\n\n".join([*self.notes, *notes]), tags
 
 
 class Ledger(Generic[R]):
@@ -177,8 +192,9 @@ class Ledger(Generic[R]):
     def finish(self, artifacts: Path, *, complete: bool, description: str) -> None:
         """Upload the folder `artifacts` to the parent, set its state and description, end it, and empty the spool."""
         tables = [name for name in names.TABLES if (artifacts / name).exists()]
-        note = with_link("\n\n".join([description, *self.recovered.notes]), self.parent.experiment_id)
-        tags = {names.STATE: "complete" if complete else "incomplete", names.NOTE: note}
+        related, of_others = self.recovered.told()
+        note = with_link("\n\n".join(filter(None, [description, related])), self.parent.experiment_id)
+        tags = {names.STATE: "complete" if complete else "incomplete", names.NOTE: note, **of_others}
 
         client, run_id = self.client, self.parent.run_id
         self.uploader.submit(
@@ -250,7 +266,7 @@ class Ledger(Generic[R]):
                 del self._metrics[: len(batch)]
 
     def _beat(self) -> None:
-        while not self._ended.wait(_HEARTBEAT_SECONDS):
+        while not self._ended.wait(parents.HEARTBEAT_SECONDS):
             for ledger in tuple(self._beating) if self.uploader.outage_seconds == 0.0 else ():
                 tags = {names.HEARTBEAT: str(int(time.time()))}
                 beat = partial(parents.set_tags, ledger.client, ledger.parent.run_id, tags)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -195,22 +194,18 @@ def _tell_holders(ledger: Ledger[Any], finished: list[Run], taken_over: list[Run
     taken_over
         The parents that it continues, whose children become its own.
     """
-    client, parent, notes = ledger.client, ledger.parent, ledger.recovered.notes
+    client, parent, recovered = ledger.client, ledger.parent, ledger.recovered
     own = {parent.run_id, *(str(run.info.run_id) for run in taken_over)}
-    of_each = Counter(
-        (str(run.info.experiment_id), holder)
-        for run in finished
-        if (holder := run.data.tags.get(names.PARENT_RUN_ID, "")) and holder not in own
-    )
+    for run in finished:
+        if run.data.tags.get(names.PARENT_RUN_ID) not in own:
+            recovered.held_by(run.data.tags[names.CELL_KEY], run)
     continued = [run for run in taken_over if names.SUPERSEDED_BY not in run.data.tags]
-    notes += [f"Continues {link_of(parent.experiment_id, run.info.run_id)}." for run in continued]
-    notes += [f"{count:,} of its cells are children of {link_of(*holder)}." for holder, count in of_each.most_common()]
-    found = {
-        names.CONTINUES: ",".join(str(run.info.run_id) for run in continued),
-        names.CELLS_OF: ",".join(run_id for (_, run_id), _ in of_each.most_common()),
-    }
-    if any(found.values()):
-        parents.set_tags(client, parent.run_id, {name: value for name, value in found.items() if value})
+    recovered.notes += [f"Continues {link_of(parent.experiment_id, run.info.run_id)}." for run in continued]
+    _, tags = recovered.told()
+    if continued:
+        tags[names.CONTINUES] = ",".join(str(run.info.run_id) for run in continued)
+    if tags:
+        parents.set_tags(client, parent.run_id, tags)
 
 
 def take_over(ledger: Ledger[Any], spooled: set[str]) -> list[Run]:
@@ -255,6 +250,8 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> list[Run]:
             elif status == "RUNNING" and key in spooled and spool.run_id(key) in {None, child_id}:
                 spool.set_run_id(key, child_id)
                 adopt()
+            elif status == "RUNNING" and names.STATE in child.data.tags:
+                parents.end_early(client, child_id, "Its process was killed.", "KILLED")
             elif status == "RUNNING":
                 client.set_terminated(child_id, "KILLED")
         if earlier.info.status == "RUNNING":

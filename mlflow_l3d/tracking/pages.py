@@ -41,6 +41,11 @@ def with_link(description: str, experiment_id: str) -> str:
     return f"{description}\n\n[The studies of this experiment, without their cells]({studies_page(experiment_id)})"
 
 
+def links_in(description: str) -> list[str]:
+    """Return those paragraphs of a description that say which other runs belong to it, by :func:`link_of`."""
+    return [part for part in description.split("\n\n") if "[run " in part]
+
+
 def link_of(experiment_id: str, run_id: str) -> str:
     """Return a link to a run, in Markdown, by the beginning of its id."""
     return f"[run {run_id[:8]}]({run_page(experiment_id, run_id)})"

@@ -1,4 +1,4 @@
-"""Runs that are no children: parents, and those beside them; the run that `mlflow run` made, or a new one."""
+"""Parents: the run that `mlflow run` made, or a new one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,10 +18,8 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, condition, found, search
-from mlflow_l3d.tracking.connection import error_line, public_uri
+from mlflow_l3d.tracking.connection import public_uri
 from mlflow_l3d.tracking.data import Data, log_data
-from mlflow_l3d.tracking.open_runs import abandoned_runs, held_open
-from mlflow_l3d.tracking.pages import told
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 _RANDOM_NAME: Final = re.compile(r"[a-z]+-[a-z]+-\d+")
 _SOURCE_TAGS: Final = ("mlflow.user", "mlflow.source.name", "mlflow.source.type", "mlflow.source.git.commit")
 METRICS_A_BATCH: Final = 1000
+HEARTBEAT_SECONDS: Final = 60.0
 _STALE_SECONDS: Final = 600.0
 _KEY_TAGS: Final = {
     "investigation": names.INVESTIGATION_KEY,
@@ -186,7 +185,12 @@ def may_be_alive(run: Run, spool_id: str) -> bool:
     """
     if run.info.status != "RUNNING" or run.data.tags.get(names.SPOOL) == spool_id:
         return False
-    return time.time() - float(run.data.tags.get(names.HEARTBEAT, 0)) < _STALE_SECONDS
+    return not is_stale(run)
+
+
+def is_stale(run: Run) -> bool:
+    """Return whether the heartbeat of a run is so old that its process must be dead."""
+    return time.time() - float(run.data.tags.get(names.HEARTBEAT, 0)) >= _STALE_SECONDS
 
 
 def log_params(client: MlflowClient, run_id: str, params: Mapping[str, str], known: Container[str] = ()) -> None:
@@ -227,67 +231,6 @@ def log_results(
     client.log_artifacts(run_id, str(folder))
     logged = json.dumps([{"path": name, "type": "table"} for name in tables])
     set_tags(client, run_id, {**tags, names.LOGGED_ARTIFACTS: logged})
-
-
-@dataclass(frozen=True, slots=True)
-class AuxiliaryRun:
-    """An open run."""
-
-    client: MlflowClient
-    run_id: str
-
-    def finish(
-        self, folder: Path, *, metrics: Mapping[str, float], tags: Mapping[str, str], tables: Sequence[str] = ()
-    ) -> None:
-        """Write the results.
-
-        Parameters
-        ----------
-        folder
-            Its files become artifacts.
-        metrics, tags
-            Of the run.
-        tables
-            Those of the files that MLflow's UI shows as tables.
-        """
-        log_metrics(self.client, self.run_id, {0: metrics})
-        log_results(self.client, self.run_id, folder, tags, tables)
-
-
-@contextmanager
-def auxiliary_run(
-    client: MlflowClient, project_run: str | None, *, role: str, title: str, parameters: Mapping[str, str]
-) -> Iterator[AuxiliaryRun]:
-    """Open the run that `mlflow run` made, or a new one; end it FINISHED, or FAILED or KILLED with the reason.
-
-    Those that killed processes of this machine left are ended, too.
-
-    Parameters
-    ----------
-    client
-        The tracking server.
-    project_run
-        The run that `mlflow run` made, or None.
-    role
-        ``l3d.role``.
-    title
-        Name of the run.
-    parameters
-        Logged where `mlflow run` has not logged them.
-    """
-    for abandoned in abandoned_runs(client):
-        end_early(client, abandoned.info.run_id, "Its process was killed.", "KILLED")
-    run = attach(client, project_run, title, {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA})
-    run_id, experiment_id = str(run.info.run_id), str(run.info.experiment_id)
-    try:
-        public = {name: public_name(value) for name, value in parameters.items()}
-        log_params(client, run_id, public, known=run.data.params)
-        with held_open(run_id), told(client.tracking_uri, experiment_id, run_id):
-            yield AuxiliaryRun(client, run_id)
-        client.set_terminated(run_id, "FINISHED")
-    except BaseException as error:
-        end_early(client, run_id, error_line(error), "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
-        raise
 
 
 def _git_tags(folder: Path) -> dict[str, str]:

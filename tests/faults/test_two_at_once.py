@@ -78,3 +78,6 @@ def test_on_several_machines(place: Place, monkeypatch: pytest.MonkeyPatch) -> N
     assert golden < GOLDEN / 2
     assert sum(finished(place).values()) == found.computed + other[0].computed
     assert found.cells["run_id"].notna().all()
+    tags = place.client.get_run(found.run_id).data.tags
+    assert tags["l3d.cells_of"] == other[0].run_id
+    assert f"{GOLDEN - golden} of its cells are children of [run {other[0].run_id[:8]}]" in tags["mlflow.note.content"]

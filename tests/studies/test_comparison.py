@@ -12,6 +12,7 @@ from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import cli, compare_strategies
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.strategies.run import Comparison
 
 pytestmark = pytest.mark.slow
@@ -99,6 +100,30 @@ def test_the_run_of_the_comparison(shared: tuple[Place, Comparison]) -> None:
     results = {(each.strategy, each.factor): each.std for each in found.results}
     assert run.data.metrics["fixed_std/data_order"] == pytest.approx(results["fixed", "data_order"])
     assert "| data_order |" in run.data.tags["mlflow.note.content"]
+
+
+def test_killed_and_repeated_each_part_has_one_parent(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = InvestigationStudy.train
+
+    def interrupted(self: InvestigationStudy) -> None:
+        training(self)
+        if self.specification.design().name == "fixed":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InvestigationStudy, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            compare(place)
+    [random, _] = place.parents()
+    found = compare(place)
+    assert found.investigations["random"].run_id == random.info.run_id
+    assert [each.computed for each in found.investigations.values()] == [0, 0, 6]
+    run_ids = [each.run_id for each in found.investigations.values()]
+    whole = [run for run in place.parents() if "l3d.superseded_by" not in run.data.tags]
+    assert {run.info.run_id for run in whole} == set(run_ids)
+    assert {(run.info.status, run.data.tags["l3d.state"]) for run in whole} == {("FINISHED", "complete")}
+    assert {run.data.tags["l3d.comparison"] for run in whole} == {found.run_id}
+    assert [len(place.cells(run_id)) for run_id in run_ids] == [17, 12, 6]
 
 
 def test_summary_fits_a_terminal(shared: tuple[Place, Comparison]) -> None:

@@ -131,6 +131,7 @@ def test_golden_runs_are_shared_between_factors(done: tuple[Place, Investigation
     assert listed["run_id"].tolist() == second.cells["run_id"].tolist()
     with place.entered():
         found = evaluate(second.run_id)
+    assert link in place.client.get_run(second.run_id).data.tags["mlflow.note.content"]
     assert found.analysis.metrics() == pytest.approx(second.analysis.metrics(), rel=1e-12)
     assert found.analysis.metrics()["golden_std"] == first.analysis.metrics()["golden_std"]
     both = place.investigate(factor="data_order,data_split")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from run_helpers import Place, sqlite_place
+from run_helpers import Place, sqlite_place, wait_until
 
-from mlflow_l3d.tracking import open_runs
-from mlflow_l3d.tracking.parent import auxiliary_run
+from mlflow_l3d.tracking import auxiliary, open_runs
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
 
 HOLDER = """
 import sys, time
@@ -51,6 +52,29 @@ def test_a_run_is_ended_once_its_process_is_dead(place: Place) -> None:
     assert (run.info.status, run.data.tags["l3d.state"]) == ("KILLED", "incomplete")
     assert run.data.tags["l3d.error"] == "Its process was killed."
     assert list((place.cache / "open").iterdir()) == []
+
+
+def test_a_run_of_another_machine_is_ended_with_its_children_once_its_heartbeat_is_old(place: Place) -> None:
+    def begun(seconds: float, name: str = "a", **tags: str) -> str:
+        beat = {"l3d.heartbeat": str(int(time.time() - seconds)), "l3d.state": "running"}
+        given = {"l3d.role": "ablation", **beat, **tags}
+        return str(place.client.create_run("0", run_name=name, tags=given).info.run_id)
+
+    dead, alive = begun(700), begun(500)
+    side = begun(700, **{"l3d.role": "golden_runs", "mlflow.parentRunId": dead})
+    cell = begun(0, **{"l3d.role": "cell", "mlflow.parentRunId": side})
+    other = begun(700, "b")
+    ablate(place)
+    ended = [place.client.get_run(run_id).info.status for run_id in (dead, side, cell, alive, other)]
+    assert ended == ["KILLED", "KILLED", "KILLED", "RUNNING", "RUNNING"]
+    assert place.client.get_run(side).data.tags["l3d.state"] == "incomplete"
+
+
+def test_the_heartbeat_is_renewed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auxiliary, "HEARTBEAT_SECONDS", 0.01)
+    with place.entered(), auxiliary_run(place.client, None, role="ablation", title="a", parameters={}) as run:
+        place.client.set_tag(run.run_id, "l3d.heartbeat", "0")
+        wait_until(lambda: place.client.get_run(run.run_id).data.tags["l3d.heartbeat"] != "0", "a beat")
 
 
 def test_a_run_of_another_server_is_left_to_it(place: Place) -> None:

@@ -25,8 +25,8 @@ from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
-from mlflow_l3d.tracking.parent import auxiliary_run
 from mlflow_l3d.tracking.past import latest_investigation
 from mlflow_l3d.tracking.reader import Recorded, read_investigation
 

@@ -29,8 +29,9 @@ from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
-from mlflow_l3d.tracking.parent import auxiliary_run, log_metrics, log_results
+from mlflow_l3d.tracking.parent import log_metrics, log_results
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

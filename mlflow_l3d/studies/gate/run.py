@@ -42,9 +42,10 @@ from mlflow_l3d.studies.gate.runs import Runs, systems_of
 from mlflow_l3d.studies.gate.specification import GateSpecification, specify_gate
 from mlflow_l3d.studies.progress import shows_progress
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.pages import run_page
-from mlflow_l3d.tracking.parent import AuxiliaryRun, auxiliary_run, log_metrics, set_tags
+from mlflow_l3d.tracking.parent import log_metrics, set_tags
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

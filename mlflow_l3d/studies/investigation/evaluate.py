@@ -21,6 +21,7 @@ from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.specification import class_words, heading, version_words
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
+from mlflow_l3d.tracking.pages import links_in, with_link
 from mlflow_l3d.tracking.past import own_parameter
 from mlflow_l3d.tracking.reader import fetch_document, read_predictions
 
@@ -198,10 +199,11 @@ def _write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: S
     client.log_artifacts(run.info.run_id, str(folder))
     logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS, "[]"))
     written = [{"path": name, "type": "table"} for name in names.TABLES if (folder / name).exists()]
+    links = links_in(run.data.tags.get(names.NOTE, ""))
     tags = {
         names.SCHEMA_TAG: names.SCHEMA,
         names.LOGGED_ARTIFACTS: json.dumps([*logged, *(table for table in written if table not in logged)]),
-        names.NOTE: description(scored.analysis),
+        names.NOTE: with_link("\n\n".join([description(scored.analysis), *links]), str(run.info.experiment_id)),
     }
     if names.INVESTIGATION_KEY not in run.data.tags:
         tags |= {

@@ -18,9 +18,9 @@ from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pi
 from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import connect, error_line, is_outage
-from mlflow_l3d.tracking.parent import auxiliary_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -16,8 +16,9 @@ from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.seeds.artifacts import write_over_tasks, write_scores
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
-from mlflow_l3d.tracking.parent import auxiliary_run, log_metrics, set_tags
+from mlflow_l3d.tracking.parent import log_metrics, set_tags
 from mlflow_l3d.tracking.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.reader import fetch_document, read_investigation, read_predictions
 

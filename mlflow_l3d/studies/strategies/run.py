@@ -28,11 +28,15 @@ from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStu
 from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.children import condition, found, search
 from mlflow_l3d.tracking.connection import connect
-from mlflow_l3d.tracking.parent import auxiliary_run, set_tags
+from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
 from mlflow_l3d.tracking.past import find_search
 
 if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.tasks.base import Task
 
@@ -130,24 +134,37 @@ def compare_strategies(
             temporary_folder() as folder,
             auxiliary_run(client, project_run.take(), role="comparison", title=title, parameters=given) as opened,
         ):
-            found: dict[str, Investigation] = {}
+            parts: dict[str, Investigation] = {}
             for design, specification in specifications.items():
-                found[design] = InvestigationStudy(specification, progress=progress).run()
-                set_tags(client, found[design].run_id, {names.COMPARISON: opened.run_id})
-            comparison = Comparison(opened.run_id, found, _results(found))
+                part = _finished_part(client, specification.key)
+                parts[design] = InvestigationStudy(specification, progress=progress).run(part)
+                set_tags(client, parts[design].run_id, {names.COMPARISON: opened.run_id})
+            comparison = Comparison(opened.run_id, parts, _results(parts))
             frames = {TABLE: comparison.table().reset_index(), RESULTS: comparison.to_frame()}
-            run_ids = ",".join(each.run_id for each in found.values())
+            run_ids = ",".join(each.run_id for each in parts.values())
             tags = {names.INVESTIGATIONS: run_ids, names.NOTE: _note(comparison)}
             opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=write_tables(folder, frames))
     return comparison
 
 
-def _results(found: Mapping[str, Investigation]) -> tuple[StrategyResult, ...]:
-    interactions = found["crossed"].analysis.importances
+def _finished_part(client: MlflowClient, key: str) -> str | None:
+    """Return the parent of a part that an interrupted comparison had finished, open again; None where there is none."""
+    wanted = {names.INVESTIGATION_KEY: key, names.ROLE: "investigation", names.STATE: "complete"}
+    for run in search(client, [current_experiment_id(client)], condition(wanted, "FINISHED")):
+        comparison = run.data.tags.get(names.COMPARISON)
+        whole = found(client.get_run, comparison) if comparison else None
+        if whole is not None and whole.info.status in ("KILLED", "FAILED"):
+            client.update_run(run.info.run_id, "RUNNING")
+            return str(run.info.run_id)
+    return None
+
+
+def _results(parts: Mapping[str, Investigation]) -> tuple[StrategyResult, ...]:
+    interactions = parts["crossed"].analysis.importances
     golden = next(iter(interactions.values())).golden
     results = [golden_strategy(golden)]
     for factor, record in interactions.items():
-        results += [found[design].analysis.strategies[factor] for design in ("random", "fixed")]
+        results += [parts[design].analysis.strategies[factor] for design in ("random", "fixed")]
         results.append(interactions_strategy(record))
     return tuple(results)
 

@@ -11,8 +11,10 @@ from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.artifacts import SweepResult, description, links_of, write_sweep
 from mlflow_l3d.studies.sweep.read import points_of_runs, points_of_sweep
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
-from mlflow_l3d.tracking.parent import auxiliary_run, log_metrics, log_results
+from mlflow_l3d.tracking.pages import links_in, with_link
+from mlflow_l3d.tracking.parent import log_metrics, log_results
 from mlflow_l3d.tracking.reader import parent_run
 
 if TYPE_CHECKING:
@@ -85,9 +87,8 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
         raise ParameterError("parent_run_id", repeated[0], "must be named once")
     several = len(wanted) > 1
     read = points_of_runs(client, wanted) if several else points_of_sweep(client, wanted[0])
-    title = f"{len(read.points)} investigations side by side"
-    if not several:
-        title = str(parent_run(client, wanted[0]).info.run_name)
+    on_top = None if several else parent_run(client, wanted[0])
+    title = str(on_top.info.run_name) if on_top else f"{len(read.points)} investigations side by side"
     with temporary_folder() as folder:
         links = links_of(str(client.tracking_uri), read.experiments)
         result = write_sweep(folder, read.points, title=title, links=links)
@@ -103,6 +104,9 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
                 run.finish(folder, metrics=result.metrics(), tags=tags, tables=result.tables)
             return SweepEvaluation(run.run_id, result)
         log_metrics(client, wanted[0], {0: result.metrics()})
+        if on_top:
+            parts = [note[names.NOTE], *links_in(on_top.data.tags.get(names.NOTE, ""))]
+            note = {names.NOTE: with_link("\n\n".join(parts), str(on_top.info.experiment_id))}
         log_results(client, wanted[0], folder, note, result.tables)
     return SweepEvaluation(wanted[0], result)
 

@@ -202,3 +202,4 @@ class PointStudy(InvestigationStudy):
                 self.ledger.submit(key)
             else:
                 self.ledger.spool.set_run_id(key, run_id)
+                self.ledger.recovered.holders[key] = lender.ledger.parent.experiment_id, lender.run_id
