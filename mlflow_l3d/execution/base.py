@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
@@ -34,6 +34,8 @@ class Job:
     cell_timeout
         Seconds that a cell may take, infinite for no limit; None is ``auto``, see
         :mod:`mlflow_l3d.execution.timeouts`.
+    numerics, model_revision
+        What keys of the cells say of the device, of libraries and of the model: workers of other machines compare.
     """
 
     approach: Approach
@@ -44,10 +46,16 @@ class Job:
     cache: Path
     deterministic: bool = True
     cell_timeout: float | None = None
+    numerics: Mapping[str, str] = field(default_factory=dict)
+    model_revision: str = ""
 
     def of(self, cell: Cell) -> Job:  # noqa: ARG002
         """Return the job that a cell belongs to: this one, where all cells share it."""
         return self
+
+    def parts(self) -> Sequence[Job]:
+        """Return the jobs that this one is made of: itself, where it is not several."""
+        return (self,)
 
 
 class Executor(Protocol):
@@ -72,6 +80,14 @@ class Executor(Protocol):
     stops_cells: ClassVar[bool] = False
     """Whether it ends cells that take longer than ``cell_timeout`` of the job, as every one does that uses
     :func:`mlflow_l3d.execution.dispatch.dispatch`; else a number of seconds is refused."""
+
+    options: ClassVar[Mapping[str, Hyperparameter]] = {}
+    """What ``executor_options`` may hold: a class that has some is called with a keyword argument ``options``, too, the
+    given ones, where there are any."""
+    on_worker: ClassVar[Callable[..., Any] | None] = None
+    """Where workers are on other machines, a function: ``on_worker(function, *arguments, options=...)`` returns what
+    `function` gives on one of them. An accelerator is then looked for there, not here, and each worker compares what it
+    finds with `numerics` of the job (:func:`mlflow_l3d.execution.elsewhere.refusal`)."""
 
     def __init__(self, *, job: Job, workers: int | None) -> None:
         """Remember the job; nothing starts before :meth:`run`."""

@@ -39,6 +39,22 @@ _LOCK = threading.Lock()
 
 
 @contextmanager
+def worker_environment() -> Iterator[None]:
+    """Set the variables of a worker for what is started in the block, one thread at a time, and put them back."""
+    with _LOCK:
+        before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
+        os.environ.update(WORKER_ENVIRONMENT)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+@contextmanager
 def starting_worker() -> Iterator[None]:
     """Lend a new process its environment, and keep Ctrl-C from it until it can refuse the signal by itself.
 
@@ -47,14 +63,12 @@ def starting_worker() -> Iterator[None]:
     only set here: to remove some would race with other threads that read them, so the worker does that, see
     :func:`forget_project_run`.
     """
-    with _LOCK:
-        before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
+    with worker_environment():
         was_open = False
         if hasattr(signal, "pthread_sigmask"):
             # It is started with the first process otherwise, and unblocks the signal on the way.
             resource_tracker.ensure_running()
             was_open = signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        os.environ.update(WORKER_ENVIRONMENT)
         main = sys.modules["__main__"]
         # The new process would run the user's script, which has no guard around what it starts; what it needs of the
         # script comes with the job.
@@ -64,11 +78,6 @@ def starting_worker() -> Iterator[None]:
                 yield
         finally:
             sys.modules["__main__"] = main
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
             if was_open:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 

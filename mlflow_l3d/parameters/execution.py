@@ -6,12 +6,14 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.parameters.table import MAIN
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,13 @@ class Execution:
     cell_timeout: float | None
     options: Mapping[str, Value]
     ask: Callable[..., Any] | None
+
+    def asked(self, function: Callable[[str], T], device: str) -> T:
+        """Return what `function` gives for a device, called where that is: on a worker, or here."""
+        if self.ask is None:
+            return function(device)
+        answer: T = self.ask(function, "cuda:0", options=self.options)
+        return answer
 
 
 def execution(given: Mapping[str, str]) -> Execution:

@@ -12,7 +12,7 @@ from mlflow_l3d.approaches.base import Approach, defect
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named, of_kind, registered
-from mlflow_l3d.parameters.execution import execution
+from mlflow_l3d.parameters.execution import Execution, execution
 from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, choose
 from mlflow_l3d.parameters.table import MAIN, SEEDS, Parameters
@@ -160,7 +160,7 @@ def set_up(
     """
     how = execution(given)
     settings = _split_settings(given, root_seed, validation_fraction, predefined_split=predefined_split)
-    device = _device(given["device"], approach)
+    device = _device(given["device"], approach, how)
     deterministic = _deterministic(given["deterministic"], device, approach)
     model = approach.default_model if given["model"] == "auto" else given["model"]
 
@@ -193,7 +193,8 @@ def set_up(
         searches,
         published=partial(approach.published_seeds, model) if predefined_split else published,
     )
-    numerics = {**approach.numerics(device), **approach.dependencies(hyperparameters, model)}
+    own = how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device)
+    numerics = {**own, **approach.dependencies(hyperparameters, model)}
     if not deterministic:
         numerics[DETERMINISTIC] = "false"
     model_revision, bound = loaded()
@@ -283,12 +284,14 @@ def _deterministic(value: str, device: str, approach: Approach) -> bool:
     return value == "true"
 
 
-def _device(device: str, approach: Approach) -> str:
+def _device(device: str, approach: Approach, how: Execution) -> str:
     """Return the device to train on; torch is asked only where the answer depends on it."""
     if device == "cpu" or not approach.default_model:
         if device not in {"auto", "cpu"}:
             raise ParameterError("device", device, f"{approach.name} runs on the cpu only")
         return "cpu"
+    if how.ask is not None and device != "auto":
+        return Choice(("cpu", "cuda")).parse("device", device)
     try:
         import torch
     except ModuleNotFoundError:

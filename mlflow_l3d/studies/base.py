@@ -212,4 +212,6 @@ def job_of(setup: Setup, approach: Approach | None = None) -> Job:
         cache=cache_folder(),
         deterministic=setup.deterministic,
         cell_timeout=setup.cell_timeout,
+        numerics=setup.numerics,
+        model_revision=setup.model_revision,
     )

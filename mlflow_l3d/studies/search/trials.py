@@ -74,6 +74,16 @@ class Tuned(Approach):
         self.pruner = pruner_name(self.pruner)
         self.name, self.version, self.factors = self.approach.name, self.approach.version, self.approach.factors
 
+    def numerics(self, device: str) -> Mapping[str, str]:
+        """Return those of the user's approach, and so do the next two."""
+        return self.approach.numerics(device)
+
+    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: D102
+        return self.approach.dependencies(hyperparameters, model)
+
+    def model_revision(self, model: str) -> str:  # noqa: D102
+        return self.approach.model_revision(model)
+
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
     ) -> TunedSession:

@@ -56,6 +56,10 @@ class SweepJob(Job):
         """Return the job of the point that a cell belongs to."""
         return self.jobs[cell.point] if isinstance(cell, PointCell) else self
 
+    def parts(self) -> Sequence[Job]:
+        """Return the jobs of the points."""
+        return [replace(job, device=self.device) for job in self.jobs]
+
 
 class Points(Approach):
     """An approach whose cells are those of several jobs; see :class:`PointsSession`.

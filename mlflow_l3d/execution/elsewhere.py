@@ -1,0 +1,33 @@
+"""Workers on other machines: whether they compute what the keys of the cells say."""
+
+from __future__ import annotations
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.execution.base import Job
+
+
+def own_device(device: str) -> str:
+    """Return the device of a worker that sees no GPUs but its own."""
+    return "cuda:0" if device.startswith("cuda") else device
+
+
+def refusal(job: Job) -> str:
+    """Return why cells of `job` must not be computed here, else the empty text.
+
+    Their keys name the device, its card, versions of libraries and the revision of the model (`job.numerics`,
+    `job.model_revision`), found on another machine.
+    """
+    try:
+        return "; ".join(dict.fromkeys(filter(None, map(_difference, job.parts()))))
+    except L3DError as error:
+        return str(error)
+
+
+def _difference(job: Job) -> str:
+    found = {**job.approach.numerics(job.device), **job.approach.dependencies(job.hyperparameters, job.model)}
+    expected = dict(job.numerics)
+    if job.model_revision:
+        found["model"], expected["model"] = job.approach.model_revision(job.model), job.model_revision
+    others = {name: value for name, value in found.items() if expected.get(name, value) != value}
+    differ = ", ".join(f"{name} is {value}, not {expected[name]}" for name, value in others.items())
+    return f"what it has is not what the keys of the cells say: {differ}" if differ else ""
