@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from mlflow_l3d.approaches.presets import PRESETS, target
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tasks.identity import typed_path
 
 Kind = Literal["folder", "package", "hub"]
 
@@ -81,23 +82,11 @@ def resolve(reference: str) -> ModelReference:
         raise ParameterError(error.name, reference, error.allowed, error.fix) from None
 
 
-def _path(reference: str) -> Path:
-    """Return a reference as a path that may be asked for."""
-    try:
-        path = Path(reference).expanduser()
-        path.exists()
-    except (OSError, RuntimeError, ValueError) as error:  # too long a name, the home of nobody, a null character
-        shown = reference if len(reference) <= 40 else f"{reference[:40]}..."
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ParameterError("model", shown, f"is no hub id, and cannot be a path ({reason})") from error
-    return path
-
-
 def _resolve(reference: str) -> ModelReference:
     if reference.startswith("package:"):
         folder = package_folder(reference)
         return ModelReference(str(folder), folder_revision(folder), "package")
-    path = _path(reference)
+    path = typed_path("model", reference, "is no hub id")
     if find_gguf(reference) is not None:
         raise ParameterError("model", reference, *_GGUF_ONLY)
     if path.is_dir():
@@ -152,7 +141,7 @@ def find_gguf(reference: str) -> Path | None:
         If there are several, and nothing says which.
     """
     reference = target(reference)
-    path = _path(reference)
+    path = typed_path("model", reference, "is no hub id")
     if reference.startswith("package:"):
         files = _package_files(reference) or []
     elif path.is_file() and path.suffix == ".gguf":

@@ -7,15 +7,20 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import of_kind
 from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
 from mlflow_l3d.tasks.settings import IntArray
+
+_whole: Final[WeakValueDictionary[int, Task]] = WeakValueDictionary()
+"""Tasks that :func:`checked` returned, by their identity."""
 
 
 def fingerprint(task: Task) -> str:
@@ -85,8 +90,20 @@ def make_task(
     task = Task(
         name, columns, labels, names, ids, notes=tuple(notes), kind=kind, choices=options, parts=parts, metric=judged
     )
+    return checked(task)
+
+
+def checked(task: Task) -> Task:
+    """Return a task, checked, with its true fingerprint; errors as of :func:`check`."""
     check(task)
-    return replace(task, fingerprint=fingerprint(task))
+    whole = replace(task, fingerprint=fingerprint(task))
+    _whole[id(whole)] = whole
+    return whole
+
+
+def is_whole(task: Task) -> bool:
+    """Return whether this very object was checked, and has its true fingerprint if nobody changed its arrays since."""
+    return _whole.get(id(task)) is task
 
 
 def check(task: Task) -> None:
@@ -101,6 +118,24 @@ def check(task: Task) -> None:
     """
     for problem in chain(_of_labels(task), _of_columns(task)):
         raise L3DError(f"task={task.name}: {problem}.")
+
+
+def typed_path(parameter: str, text: str, otherwise: str) -> Path:
+    """Return what a user typed as a path that may be asked for.
+
+    Raises
+    ------
+    ParameterError
+        If it cannot be one: too long a name, the home of nobody, a null character; `otherwise` says what else it is
+        not.
+    """
+    try:
+        path = Path(text).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ParameterError(parameter, shorten(text), f"{otherwise}, and cannot be a path ({reason})") from error
+    return path
 
 
 def shorten(name: object, limit: int = 40) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +13,7 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_file, load_folder, load_from_hub
-from mlflow_l3d.tasks.identity import check, fingerprint
+from mlflow_l3d.tasks.identity import checked, is_whole, typed_path
 from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import evaluated_part, no_predefined_split, predefined_split
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
@@ -68,7 +67,7 @@ def bind_task(task: Task, settings: SplitSettings) -> Task:
     L3DError
         As :func:`mlflow_l3d.tasks.identity.check`.
     """
-    bound = replace(_checked(task, predefined_split=settings.source == "own"), settings=settings)
+    bound = replace(_usable(checked(task), predefined_split=settings.source == "own"), settings=settings)
     return replace(bound, notes=(*task.notes, *(note for note in _size_notes(bound) if note not in task.notes)))
 
 
@@ -103,21 +102,15 @@ def read_task(name: str, reading: Reading) -> Task:
         task = registry.load("task", name)(reading.options())
         if not isinstance(task, Task):
             raise L3DError(f"task={name}: its loader returned {type(task).__name__}, not a Task.")
-        return _checked(task, predefined_split=reading.predefined_split)
+        return _usable(task if is_whole(task) else checked(task), predefined_split=reading.predefined_split)
     if name.startswith(PREFIX):
         return _own_data(load_from_hub(name, reading))
     if len(name) > _LONGEST_PATH:
         raise ParameterError("task", f"{name[:40]}...", f"has {len(name):,} characters: it is no name and no path")
-    try:
-        path = Path(name).expanduser()
-        is_folder = path.is_dir()
-    except (OSError, RuntimeError, ValueError) as unusable:  # too long a name, the home of nobody, a null character
-        shown = name if len(name) <= 40 else f"{name[:40]}..."
-        reason = getattr(unusable, "strerror", None) or str(unusable)
-        raise ParameterError("task", shown, f"is no task, and cannot be a path ({reason})") from unusable
-    if path.suffix.lower() in SUFFIXES and not is_folder:
+    path = typed_path("task", name, "is no task")
+    if path.suffix.lower() in SUFFIXES and not path.is_dir():
         return _own_data(load_file(path, reading))
-    if name and is_folder:
+    if name and path.is_dir():
         return _own_data(load_folder(path, reading))
     error = unknown_name("task", name, known)
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
@@ -139,13 +132,11 @@ def _own_data(task: Task) -> Task:
     return replace(task, notes=(*task.notes, f"{note}{with_labels}: the same text may be trained on and tested on"))
 
 
-def _checked(task: Task, *, predefined_split: bool) -> Task:
-    """Return a task as it must be, with its true fingerprint; its parts are taken off where the split is drawn."""
-    check(task)
+def _usable(task: Task, *, predefined_split: bool) -> Task:
+    """Return a task as a study uses it: its parts are taken off where the split is drawn."""
     if predefined_split and task.parts is None:
         raise no_predefined_split(task.name, "it has no parts of its own")
-    task = task if predefined_split else replace(task, parts=None)
-    return replace(task, fingerprint=fingerprint(task))
+    return task if predefined_split or task.parts is None else checked(replace(task, parts=None))
 
 
 def _sizes(task: Task) -> Quotas:

@@ -167,6 +167,17 @@ def test_warnings_come_first():
     assert all(check.message.endswith(".") and "\n" not in check.message for check in checks)
 
 
+@pytest.mark.parametrize("rows", [3, 4])
+def test_few_rows_that_never_change_say_why_there_is_no_interval(rows: int) -> None:
+    row = 0.7 + 0.03 * np.random.default_rng(0).standard_normal((rows, 1))
+    record = importance(np.repeat(row, 4, axis=1), golden(), factor="data_order")
+    assert np.isnan(record.importance_ci_low)
+    found = fired(record.table, golden())["L3D010"]
+    assert f"changes no score in any of {rows} rows: its importance has no interval" in found.message
+    varies = record.table + 0.01 * np.eye(4)[0]
+    assert "L3D010" not in fired(varies, golden())
+
+
 @pytest.mark.parametrize("places", [[0, 0, 1, 2, 3, 4], [0, 0, 0, 0, 0]])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_duplicated_seeds_are_named(places: list[int], axis: int) -> None:

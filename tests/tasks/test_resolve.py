@@ -11,7 +11,9 @@ import pytest
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.tasks import identity
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.identity import fingerprint
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.resolve import inactive_factors, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
@@ -82,6 +84,19 @@ def test_a_strangers_task_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     stranger.append(None)
     with pytest.raises(L3DError, match=r"^task=theirs: its loader returned NoneType, not a Task"):
         load_task("theirs")
+
+
+@pytest.mark.parametrize("name", ["synthetic", "file"])
+def test_the_fingerprint_is_computed_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[Task] = []
+
+    def counted(task: Task) -> str:
+        computed.append(task)
+        return fingerprint(task)
+
+    monkeypatch.setattr(identity, "fingerprint", counted)
+    task = load_task(name) if name == "synthetic" else load_task(str(write(tmp_path)), Reading(text_column="body"))
+    assert [fingerprint(each) for each in computed] == [task.fingerprint]
 
 
 def test_a_number_that_a_class_cannot_give_names_the_class(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def factor_checks(
         How the columns of its table belong together.
     pairs
         Whether the table is pairs of runs, of which more columns cannot be asked for, and which are golden runs
-        themselves: no L3D006 and L3D012, and L3D010 where no pair differs.
+        themselves: no L3D006 and L3D012, and L3D010 where no pair differs (as of 3 or 4 rows, of which none varies).
     closes
         Whether golden runs vary as the table does, so that L3D006 has something to say.
     reml
@@ -91,6 +91,8 @@ def factor_checks(
     else:
         yield from _selected(record, model, chance)
         yield from _duplicated(record)
+        if 3 <= len(with_scores(record.table)) < LEAST_EQUAL and math.isnan(record.importance_ci_low):
+            yield from _without_effect(record)
         if closes:
             yield from _closure(record, model, chance)
     yield from _few_rows(record, model, "mitigation_runs" if pairs else "mitigation_runs or investigation_runs")
@@ -141,14 +143,16 @@ def _scores(record: Importance) -> Iterator[Check]:
 
 
 def _without_effect(record: Importance) -> Iterator[Check]:
-    """L3D010 of pairs: none of them differs, as where a seed does not reach the training."""
+    """L3D010 of pairs and of few rows: none of them varies, as where a seed does not reach the training."""
     pairs = record.table[np.isfinite(record.table).all(axis=1)]
     if len(pairs) < 2 or np.ptp(pairs, axis=1).any() or _constant(pairs.reshape(-1)):
         return
-    unseen = 1 - 0.05 ** (1 / len(pairs))
+    count = len(pairs)
+    what = f"the score of none of {count} runs" if pairs.shape[1] == 2 else f"no score in any of {count} rows"
+    unseen = 1 - 0.05 ** (1 / count)
     message = (
-        f"Drawing {record.factor} anew changes the score of none of {len(pairs)} runs: its importance has no interval, "
-        f"since up to {100 * unseen:.0f} % of runs may still change. Either the factor has hardly an effect, or its "
+        f"Drawing {record.factor} anew changes {what}: its importance has no interval, since "
+        f"up to {100 * unseen:.0f} % of runs may still change. Either the factor has hardly an effect, or its "
         "seed does not reach the training: compare the predictions of two such runs, or raise mitigation_runs."
     )
     yield Check("L3D010", "warning", "No score changes", message, record.factor)
