@@ -136,6 +136,12 @@ class Approach(ABC):
         Kinds of tasks that it takes, of :data:`mlflow_l3d.tasks.base.KINDS`.
     published_study
         How the authors of a paper investigated with it; None where they did not.
+    parameters
+        Parameters of `main` that it is built with where it is found by name, as keyword arguments.
+    brings_data
+        Whether it has data of its own, see :meth:`own_task`.
+    self_tested
+        Whether an investigation tries first what each seed does (``self_test``).
     """
 
     name: str = ""
@@ -147,6 +153,9 @@ class Approach(ABC):
     default_task: str = ""
     task_kinds: tuple[str, ...] = ("classification",)
     published_study: PublishedStudy | None = None
+    parameters: tuple[str, ...] = ()
+    brings_data: bool = False
+    self_tested: bool = False
 
     @abstractmethod
     def prepare(
@@ -167,6 +176,10 @@ class Approach(ABC):
         cache
             Folder for what is worth keeping between runs; shared by several processes at once.
         """
+
+    def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
+        """Return the task of an approach that brings its data, under complete hyperparameters."""
+        raise NotImplementedError
 
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return resolved hyperparameters with those that depend on others filled in; by default as they are.

@@ -8,9 +8,9 @@ from typing import Final
 GROUP_OF: Final[Mapping[str, str]] = {
     name: group
     for group, names in {
-        "what is studied": "factor task approach model hyperparameters metric parent_run_id runs where",
+        "what is studied": "factor task approach command model hyperparameters metric parent_run_id runs where",
         "cells and when to stop": "design investigation_runs mitigation_runs golden_runs joint mitigation stop "
-        "half_width epsilon missing root_seed",
+        "half_width epsilon self_test missing root_seed",
         "data": "num_labelled test_size test_selection text_column label_column task_kind choice_columns "
         "validation_fraction",
         "where it runs": "device deterministic executor workers cell_timeout executor_options",

@@ -17,6 +17,7 @@ from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, choose
 from mlflow_l3d.parameters.table import MAIN, SEEDS, Parameters
 from mlflow_l3d.parameters.values import Choice, as_text, public_name
+from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.kinds import Reading
@@ -107,11 +108,14 @@ def given_texts(
     given = {name: as_text(name, parameters.get(name, parameter.default)) for name, parameter in known.items()}
     if approach is None:
         name = known["approach"].parse(given)
+        made = registry.load("approach", name)
         try:
-            approach = registry.load("approach", name)()
+            approach = made(**{each: given[each] for each in getattr(made, "parameters", ())})
         except TypeError as error:  # a class that lacks a method of the contract cannot be called
             raise L3DError(f"approach={name}: its entry point cannot be called ({error}).") from error
     _check_approach(approach)
+    if given.get("command") and "command" not in approach.parameters:
+        raise ParameterError("command", given["command"], "has no effect", "Use approach=command.")
     given["approach"] = approach.name
     if task is not None:
         _check_task(task, given)
@@ -159,6 +163,8 @@ def set_up(
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
     how = execution(given)
+    if approach.brings_data:
+        _refuse_data(given, approach)
     settings = _split_settings(given, root_seed, validation_fraction, predefined_split=predefined_split)
     device = _device(given["device"], approach, how)
     deterministic = _deterministic(given["deterministic"], device, approach)
@@ -179,6 +185,8 @@ def set_up(
             return revision, replace(once, notes=(_split_once(once, root_seed), *once.notes))
 
     def bind(settings: SplitSettings) -> Task:
+        if approach.brings_data:
+            return approach.own_task(hyperparameters, cache_folder())
         if task is not None:
             return bind_task(task, settings)
         name = approach.default_task if given["task"] == "auto" else given["task"]
@@ -253,6 +261,15 @@ def _check_task(task: object, given: Mapping[str, str]) -> None:
     for name in _OF_FILES:
         if given.get(name, SEEDS[name].default) != SEEDS[name].default:
             raise ParameterError(name, given[name], "has no effect on a task object", "Leave it out.")
+
+
+def _refuse_data(given: Mapping[str, str], approach: Approach) -> None:
+    """Raise for a choice of data where the approach brings its own."""
+    for name in ("task", *_OF_FILES, "num_labelled", "test_size", "test_selection"):
+        usual = "auto" if name == "task" else {**SEEDS, **MAIN}[name].default
+        if given.get(name, usual) != usual:
+            allowed = f"has no effect: approach={approach.name} has data of its own"
+            raise ParameterError(name, given[name], allowed, "Leave it out.")
 
 
 def _split_once(task: Task, root_seed: int) -> str:

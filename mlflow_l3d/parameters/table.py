@@ -60,6 +60,7 @@ _ROOT_SEED = Parameter("root_seed", "0", "the number that every seed is derived 
 _TASK = Parameter("task", "auto", "name of a task, .csv, .parquet or .jsonl file, data set folder, or hf:NAME[/CONFIG]")
 _TRAINED = (
     Parameter("approach", "finetuning", "what is trained", Registered("approach")),
+    Parameter("command", "", "approach=command: a program and its arguments, with {factor} where a seed belongs"),
     Parameter(
         "model", "auto", "hub id, short name (bert-base), folder, or package:NAME; auto is the approach's own default"
     ),
@@ -148,6 +149,13 @@ MAIN: Final[Parameters] = _table(
         "0.01",
         "stop=epsilon: largest change by a row (percentage points, score) that counts as none",
         Number(0),
+    ),
+    Parameter(
+        "self_test",
+        "auto",
+        "try before the cells what each seed does, and stop where one does nothing or results do not repeat; auto does "
+        "so for commands",
+        Choice(("auto", "run", "only", "skip")),
     ),
     Parameter("missing", "anova", "how a table that lacks cells is estimated", Choice(("anova", "reml"))),
     _ROOT_SEED,

@@ -118,6 +118,11 @@ def as_text(name: str, value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
+def public_words(value: str) -> str:
+    """Return a command that may be shown to others: of its absolute and home paths, only the last parts."""
+    return re.sub(r"(?:^|(?<=[\s=:'\"]))(?:[/~]|[^\W\d_]:[\\/])[^\s'\"]*", lambda found: public_name(found[0]), value)
+
+
 def public_name(value: str) -> str:
     """Return a value that may be shown to others: of an absolute or home path, only the last part."""
     if value.startswith(("/", "~", "\\")) or re.match(r"[^\W\d_]:", value):

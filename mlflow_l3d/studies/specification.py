@@ -14,7 +14,7 @@ import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.setup import Setup
-from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.parameters.values import public_name, public_words
 from mlflow_l3d.plan.cells import Cell, content_key
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
@@ -102,7 +102,9 @@ class StudySpecification(ABC):
 
     def public(self) -> dict[str, str]:
         """Return every parameter as it may be shown and logged: no private folder."""
-        return {name: public_name(value) for name, value in self.given.items()}
+        return {
+            name: public_words(value) if name == "command" else public_name(value) for name, value in self.given.items()
+        }
 
     def card(self) -> Card:
         """Return what the parent says of itself: also each hyperparameter alone, for the columns of MLflow's UI."""

@@ -15,6 +15,7 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_file, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import checked, is_whole, typed_path
 from mlflow_l3d.tasks.kinds import USUAL, Reading
+from mlflow_l3d.tasks.own_data import OwnData
 from mlflow_l3d.tasks.predefined_split import evaluated_part, no_predefined_split, predefined_split
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
@@ -73,6 +74,8 @@ def bind_task(task: Task, settings: SplitSettings) -> Task:
 
 def inactive_factors(task: Task) -> Mapping[str, str]:
     """Return the factors of the task that would have no effect, each with the reason and the fix."""
+    if isinstance(task, OwnData):
+        return {}
     if task.settings.source == "own":
         why = f"{task.name} is used with its own train and validation parts, so there is nothing to draw"
         return dict.fromkeys(TASK_FACTORS, f"{why}: use a drawn split")

@@ -110,7 +110,7 @@ class Specification(CellSpecification):
         runs = self._runs() if self.final_runs else {}
         split = self.split
         labelled, tested = str(len(split.train) + len(split.validation)), str(len(split.test))
-        sizes = {"num_labelled": labelled, "test_size": tested}
+        sizes = {"num_labelled": labelled, "test_size": tested} if len(self.setup.task) else {}
         return {"factor": ",".join(self.factors), **super().final(), **sizes, **runs}
 
     @cached_property
@@ -124,7 +124,8 @@ class Specification(CellSpecification):
         parts = ((split.train, "training"), (split.validation, "validation"), (split.test, "test"))
         sizes = ", ".join(f"{len(part):,} {what}" for part, what in parts if len(part))
         left_out = (f"{name} has no effect and is left out: {why}" for name, why in self.setup.fixed_factors.items())
-        return (f"Each run: {sizes} examples.", *super().notes(cells), *left_out)
+        each = (f"Each run: {sizes} examples.",) if sizes else ()
+        return (*each, *super().notes(cells), *left_out)
 
     def resolved_runs(self) -> dict[str, str]:
         """Return the numbers of rows and golden runs as text, those that are not what was typed."""

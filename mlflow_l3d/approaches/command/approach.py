@@ -1,0 +1,193 @@
+"""``approach=command``: a cell is one run of a command, with a seed for each of its placeholders."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mlflow_l3d.approaches.base import Approach, CellwiseSession
+from mlflow_l3d.approaches.command.process import run
+from mlflow_l3d.approaches.command.template import Template, environment
+from mlflow_l3d.approaches.command.written import METRICS, Written, read
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.known import registered
+from mlflow_l3d.plan.cells import Cell, Outcome, content_key
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.own_data import own_data
+
+HIGHEST_SEED: Final = 2**31
+"""Seeds that a command is given lie below: every library takes such."""
+NO_CLASSES: Final = "none"
+
+_log = logging.getLogger(__name__)
+
+
+class Command(Approach):
+    """A command that trains and evaluates; see docs/bring-your-own.md.
+
+    Parameters
+    ----------
+    command
+        As typed, or a list of words: ``python train.py --seed {model_initialisation} --out {output}``. Each placeholder
+        but ``{output}`` and ``{here}`` is a factor.
+    metric
+        The metric that is investigated; where it is none of ours, the command writes it to ``metrics.json``.
+    here
+        Folder that the files of the command are relative to; by default the current one.
+
+    Raises
+    ------
+    ParameterError
+        If the command is not well-formed.
+    """
+
+    name = "command"
+    version = "1"
+    parameters = ("command", "metric")
+    brings_data = True
+    self_tested = True
+    hyperparameters: Mapping[str, Hyperparameter] = {
+        "classes": Hyperparameter(
+            AUTO, "names of all classes, separated by |; none: metrics only; auto: those of a run before"
+        ),
+        "files": Hyperparameter("", "files and folders whose content decides results, beside those the command names"),
+        "environment": Hyperparameter("", "environment variables that the command is given beside the usual ones"),
+    }
+
+    def __init__(self, command: str | Iterable[str], metric: str = AUTO, here: Path | None = None) -> None:
+        self.template = Template.of(command, here)
+        self.factors = self.template.factors
+        self.metric = "f1_macro" if metric == AUTO else metric
+        self.metrics = () if self.metric in registered() else (metric,)
+
+    def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
+        """Return nothing: files are in the key by their content, classes by the task."""
+        del hyperparameters
+        return {}
+
+    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
+        """Return the words of the command, and the hash of what it names."""
+        del model
+        names = [Path(word).name if Path(word).is_absolute() else word for word in self.template.words]
+        files = self.template.files(_listed(hyperparameters["files"]))
+        return {"command": content_key({"words": names}), "files": content_key(files)}
+
+    def label(self, hyperparameters: Mapping[str, Value]) -> str:
+        """Return the name of the first file of the command, else of its program."""
+        del hyperparameters
+        return Path(next(iter(self.template.files()), self.template.words[0])).name
+
+    def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
+        """Return the task, whose data the command has: its classes are those of a run of it, where none are given.
+
+        Raises
+        ------
+        L3DError
+            If that run fails.
+        """
+        given = str(hyperparameters["classes"])
+        if given != AUTO:
+            classes = () if given == NO_CLASSES else tuple(part.strip() for part in given.split("|"))
+        else:
+            classes = self._tried(hyperparameters, cache)
+        return own_data(self.label(hyperparameters), classes)
+
+    def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> tuple[str, ...]:
+        """Return the classes of a run with all seeds 0, from the cache where it was run before."""
+        key = content_key(dict(self.dependencies(hyperparameters, "")))
+        path = cache / "commands" / f"{key}.json"
+        if path.is_file():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            return self._checked(tuple(found["classes"]), found["metrics"])
+        _log.warning("The command is run once to see which classes it has; classes=a|b|... saves that")
+        written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found = {"classes": list(written.classes), "metrics": sorted(written.metrics)}
+        path.write_text(json.dumps(found), encoding="utf-8")
+        return self._checked(written.classes, found["metrics"])
+
+    def _checked(self, classes: tuple[str, ...], metrics: Sequence[str]) -> tuple[str, ...]:
+        """Return the classes, or raise where the metric can come neither from predictions nor from the command."""
+        if self.metric in metrics or (classes and self.metric in registered()):
+            return classes
+        allowed = f"is not among what the command wrote ({', '.join(metrics) or 'predictions alone'})"
+        raise ParameterError("metric", self.metric, allowed, f"Name one of them, or write it to {METRICS}.")
+
+    def execute(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]) -> Written:
+        """Run the command once, in a fresh folder, and return what it wrote.
+
+        Raises
+        ------
+        L3DError
+            If it fails, or what it wrote cannot be used.
+        """
+        given = environment(_listed(hyperparameters["environment"]))
+        folder = Path(tempfile.mkdtemp(prefix="l3d-command-"))
+        small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
+        try:
+            run(self.template.arguments(small, folder), folder, given)
+            return read(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def prepare(
+        self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
+    ) -> CommandSession:
+        """Return a session that runs the command once a cell."""
+        del model, device, cache
+        return CommandSession(self, task, hyperparameters)
+
+
+class CommandSession(CellwiseSession):
+    """Runs a command for one cell after the other."""
+
+    def __init__(self, approach: Command, task: Task, hyperparameters: Mapping[str, Value]) -> None:
+        self.approach, self.task, self.hyperparameters = approach, task, hyperparameters
+        self.seen: dict[Any, str] = {}
+
+    def run_cell(self, cell: Cell) -> Outcome:
+        """Run the command of a cell."""
+        written = self.approach.execute(cell.seeds, self.hyperparameters)
+        names = self.task.class_names
+        if written.labels is None or written.predictions is None or written.ids is None:
+            if names:
+                raise L3DError(f"the command wrote no predictions, and has classes {'|'.join(names)}")
+            return Outcome(cell.key, metrics=written.metrics)
+        if not names:
+            raise L3DError("the command wrote predictions; with classes=none it must write metrics only")
+        if unknown := [name for name in written.classes if name not in names]:
+            known = f"classes are {'|'.join(names)}"
+            raise L3DError(f"the command wrote class {unknown[0]}, and {known}: name all with hyperparameters.classes")
+        self._check_ids(written)
+        number = {name: place for place, name in enumerate(names)}
+        scores = None
+        if written.scores:
+            if missing := [name for name in names if name not in written.scores]:
+                raise L3DError(f"the command wrote scores, and none for class {missing[0]} (score_{missing[0]})")
+            scores = np.column_stack([written.scores[name] for name in names])
+        labels, predictions = (
+            np.array([number[name] for name in found.tolist()], dtype=np.int64)
+            for found in (written.labels, written.predictions)
+        )
+        return Outcome(cell.key, written.ids, labels, predictions, scores, metrics=written.metrics)
+
+    def _check_ids(self, written: Written) -> None:
+        """Raise where an id names another example than in a run before, as its label shows."""
+        assert written.ids is not None
+        assert written.labels is not None
+        for number, label in zip(written.ids.tolist(), written.labels.tolist(), strict=True):
+            if self.seen.setdefault(number, label) != label:
+                what = f"example_id {number} has label {label}, and had {self.seen[number]} in a run before"
+                raise L3DError(f"{what}: an id must name the same example in all runs")
+
+
+def _listed(value: Value) -> list[str]:
+    return [part.strip() for part in str(value).split(",") if part.strip()]

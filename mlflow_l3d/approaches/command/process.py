@@ -1,0 +1,58 @@
+"""One run of a command: no shell, its own folder, and no longer than the process that started it."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from mlflow_l3d.errors import L3DError
+
+_PR_SET_PDEATHSIG: Final = 1
+_TAIL_BYTES: Final = 4096
+_LONGEST_LINE: Final = 200
+
+
+def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+    """Run a command in a folder until it ends.
+
+    Raises
+    ------
+    L3DError
+        If it cannot be started, or ends with another status than 0; with the last line that it wrote to stderr.
+    """
+    with tempfile.TemporaryFile() as said:
+        try:
+            status = subprocess.run(  # noqa: S603 - what the user typed, without a shell
+                list(arguments),
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                check=False,
+                preexec_fn=_ends_with_us(),
+            ).returncode
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason})") from None
+        if status:
+            said.seek(max(0, said.tell() - _TAIL_BYTES))
+            lines = said.read().decode("utf-8", "replace").split("\n")
+    if status:
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+        how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
+        raise L3DError(f"the command ended with {how}: {last[-_LONGEST_LINE:]}")
+
+
+def _ends_with_us() -> Callable[[], None] | None:
+    """Return what lets a child die with its parent, be that killed: Linux only."""
+    if not sys.platform.startswith("linux"):
+        return None
+    library = ctypes.CDLL(None)  # loaded before the fork: afterwards little is safe
+    return lambda: library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

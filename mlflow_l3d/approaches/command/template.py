@@ -1,0 +1,149 @@
+"""A command with placeholders: which factors it names, which files its results come from."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import string
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mlflow_l3d.errors import ParameterError
+
+OUTPUT: Final = "output"
+HERE: Final = "here"
+"""Placeholders that are no factor: the folder that a cell's command writes to, and the one it was typed in."""
+_SHELL: Final = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"})
+
+
+@dataclass(frozen=True)
+class Template:
+    """A command, checked.
+
+    Attributes
+    ----------
+    words
+        The program and its arguments, with placeholders.
+    here
+        Folder that files of the command are relative to.
+    factors
+        Names of the placeholders that are factors, in the order in which they come.
+    """
+
+    words: tuple[str, ...]
+    here: Path
+    factors: tuple[str, ...]
+
+    @classmethod
+    def of(cls, command: str | Iterable[str], here: Path | None = None) -> Template:
+        """Return the template of a command as typed, or as a list of words.
+
+        Raises
+        ------
+        ParameterError
+            If it is empty, needs a shell, names no factor, or is not well-formed.
+        """
+        try:
+            words = tuple(shlex.split(command)) if isinstance(command, str) else tuple(map(str, command))
+        except ValueError as error:
+            raise ParameterError("command", command, f"cannot be divided into words ({error})") from None
+        typed = command if isinstance(command, str) else shlex.join(words)
+        if not words:
+            raise ParameterError("command", typed, "must be a program and its arguments")
+        if shell := sorted(_SHELL.intersection(words)):
+            fix = f"Put what needs {shell[0]} into a script of its own."
+            raise ParameterError("command", typed, "is run without a shell", fix)
+        names = list(dict.fromkeys(name for word in words for name in _placeholders(word, typed)))
+        factors = tuple(name for name in names if name not in {OUTPUT, HERE})
+        if not factors:
+            fix = "Write {data_order}, or a name of your own, where a seed belongs."
+            raise ParameterError("command", typed, "names no factor", fix)
+        if "all" in factors:
+            raise ParameterError("command", typed, "has a factor named all, which stands for every factor")
+        return cls(words, here or Path.cwd(), factors)
+
+    def arguments(self, seeds: Mapping[str, int], output: Path) -> list[str]:
+        """Return the words of one cell; files that the command names are absolute, since its folder is another one."""
+        values: dict[str, object] = {**seeds, OUTPUT: output, HERE: self.here}
+        program, *rest = (self._located(word).format_map(values) for word in self.words)
+        return [_program(program), *rest]
+
+    def files(self, more: Iterable[str] = ()) -> dict[str, str]:
+        """Return name -> hash of the files that the command names, and of `more` files, and of those in folders of it.
+
+        Raises
+        ------
+        ParameterError
+            If one of `more` is not there.
+        """
+        found = {word: path for word in self.words if (path := self._path(word)) is not None and path.is_file()}
+        for name in more:
+            path = self.here / Path(name).expanduser()
+            if not path.exists():
+                raise ParameterError("hyperparameters.files", name, "is no file or folder here")
+            inside = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+            found |= {str(Path(name) / each.relative_to(path)) if each != path else name: each for each in inside}
+        return {Path(name).name if Path(name).is_absolute() else name: _hash(path) for name, path in found.items()}
+
+    def _path(self, word: str) -> Path | None:
+        """Return the path of a word, or of what stands behind its =, where it exists."""
+        candidate = word.partition("=")[2] if word.startswith("-") and "=" in word else word
+        path = self.here / Path(candidate).expanduser()
+        return path if candidate and path.exists() else None
+
+    def _located(self, word: str) -> str:
+        if "{" in word or (path := self._path(word)) is None:
+            return word
+        text = str(path).replace("{", "{{").replace("}", "}}")
+        return f"{word.partition('=')[0]}={text}" if word.startswith("-") else text
+
+
+def _placeholders(word: str, typed: str) -> list[str]:
+    try:
+        fields = [each for each in string.Formatter().parse(word) if each[1] is not None]
+    except ValueError as error:
+        raise ParameterError("command", typed, f"has a brace too many or too few in {word} ({error})") from None
+    names = [str(name) for _, name, _, _ in fields]
+    for name, (_, _, spec, conversion) in zip(names, fields, strict=True):
+        if not name.isidentifier() or conversion or spec:
+            fix = "Double a brace that is meant as one: {{ and }}."
+            raise ParameterError("command", typed, f"has {{{name}}}, which is no name of a factor", fix)
+    return names
+
+
+def _program(word: str) -> str:
+    """Return the program: ``python`` is the interpreter that this one runs in."""
+    if word in {"python", "python3"}:
+        return sys.executable
+    return shutil.which(word) or word
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def environment(names: Iterable[str]) -> dict[str, str]:
+    """Return the variables that a command is given: :data:`PASSED_ON`, and those of `names`.
+
+    Raises
+    ------
+    ParameterError
+        If one of `names` is not set.
+    """
+    for name in names:
+        if name not in os.environ:
+            raise ParameterError("hyperparameters.environment", name, "is not set here")
+    return {name: os.environ[name] for name in (*PASSED_ON, *names) if name in os.environ}
+
+
+PASSED_ON: Final = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"),
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "CUDA_VISIBLE_DEVICES"),
+)
+"""Environment variables that every command has: those that programs need to start, one thread a worker, the GPUs."""

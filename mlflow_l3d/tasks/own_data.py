@@ -1,0 +1,28 @@
+"""The task of an approach that brings its data itself: only its classes are known here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.identity import fingerprint
+from mlflow_l3d.tasks.settings import Split
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+class OwnData(Task):
+    """A task without an example: what is trained on and evaluated, the approach decides."""
+
+    def split(self, seeds: Mapping[str, int]) -> Split:
+        """Return a split without an example."""
+        del seeds
+        return Split(_NONE, _NONE, _NONE)
+
+
+def own_data(name: str, classes: tuple[str, ...]) -> Task:
+    """Return the task with these classes; none where the approach has metrics only."""
+    task = OwnData(name, ((),), _NONE, classes, _NONE)
+    return OwnData(name, ((),), _NONE, classes, _NONE, fingerprint=fingerprint(task))

@@ -1,0 +1,237 @@
+"""Commands: what is typed, what is run, and what is read of what they write."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.command import Command
+from mlflow_l3d.approaches.command.process import run
+from mlflow_l3d.approaches.command.template import Template, environment
+from mlflow_l3d.approaches.command.written import read
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.values import public_words
+from mlflow_l3d.testing import one_cell
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("", "must be a program"),
+        ("python train.py", "names no factor"),
+        ("python {output}", "names no factor"),
+        ("cat {a} | sort", r"without a shell. Put what needs \| into a script"),
+        ("python {a} 'train", "cannot be divided into words"),
+        ("python {a}}", "brace too many"),
+        ("python {a.b}", "no name of a factor"),
+        ("python {a:d}", "no name of a factor"),
+        ("python {0}", "no name of a factor"),
+        ("python {all}", "stands for every factor"),
+    ],
+)
+def test_what_is_no_command(command, why):
+    with pytest.raises(ParameterError, match=f"(?s)^command=.*{why}"):
+        Template.of(command)
+
+
+def test_placeholders_are_factors_and_files_are_found_from_elsewhere(tmp_path):
+    (tmp_path / "train.py").write_text("one")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text("1")
+    template = Template.of("python train.py {b} --data=data --seed={a}-{b} --out {output} {{}} {here}", tmp_path)
+    assert template.factors == ("b", "a")
+    words = template.arguments({"a": 3, "b": 0}, Path("out"))
+    train, data = str(tmp_path / "train.py"), f"--data={tmp_path / 'data'}"
+    assert words == [sys.executable, train, "0", data, "--seed=3-0", "--out", "out", "{}", str(tmp_path)]
+    before = template.files(["data"])
+    assert list(before) == ["train.py", "data/a.csv"]
+    (tmp_path / "data" / "a.csv").write_text("2")
+    after = template.files(["data"])
+    assert [before[name] == after[name] for name in before] == [True, False]
+    with pytest.raises(ParameterError, match=r"files=gone: is no file"):
+        template.files(["gone"])
+
+
+def test_a_command_is_shown_without_private_folders():
+    typed = "python /home/me/train.py --data=~/x/y.csv --rate 1/2 '/a b' {seed}"
+    assert public_words(typed) == "python train.py --data=y.csv --rate 1/2 'a b' {seed}"
+
+
+def test_only_the_listed_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("A_SECRET", "1")
+    monkeypatch.setenv("WANTED", "2")
+    script = "import os, json; json.dump(sorted(os.environ), open('seen.json', 'w'))"
+    run([sys.executable, "-c", script], tmp_path, environment(["WANTED"]))
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    assert "WANTED" in seen
+    assert "A_SECRET" not in seen
+    with pytest.raises(ParameterError, match="environment=MISSING: is not set"):
+        environment(["MISSING"])
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("raise ValueError('no such label')", "exit status 1: ValueError: no such label"),
+        ("import os; os._exit(3)", "exit status 3: it said nothing"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal SIGKILL"),
+    ],
+)
+def test_a_command_that_fails_says_why(script, why, tmp_path):
+    with pytest.raises(L3DError, match=why):
+        run([sys.executable, "-c", script], tmp_path, environment([]))
+
+
+def test_a_program_that_is_not_there(tmp_path):
+    with pytest.raises(L3DError, match="nothing-of-that-name cannot be started"):
+        run(["nothing-of-that-name"], tmp_path, {})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_a_command_ends_with_a_worker_that_is_killed(tmp_path):
+    child = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    parent = (
+        "import sys; from pathlib import Path; from mlflow_l3d.approaches.command.process import run; "
+        f"run([sys.executable, '-c', {child!r}], Path({str(tmp_path)!r}), {{}})"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", parent])
+    while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
+        time.sleep(0.02)
+    worker.kill()
+    worker.wait()
+    path = Path("/proc") / (tmp_path / "pid").read_text() / "cmdline"
+    deadline = time.monotonic() + 10
+    while path.exists() and path.read_text() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not path.exists() or not path.read_text()
+
+
+ROWS = pd.DataFrame({"example_id": [3, 1], "label": ["b", "a"], "prediction": ["a", "a"]})
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+def test_predictions_are_read_alike_from_all_files(kind, tmp_path):
+    frame = ROWS.assign(score_a=[0.75, 1], score_b=[0.25, 0])
+    path = tmp_path / f"predictions.{kind}"
+    if kind == "csv":
+        frame.to_csv(path, index=False)
+    elif kind == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_json(path, orient="records", lines=True)
+    (tmp_path / "metrics.json").write_text('{"loss": 2}')
+    found = read(tmp_path)
+    assert found.ids.tolist() == [3, 1]
+    assert found.labels.tolist() == ["b", "a"]
+    assert found.classes == ("a", "b")
+    assert {name: column.tolist() for name, column in found.scores.items()} == {"a": [0.75, 1.0], "b": [0.25, 0.0]}
+    assert found.metrics == {"loss": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({}, "wrote neither predictions.csv or predictions.parquet or predictions.jsonl nor metrics.json"),
+        ({"predictions.csv": "example_id,label\n1,a"}, "lacks the column prediction; it has example_id, label"),
+        ({"predictions.csv": "example_id,label,prediction\n"}, "has no row"),
+        ({"predictions.csv": "example_id,label,prediction\n1,a,a\n1,a,b"}, "example_id 1 stands there twice"),
+        ({"predictions.csv": "example_id,label,prediction\n1,a,a\n2,a,"}, "prediction is missing in row 2"),
+        ({"predictions.csv": "example_id,label,prediction\n1,a,nan"}, "prediction is missing in row 1"),
+        ({"predictions.csv": "example_id,label,prediction\n1,0.5,1"}, "label holds 0.5; classes are texts or whole"),
+        ({"predictions.csv": "example_id,label,prediction,score_a\n1,a,a,x"}, "score_a must hold numbers"),
+        ({"predictions.csv": ""}, "cannot be read"),
+        ({"predictions.csv": "x", "predictions.jsonl": "x"}, "one of them is enough"),
+        ({"predictions.parquet": "x"}, "cannot be read"),
+        ({"metrics.json": "{"}, "is not valid JSON"),
+        ({"metrics.json": "[1]"}, "must map names to numbers"),
+        ({"metrics.json": '{"loss": NaN}'}, "loss is nan, not a finite number"),
+        ({"metrics.json": '{"loss": "1"}'}, "loss is '1', not a finite number"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(files, why, tmp_path):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(L3DError, match=why) as caught:
+        read(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_classes_that_are_numbers_are_in_their_order(tmp_path):
+    ROWS.assign(label=[10, 9], prediction=[9, 10]).to_csv(tmp_path / "predictions.csv", index=False)
+    assert read(tmp_path).classes == ("9", "10")
+
+
+SCRIPT = """
+import csv, sys
+with open("predictions.csv", "w") as file:
+    writer = csv.writer(file)
+    writer.writerow(["example_id", "label", "prediction"])
+    for i in range(6):
+        writer.writerow([i, "ab"[i % 2], "ab"[int(sys.argv[1]) % (i + 2) % 2]])
+"""
+
+
+def session_of(command, folder, **given):
+    approach = Command(command, here=folder)
+    hyperparameters = resolve_hyperparameters(approach, given)
+    task = approach.own_task(hyperparameters, folder / "cache")
+    return approach, task, approach.prepare(task, hyperparameters, model="", device="cpu", cache=folder)
+
+
+def test_a_cell_is_a_run_with_its_seeds(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    approach, task, session = session_of("python train.py {seed}", tmp_path)
+    assert task.class_names == ("a", "b")
+    assert task.name == "train.py"
+    (outcome,) = session.run([one_cell(approach.factors)])
+    assert outcome.error is None
+    seed = one_cell(approach.factors).seeds["seed"] % 2**31
+    assert outcome.predictions.tolist() == [seed % (i + 2) % 2 for i in range(6)]
+    assert outcome.labels.tolist() == [0, 1] * 3
+    assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob("l3d-command-*/predictions.csv"))
+    # The classes are remembered: the script need not run again, until it is another one.
+    remembered = session_of("python train.py {seed}", tmp_path)[1]
+    assert remembered.fingerprint == task.fingerprint
+    before = approach.dependencies(resolve_hyperparameters(approach, {}), "")
+    (tmp_path / "train.py").write_text(SCRIPT + "\n")
+    assert approach.dependencies(resolve_hyperparameters(approach, {}), "") != before
+
+
+@pytest.mark.parametrize(
+    ("script", "classes", "why"),
+    [
+        (SCRIPT, "a|c", r"wrote class b, and classes are a\|c: name all with"),
+        (SCRIPT, "none", "with classes=none it must write metrics only"),
+        ("open('metrics.json', 'w').write('{\"a\": 1}')", "a|b", "wrote no predictions, and has classes"),
+        ("import time", "a|b", "wrote neither"),
+    ],
+)
+def test_a_cell_with_something_else_fails_alone(script, classes, why, tmp_path):
+    (tmp_path / "train.py").write_text(script)
+    approach, _, session = session_of("python train.py {seed}", tmp_path, classes=classes)
+    (outcome,) = session.run([one_cell(approach.factors)])
+    assert why.replace("\\", "") in outcome.error
+
+
+def test_an_id_must_stay_with_its_example(tmp_path):
+    other = SCRIPT.replace('"ab"[i % 2]', '"ab"[(i + int(sys.argv[1])) % 2]')
+    (tmp_path / "train.py").write_text(other)
+    approach, _, session = session_of("python train.py {seed}", tmp_path, classes="a|b")
+    cells = [one_cell(approach.factors, configuration=number) for number in range(8)]
+    errors = {outcome.error for outcome in session.run(cells)}
+    assert any(error and "an id must name the same example in all runs" in error for error in errors)
+
+
+def test_scores_need_every_class(tmp_path):
+    frame = ROWS.assign(score_a=np.array([0.5, 0.5]))
+    (tmp_path / "train.py").write_text(f"open('predictions.csv', 'w').write({frame.to_csv(index=False)!r})")
+    approach, _, session = session_of("python train.py {seed}", tmp_path, classes="a|b")
+    (outcome,) = session.run([one_cell(approach.factors)])
+    assert "none for class b (score_b)" in outcome.error
