@@ -14,6 +14,8 @@ from warm_start import WarmStart
 
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.results import IMPORTANCE_METRICS
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.command import Command
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.metrics import classification, regression
 from mlflow_l3d.metrics.base import OF_CLASSES
@@ -116,6 +118,17 @@ def test_own_function_of_the_readme(
     assert small in text
     exec(text, {})
     assert "mine" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_script_of_the_page_on_commands(tmp_path: Path) -> None:
+    page = PAGES["bring-your-own.md"]
+    (tmp_path / "train.py").write_text(block("bring-your-own.md", "command"))
+    (command,) = re.findall(r"--command '(.*)'", page)
+    approach = Command(command, here=tmp_path)
+    given = resolve_hyperparameters(approach, {"classes": "0|1|2"})
+    written = approach.execute({"data_split": 0, "data_order": 1, "model_initialisation": 2}, given)
+    assert (len(written.ids), written.classes) == (60, ("0", "1", "2"))
 
 
 @pytest.mark.slow

@@ -48,5 +48,7 @@ def list_names() -> Names:
     """
     approaches = tuple(registry.names("approach"))
     found = {name: tuple(registry.names(name)) for name in ("task", "design", "executor")}
-    factors = {name: tuple(registry.load("approach", name)().factors) for name in approaches}
+    made = {name: registry.load("approach", name) for name in approaches}
+    of_user = ("what {...} of it names",)  # such an approach is built from what the user types
+    factors = {name: of_user if getattr(each, "parameters", ()) else each().factors for name, each in made.items()}
     return Names({"approach": approaches, **found, "metric": tuple(registered())}, factors)
