@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_RUNS_A_PAGE = 250  # a run takes tens of kilobytes of memory
+_RUNS_A_PAGE = 500  # a run takes tens of kilobytes of memory; each page is sorted anew by the server
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.classification import occurring
-from mlflow_l3d.metrics.known import registered, scores_of
+from mlflow_l3d.metrics.known import named, registered, score
 
 IntArray = npt.NDArray[np.int64]
 NUMBERS: Final = (
@@ -66,8 +66,8 @@ class Answers:
     Attributes
     ----------
     cells
-        Place -> three arrays of one length: number of the example (0 .. examples - 1), label, prediction; of any type
-        of whole numbers.
+        Place -> three arrays of one length, at least 1: number of the example (0 .. examples - 1), label, prediction;
+        of any type of whole numbers. Cells of one test set are quicker where they share the first.
     examples
         How many different examples there are.
     """
@@ -116,18 +116,23 @@ def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None 
     """
     tables = {name: np.full_like(table, math.nan) for name, table in scores.tables.items()}
     golden, base = np.full_like(scores.golden, math.nan), np.full_like(scores.base, math.nan)
-    plain = base if base.size else golden
+    plain, function = base if base.size else golden, named(metric)
+    of_set: dict[int, IntArray | slice] = {}
     for place, (numbers, labels, predictions) in answers.cells.items():
-        kept = len(numbers) if size is None else size
-        chosen = slice(None) if kept >= len(numbers) else np.argpartition(rank[numbers], kept)[:kept]
+        if (chosen := of_set.get(id(numbers))) is None:
+            chosen = of_set[id(numbers)] = _lowest(rank[numbers], size)
         truth, guess = labels[chosen].astype(np.int64), predictions[chosen].astype(np.int64)
-        found = scores_of(truth, guess, classes=answers.classes, only=[metric])
-        value = found.get(metric, math.nan)
+        value = score(function, truth, guess, answers.classes)
         if place.factor is None:
             plain[place.row] = value
         else:
             tables[place.factor][place.row, place.column] = value
     return replace(scores, tables=tables, golden=golden, base=base)
+
+
+def _lowest(rank: IntArray, size: int | None) -> IntArray | slice:
+    """Return where the lowest ranks stand, in their order; everything where there are no more than `size`."""
+    return slice(None) if size is None or size >= len(rank) else np.flatnonzero(rank < np.partition(rank, size)[size])
 
 
 def part(scores: Tables, setting: Setting, seeds: Sequence[np.random.SeedSequence]) -> Tables:

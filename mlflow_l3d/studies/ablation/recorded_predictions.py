@@ -99,8 +99,13 @@ def _answers(parts: Iterator[_Part], places: Mapping[_Key, Place]) -> Answers | 
     # Examples are numbered in the order of their ids, however the cells are.
     number = np.empty(len(examples), dtype=np.int32)
     number[np.argsort(np.array(examples.ids))] = np.arange(len(examples), dtype=np.int32)
-    cells = {place: (number[found[place][0]], *found[place][1:]) for place in places.values()}
-    return Answers(cells, len(examples))  # type: ignore[arg-type]
+    shared: dict[bytes, np.ndarray] = {}
+    cells = {}
+    for place in places.values():
+        own, *others = found[place]
+        numbers = number[own]
+        cells[place] = (shared.setdefault(numbers.tobytes(), numbers), *others)
+    return Answers(cells, len(examples))
 
 
 def _small(values: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.past import latest_investigation
-from mlflow_l3d.tracking.reader import Recorded, read_investigation
+from mlflow_l3d.tracking.reader import Recorded, read_listed
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -120,7 +120,7 @@ def ablate(
         draws, seed = ABLATION["repeats"].parse(given), ABLATION["root_seed"].parse(given)
         client = connect()
         run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
-        recorded = read_investigation(run_id, client)
+        recorded = read_listed(run_id, client)
         if project_run.run_id is None:
             return _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
         title = f"ablation: {recorded.parent.info.run_name or run_id}"
