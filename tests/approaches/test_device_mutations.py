@@ -1,0 +1,81 @@
+"""The pretended device notices a tensor on the wrong one: each device that is taken out of our sources shows."""
+
+import __future__
+
+import inspect
+import textwrap
+from functools import cache
+
+import pytest
+from device_paths import WAYS, Runner, differences
+
+from mlflow_l3d.approaches import global_seeds, numerics
+from mlflow_l3d.approaches.encoder.tokens import Tokens
+from mlflow_l3d.approaches.finetuning import embedding, heads, kinds
+from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
+from mlflow_l3d.approaches.finetuning.full import FullSession
+from mlflow_l3d.approaches.icl.engine import base, packed, sampling, seq2seq
+from mlflow_l3d.approaches.meta_learning import chunk
+from mlflow_l3d.approaches.stacked.rows import Rows
+from mlflow_l3d.approaches.stacked.stack import Moments
+
+MUTATIONS = {
+    # What is used, the path that uses it, a part of its source, and what stands there instead.
+    "steps of Adam": (Moments.of, "heads", ", device=tensor.device", ""),
+    "places of rows": (Rows.places, "heads", ".to(self._matrix.device)", ""),
+    "labels of heads": (heads._Training.epoch, "heads", ".to(stack.w1)", ".float()"),
+    "logits of heads": (heads._Training.logits, "heads", ".cpu()", ""),
+    "tokens": (Tokens.batch, "full", ".to(device)", ""),
+    "labels": (kinds.wanted, "full, regression", ".to(device)", ""),
+    "sum of losses": (FullSession._epoch, "full", ", device=self.device", ""),
+    "logits": (FullSession.logits, "full", ".cpu()", ""),
+    "own vocabulary": (embedding.OwnVocabulary.__init__, "full", ".to(whole.weight.device)", ""),
+    "seed of dropout": (global_seeds.seeded, "full", "module.manual_seed(seed)", "pass"),
+    "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
+    "labels of tasks": (chunk._epoch, "maml", ", device=stack.w1.device", ""),
+    "dropout of tasks": (chunk._epoch, "maml", ".to(stack.w1)", ""),
+    "scored tokens": (base.read_steps, "score", ".to(logits.device)", ""),
+    "numbers of packed texts": (packed.PackedModel._tensor, "score", ".to(self.device)", ""),
+    "uniforms": (sampling.next_tokens, "generate, drawn", ".to(home.device)", ""),
+    "lengths of texts": (seq2seq.Seq2SeqEngine._start, "seq2seq, score", "device=device", "device='cpu'"),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Give a function that runs a path on the device and returns what is wrong; the CPU runs it once."""
+    runner = Runner(tmp_path_factory.mktemp("models"))
+    expected = cache(lambda name: runner.outcomes(WAYS[name], "cpu")[1])
+
+    def wrong(name):
+        try:
+            counts, found = differences(runner, WAYS[name], expected(name))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is noticed
+            return [repr(error)]
+        return [*found, *counts.implicit]
+
+    return wrong
+
+
+def mutant(function, old, new):
+    """Return the code of a function with another text in one place."""
+    source = textwrap.dedent(inspect.getsource(function))
+    assert source.count(old) >= 1, f"{function.__qualname__} has no {old!r}: change this test with it"
+    # In a class, so that super() has what it asks for; decorators stay where they are.
+    lines = source.replace(old, new, 1).splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("def "))
+    text = "class _:\n" + textwrap.indent("\n".join(lines[start:]), "    ")
+    code = compile(text, inspect.getsourcefile(function), "exec", flags=__future__.annotations.compiler_flag)
+    space = {}
+    exec(code, function.__globals__, space)
+    return vars(space["_"])[function.__name__].__code__
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_missing_device_is_noticed(name, run, monkeypatch, caplog):
+    monkeypatch.setattr(numerics, "device_class", lambda device: "cpu")
+    function, path, old, new = MUTATIONS[name]
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    monkeypatch.setattr(function, "__code__", mutant(function, old, new))
+    # Packed rows that fail are given up with a line.
+    assert run(path) or caplog.messages

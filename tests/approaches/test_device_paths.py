@@ -1,0 +1,94 @@
+"""Every way of using a device, on a pretended one: the numbers of the CPU, and what a GPU would wait for."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+import torch
+from device_paths import TASKS, WAYS, Runner, differences
+from fake_device import DEVICE, NAME, WrongDeviceError, watched
+
+from mlflow_l3d.approaches import numerics
+from mlflow_l3d.approaches.encoder.features import pooled
+from mlflow_l3d.approaches.encoder.pretrained import load_encoder, load_tokenizer
+from mlflow_l3d.approaches.encoder.tokens import tokenise
+from mlflow_l3d.approaches.models import resolve
+
+COUNTED_WITH = {"torch": "2.13", "transformers": "5.23"}
+COUNTS = {
+    # Launches, waits, copies to the device: of one training step, where there are any, and of all cells.
+    "heads": ((17, 0, 0), (174, 11, 22)),
+    "full": ((146, 1, 4), (1668, 62, 131)),
+    "full, parts": ((235, 1, 4), (898, 9, 60)),
+    "full, decoder": ((276, 2, 3), (1119, 14, 35)),
+    "full, regression": ((134, 1, 4), (622, 9, 60)),
+    "full, choices": ((135, 1, 4), (625, 9, 60)),
+    "lora": ((126, 1, 4), (562, 8, 24)),
+    "lora, decoder": ((265, 2, 3), (1086, 14, 18)),
+    "protonet": ((34, 0, 1), (270, 4, 15)),
+    "maml": ((62, 0, 1), (444, 4, 15)),
+    "fomaml": ((56, 0, 0), (436, 4, 9)),
+    "reptile": ((43, 0, 0), (358, 4, 9)),
+    "reptile, Adam": ((259, 0, 1), (1754, 4, 15)),
+    "score": (None, (1002, 5, 79)),
+    "score, similarity": (None, (1002, 5, 79)),
+    "generate": (None, (1312, 8, 92)),
+    "generate, drawn": (None, (1500, 12, 96)),
+    "seq2seq, score": (None, (538, 7, 18)),
+    "seq2seq, generate": (None, (627, 9, 10)),
+}
+"""Change a row knowingly: fewer is better, and more of the second or third number is time that a GPU does nothing."""
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory):
+    return Runner(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(autouse=True)
+def known_device(monkeypatch):
+    """Let the device pass as one of this machine; the features of heads are those of the CPU."""
+    monkeypatch.setattr(numerics, "device_class", lambda device: "cpu")
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_way_gives_the_numbers_of_the_cpu_and_waits_as_often_as_before(runner, name, caplog):
+    counts, wrong = differences(runner, WAYS[name], runner.outcomes(WAYS[name], "cpu")[1])
+    assert wrong == caplog.messages == []
+    assert dict(counts.implicit) == {}
+    if all(version(package).startswith(f"{number}.") for package, number in COUNTED_WITH.items()):
+        step = counts.step(0) if counts.marks else None
+        assert (step, counts.totals) == COUNTS[name], f"waits {counts.waits}; copies {counts.copies}"
+
+
+def test_features_of_an_encoder_are_those_of_the_cpu(runner):
+    found = resolve(runner.model("encoder"))
+    tokens = tokenise(load_tokenizer(found), TASKS["classes"]().texts, 48)
+    some, encoder = np.arange(12), load_encoder(found)
+    expected = pooled(encoder, tokens, some, "mean", "cpu")
+    with watched() as counts:
+        encoder.to(DEVICE)
+        own = pooled(encoder, tokens, some, "mean", NAME).cpu()
+    assert torch.allclose(own, expected, atol=1e-6)
+    assert dict(counts.implicit) == {}
+
+
+def test_the_device_refuses_and_counts_what_a_gpu_does():
+    with watched() as counts:
+        there, here = torch.arange(3.0, device=NAME), torch.arange(3.0)
+        for wrong in (lambda: there + here, lambda: here.add_(there), lambda: torch.stack([there, here])):
+            with pytest.raises(WrongDeviceError, match="same device"):
+                wrong()
+        with pytest.raises(WrongDeviceError, match="generator"):
+            torch.rand(3, device=NAME, generator=torch.Generator())
+        with pytest.raises(RuntimeError, match="numpy"):
+            there.numpy()
+        assert counts.waits.total() == counts.implicit.total() == 0
+        assert float(there.sum()) == 3.0
+        assert there[there > 0].tolist() == [1.0, 2.0]
+        assert counts.waits.total() == 3
+        assert there[torch.tensor([2, 0])].cpu().tolist() == [2.0, 0.0]
+        assert (there * torch.tensor(2.0)).cpu().tolist() == [0.0, 2.0, 4.0]
+        assert counts.implicit.total() == 2
