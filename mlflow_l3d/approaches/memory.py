@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
-from typing import Final
 
 import torch
 
-SHARERS: Final = "MLFLOW_L3D_SHARERS"
-"""Environment variable of a worker: how many of them compute on its GPU."""
+from mlflow_l3d.approaches.numerics import SHARERS
 
 
 def free_memory(device: str) -> float:

@@ -17,6 +17,9 @@ CUBLAS: Final = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 ATTENTION: Final = "sdpa without cudnn"
 """Kernels that attention on a GPU is taken from: of those of torch's version, all but cuDNN's."""
 
+SHARERS: Final = "MLFLOW_L3D_SHARERS"
+"""Environment variable of a worker: how many of them compute on its GPU."""
+
 _log = logging.getLogger(__name__)
 
 

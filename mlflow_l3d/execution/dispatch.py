@@ -21,6 +21,8 @@ ATTEMPTS: Final = 2
 PREFETCH_BELOW_SECONDS: Final = 5.0
 """Shorter cells wait with the worker while the one before runs, so that it never waits for the dispatcher. A longer one
 would rather be free for whoever is done first."""
+AHEAD_SECONDS: Final = 0.1
+"""More than two wait with a worker only where they take no longer than that, and its pool says that they may."""
 LOOK_SECONDS: Final = 1.0
 """How often workers are looked for that hang, or that end without a word."""
 MOST_BLAMELESS: Final = 20
@@ -146,7 +148,7 @@ class Dispatcher(Generic[W]):
             self._seconds = message.duration_seconds
             if message.error is None:
                 self._limits.finished(cell, self._seconds)
-            self._depth = 2 if self._seconds < PREFETCH_BELOW_SECONDS else 1
+            self._depth = self._calls_ahead()
             self._blameless = 0
             return message
         if isinstance(message, Ready):
@@ -159,6 +161,12 @@ class Dispatcher(Generic[W]):
         if isinstance(message, L3DError):
             raise message
         return self._ended(worker, message)
+
+    def _calls_ahead(self) -> int:
+        """Return how many calls of one cell a worker may have: two short ones, more where they are over at once."""
+        if self._seconds >= PREFETCH_BELOW_SECONDS:
+            return 1
+        return max(2, min(self._pool.most_ahead, int(AHEAD_SECONDS / max(self._seconds, 1e-9))))
 
     def _fill(self, worker: W) -> None:
         """Give a ready worker what it may have."""

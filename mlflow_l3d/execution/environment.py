@@ -12,7 +12,7 @@ from multiprocessing import resource_tracker
 from types import ModuleType
 from typing import Final
 
-from mlflow_l3d.approaches.numerics import cores, equal_cards
+from mlflow_l3d.approaches.numerics import SHARERS, cores, equal_cards
 
 _THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 WORKER_ENVIRONMENT: Final = {
@@ -113,6 +113,11 @@ def forget_project_run() -> None:
     """Remove what ties this process to a run of MLflow."""
     for name in ATTACH_VARIABLES:
         os.environ.pop(name, None)
+
+
+def share_device(workers: int) -> None:
+    """Note for sessions of this process that so many workers compute on its GPU: each plans with its part of it."""
+    os.environ[SHARERS] = str(workers)
 
 
 def places(device: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -28,7 +29,7 @@ _END_SECONDS: Final = 1.0
 class ProcessWorker(Worker):
     """One worker process: its second call waits in its pipe."""
 
-    def __init__(self, pickled_job: bytes, device: str) -> None:
+    def __init__(self, pickled_job: bytes, device: str, sharers: int) -> None:
         super().__init__()
         self.device = device
         self.lost = ""
@@ -36,7 +37,7 @@ class ProcessWorker(Worker):
         self._connection, theirs = context.Pipe()
         main = threading.current_thread() is threading.main_thread()
         # Daemonic, so that an iterator that nobody closes does not keep the interpreter from ending.
-        self.process = context.Process(target=serve, args=(theirs, device, os.getpid(), main), daemon=True)
+        self.process = context.Process(target=serve, args=(theirs, device, sharers, os.getpid(), main), daemon=True)
         try:
             with starting_worker():
                 self.process.start()
@@ -146,7 +147,10 @@ class ProcessPool(Pool[ProcessWorker]):
     def start(self) -> ProcessWorker:
         """Start a process."""
         used = [worker.device for worker in self.workers]
-        return ProcessWorker(self._pickled, min(self._devices, key=used.count))
+        device = min(self._devices, key=used.count)
+        # The first devices get one more, where workers cannot be shared out evenly.
+        sharers = math.ceil((self._most - self._devices.index(device)) / len(self._devices))
+        return ProcessWorker(self._pickled, device, max(1, sharers))
 
     def events(self, seconds: float) -> Iterator[tuple[ProcessWorker, Message]]:
         """Wait for the pipes and the ends of the processes.

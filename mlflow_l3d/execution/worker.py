@@ -18,7 +18,7 @@ from mlflow_l3d.approaches.failures import LostDeviceError, one_line
 from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts
+from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts, share_device
 from mlflow_l3d.execution.outcomes import run_cells
 from mlflow_l3d.execution.sessions import cells_at_once, session_of
 from mlflow_l3d.execution.workers import Busy, Message, Ready
@@ -35,7 +35,7 @@ class Lost:
     why: str
 
 
-def serve(connection: Connection, device: str, parent: int, parent_is_main_thread: bool) -> None:
+def serve(connection: Connection, device: str, sharers: int, parent: int, parent_is_main_thread: bool) -> None:
     """Run a worker: receive the job, then calls; send an outcome for each of their cells, as it comes.
 
     Parameters
@@ -45,6 +45,8 @@ def serve(connection: Connection, device: str, parent: int, parent_is_main_threa
         that the session is ready, or the error that kept it from being so.
     device
         Device of this worker.
+    sharers
+        How many workers share it.
     parent
         Process id of the parent.
     parent_is_main_thread
@@ -53,6 +55,7 @@ def serve(connection: Connection, device: str, parent: int, parent_is_main_threa
     refuse_interrupts()
     _die_with_parent(parent, parent_is_main_thread)
     forget_project_run()
+    share_device(sharers)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants no more
         _serve(connection, device)
 

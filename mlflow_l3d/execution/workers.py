@@ -132,7 +132,12 @@ class Pool(ABC, Generic[W]):
     ----------
     workers
         Those that were started and have not ended; the dispatcher writes it.
+    most_ahead
+        How many calls of one cell each may be with a worker at once, where cells are over in no time; more than two
+        where a message costs more than such a cell.
     """
+
+    most_ahead: int = 2
 
     def __init__(self) -> None:
         self.workers: list[W] = []

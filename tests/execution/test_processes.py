@@ -15,6 +15,7 @@ from run_helpers import wait_until
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.numerics import SHARERS
 from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -100,9 +101,10 @@ def test_gpus_are_shared_out(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cards))
     job = replace(bench_job(Trouble(), tmp_path, duration=0.2), device="cuda")
     assert environment.default_workers("cuda") == 2
-    list(ProcessExecutor(job=job).run(design_cells(FACTORS, 6)))
-    devices = sorted(worker_environment(tmp_path, process)["device"] for process in worker_processes(tmp_path))
-    assert devices == ["cuda:0", "cuda:1"]
+    list(ProcessExecutor(job=job, workers=3).run(design_cells(FACTORS, 6)))
+    found = [worker_environment(tmp_path, process) for process in worker_processes(tmp_path)]
+    shared = sorted((each["device"], each[SHARERS]) for each in found)
+    assert shared == [("cuda:0", "2"), ("cuda:0", "2"), ("cuda:1", "1")]
     assert environment.places("cuda:1") == ["cuda:1"]
     assert environment.default_workers("mps") == 1
     assert environment.default_workers("cpu") == len(os.sched_getaffinity(0))
