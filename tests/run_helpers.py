@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import known_schema  # noqa: F401 - every place has a store of its own
 from mlflow import MlflowClient
 from mlflow.entities import Run
 from warm_start import WarmStart

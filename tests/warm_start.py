@@ -21,6 +21,7 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(
         "mlflow.cli",
         "mlflow.server.fastapi_app",
         "mlflow.store.tracking.sqlalchemy_store",
+        "known_schema",
         "mlflow_l3d.cli",
         "mlflow_l3d.report.ablation",
         "mlflow_l3d.report.investigation.page",

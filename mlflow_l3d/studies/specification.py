@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol
 
@@ -226,17 +227,23 @@ def version_words() -> str:
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that may matter, those that are installed."""
     import platform
-    from importlib.metadata import PackageNotFoundError, version
 
     from mlflow_l3d.version import __version__
 
-    found = {"python": platform.python_version(), "mlflow-l3d": __version__}
-    for name in ("mlflow", "numpy", "pandas", "pyarrow", "torch", "transformers", "tokenizers", "datasets"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    others = ("mlflow", "numpy", "pandas", "pyarrow", "torch", "transformers", "tokenizers", "datasets")
+    installed = {name: number for name in others if (number := _installed(name)) is not None}
+    return {"python": platform.python_version(), "mlflow-l3d": __version__, **installed}
+
+
+@cache
+def _installed(package: str) -> str | None:
+    """Return the version of a package, None where it is not installed; read once, since it takes its time."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def context_of(setup: Setup) -> str:

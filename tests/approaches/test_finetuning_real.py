@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,16 +96,6 @@ def test_adapters_on_the_packaged_decoder() -> None:
     first, again = run(session, cell(0), cell(0))
     assert content(first) == content(again)
     assert first.curves["train_loss"][-1] < first.curves["train_loss"][0]
-    choice = replace(
-        task,
-        kind="multiple_choice",
-        choices=(task.texts[0], task.texts[0][::-1]),
-        texts=(("which is good?",) * len(task),),
-        class_names=("choice1", "choice2"),
-    )
-    chooser = session_of(choice, DECODER, cache_folder(), **{**given, "epochs": 1})
-    (chosen,) = run(chooser, cell(0))
-    assert chosen.scores.shape == (2, 2)
 
 
 @needs_decoder

@@ -141,38 +141,39 @@ def test_similar_runs_are_said_to_be_similar(done: tuple[Place, Investigation]) 
 @pytest.mark.slow
 def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) -> None:
     earlier = place.investigate(mitigation_runs=3, golden_runs=2, **TWO)
-    for pilot in ("auto", earlier.run_id):
-        made = planned(place, investigation_runs=10, mitigation_runs=30, half_width=0.2, pilot=pilot, **TWO)
-        assert made.guidance is not None  # for the pilot is small
-        assert made.pilot_run_id == earlier.run_id
-        for row in made.factors.to_dict("records"):
-            record = earlier.analysis.importances[row["factor"]]
-            known = record.components
-            assert known is not None
-            assert row["total_index"] == pytest.approx(known.total_index)
-            assert total_index_of(record.importance_corrected) == pytest.approx(known.total_index, abs=1e-6)
-            assert row["low"] <= row["high"]
-            assert row["half_width"] == pytest.approx(
-                design_named("crossed").half_width(known, rows=30, columns=10, assurance=0.8)
-            )
-            assert row["nested_optimum"] == optimal_columns(min(known.total_index, 0.99))
-            for design in ("crossed", "nested", "radial"):
-                needed = design_named(design).needed(0.2, known, assurance=0.8)
-                found = [row[f"{name}/{design}"] for name in ("rows", "columns", "cells")]
-                assert [None if pd.isna(each) else each for each in found] == [
-                    needed.rows,
-                    needed.columns,
-                    needed.cells,
-                ]
-        designs = made.designs.set_index("design")
-        for factor, record in earlier.analysis.importances.items():
-            assert record.components is not None
-            width = design_named("nested").half_width(record.components, rows=30, columns=10, assurance=0.8)
-            assert designs.loc["nested", f"half_width/{factor}"] == pytest.approx(width)
-        assert designs.loc["nested", "cells_needed"] == made.factors["cells/nested"].sum()
-        assert designs.loc["radial", "cells_needed"] == 3 * made.factors["cells/radial"].max()
-        assert sum("data_order, label_selection is small (crossed 3 x 3)" in note for note in made.notes) == 1
-        assert max(map(len, made.summary().splitlines())) <= 100
+    asked = {"investigation_runs": 10, "mitigation_runs": 30, "half_width": 0.2, **TWO}
+    made, by_its_name = planned(place, **asked), planned(place, pilot=earlier.run_id, **asked)
+    pd.testing.assert_frame_equal(by_its_name.factors, made.factors)
+    assert by_its_name.pilot_run_id == made.pilot_run_id == earlier.run_id
+    assert made.guidance is not None  # for the pilot is small
+    for row in made.factors.to_dict("records"):
+        record = earlier.analysis.importances[row["factor"]]
+        known = record.components
+        assert known is not None
+        assert row["total_index"] == pytest.approx(known.total_index)
+        assert total_index_of(record.importance_corrected) == pytest.approx(known.total_index, abs=1e-6)
+        assert row["low"] <= row["high"]
+        assert row["half_width"] == pytest.approx(
+            design_named("crossed").half_width(known, rows=30, columns=10, assurance=0.8)
+        )
+        assert row["nested_optimum"] == optimal_columns(min(known.total_index, 0.99))
+        for design in ("crossed", "nested", "radial"):
+            needed = design_named(design).needed(0.2, known, assurance=0.8)
+            found = [row[f"{name}/{design}"] for name in ("rows", "columns", "cells")]
+            assert [None if pd.isna(each) else each for each in found] == [
+                needed.rows,
+                needed.columns,
+                needed.cells,
+            ]
+    designs = made.designs.set_index("design")
+    for factor, record in earlier.analysis.importances.items():
+        assert record.components is not None
+        width = design_named("nested").half_width(record.components, rows=30, columns=10, assurance=0.8)
+        assert designs.loc["nested", f"half_width/{factor}"] == pytest.approx(width)
+    assert designs.loc["nested", "cells_needed"] == made.factors["cells/nested"].sum()
+    assert designs.loc["radial", "cells_needed"] == 3 * made.factors["cells/radial"].max()
+    assert sum("data_order, label_selection is small (crossed 3 x 3)" in note for note in made.notes) == 1
+    assert max(map(len, made.summary().splitlines())) <= 100
 
 
 @pytest.mark.slow
