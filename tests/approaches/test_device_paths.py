@@ -9,24 +9,32 @@ import pytest
 import torch
 from device_paths import TASKS, WAYS, Runner, differences
 from fake_device import DEVICE, NAME, WrongDeviceError, watched
+from finetuning_helpers import cell
 
 from mlflow_l3d.approaches import numerics
+from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.encoder.features import pooled
 from mlflow_l3d.approaches.encoder.pretrained import load_encoder, load_tokenizer
 from mlflow_l3d.approaches.encoder.tokens import tokenise
+from mlflow_l3d.approaches.finetuning import Finetuning, heads
+from mlflow_l3d.approaches.finetuning.heads import Head, train_heads
+from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.finetuning.training import Progress
 from mlflow_l3d.approaches.models import resolve
+from mlflow_l3d.approaches.stacked.stack import initial_head
+from mlflow_l3d.tasks.settings import Split
 
 COUNTED_WITH = {"torch": "2.13", "transformers": "5.23"}
 COUNTS = {
     # Launches, waits, copies to the device: of one training step, where there are any, and of all cells.
-    "heads": ((17, 0, 0), (174, 11, 22)),
-    "full": ((146, 1, 4), (1668, 62, 131)),
-    "full, parts": ((235, 1, 4), (898, 9, 60)),
-    "full, decoder": ((276, 2, 3), (1119, 14, 35)),
-    "full, regression": ((134, 1, 4), (622, 9, 60)),
-    "full, choices": ((135, 1, 4), (625, 9, 60)),
-    "lora": ((126, 1, 4), (562, 8, 24)),
-    "lora, decoder": ((265, 2, 3), (1086, 14, 18)),
+    "heads": ((17, 0, 0), (150, 5, 12)),
+    "full": ((146, 1, 1), (1667, 61, 99)),
+    "full, parts": ((235, 1, 1), (897, 8, 48)),
+    "full, decoder": ((270, 1, 1), (1089, 9, 28)),
+    "full, regression": ((134, 1, 1), (621, 8, 48)),
+    "full, choices": ((135, 1, 1), (624, 8, 48)),
+    "lora": ((126, 1, 1), (562, 8, 12)),
+    "lora, decoder": ((259, 1, 1), (1056, 9, 11)),
     "protonet": ((34, 0, 1), (270, 4, 15)),
     "maml": ((62, 0, 1), (444, 4, 15)),
     "fomaml": ((56, 0, 0), (436, 4, 9)),
@@ -73,6 +81,28 @@ def test_features_of_an_encoder_are_those_of_the_cpu(runner):
         own = pooled(encoder, tokens, some, "mean", NAME).cpu()
     assert torch.allclose(own, expected, atol=1e-6)
     assert dict(counts.implicit) == {}
+
+
+def test_heads_with_parts_of_unequal_size_have_their_own_logits(monkeypatch):
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(40, 6)).astype(np.float32), np.arange(40) % 2
+    chosen = Recipe(**Finetuning().complete(resolve_hyperparameters(Finetuning(), {"epochs": 2, "hidden_units": 5})))
+
+    def trained(device):
+        orders = [np.random.default_rng(number).permutation(40) for number in range(3)]
+        splits = [Split(*np.split(order, [8, 12 + number])) for number, order in enumerate(orders)]
+        own = [
+            Head(cell(number), splits[number], initial_head(number, 6, 5, 2), Progress(chosen)) for number in range(3)
+        ]
+        with watched():
+            return train_heads(own, features, labels, chosen, device)
+
+    expected = trained("cpu")
+    assert [len(own) for own in expected] == [28, 27, 26]
+    for size in (1, 2**28):
+        monkeypatch.setattr(heads, "EVALUATED", size)
+        for own, wanted in zip(trained(NAME), expected, strict=True):
+            assert torch.allclose(own, wanted, atol=1e-6)
 
 
 def test_the_device_refuses_and_counts_what_a_gpu_does():

@@ -46,12 +46,15 @@ class Tokens:
         spans = self._spans(positions)
         lengths = np.array([len(span) for span in spans])
         inside = np.arange(int(lengths.max())) < lengths[:, None]
-        shape = inside.shape if self.rows == 1 else (len(positions), self.rows, -1)
-        found, taken = {"attention_mask": inside.astype(np.int64)}, np.concatenate(spans)
-        for name, numbers in self.columns.items():
-            found[name] = np.full(inside.shape, self.padding[name], dtype=np.int64)
-            found[name][inside] = numbers[taken]
-        return {name: torch.from_numpy(own).view(shape).to(device) for name, own in found.items()}
+        shape = inside.shape if self.rows == 1 else (len(positions), self.rows, inside.shape[1])
+        names, taken = ["attention_mask", *self.columns], np.concatenate(spans)
+        found = np.empty((len(names), *inside.shape), dtype=np.int64)
+        found[0] = inside
+        for own, name in zip(found[1:], self.columns, strict=True):
+            own[:] = self.padding[name]
+            own[inside] = self.columns[name][taken]
+        # One copy to the device, whatever the number of inputs.
+        return dict(zip(names, torch.from_numpy(found).view(-1, *shape).to(device).unbind(), strict=True))
 
     def by_length(self, positions: IntArray, size: int) -> list[IntArray]:
         """Cut examples into batches of like length, the longest first; return indices *into* `positions`."""

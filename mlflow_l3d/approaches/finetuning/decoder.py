@@ -54,7 +54,7 @@ class DecoderWithHead(torch.nn.Module):
         Parameters
         ----------
         input_ids, attention_mask
-            Shape (b, l); or (b, k, l) for k choices. Padding, where the mask is 0, may stand on either side.
+            Shape (b, l); or (b, k, l) for k choices. Padding, where the mask is 0, stands on the right.
 
         Returns
         -------
@@ -62,8 +62,7 @@ class DecoderWithHead(torch.nn.Module):
             `logits` of shape (b, outputs); or (b, k).
         """
         ids, mask = (part.reshape(-1, part.shape[-1]) for part in (input_ids, attention_mask))
-        positions = (mask.cumsum(-1) - 1).clamp_min(0)
-        hidden = self.base(ids, attention_mask=mask, use_cache=False, **self._positions(positions, mask))[0]
+        hidden = self.base(ids, attention_mask=mask, use_cache=False)[0]
         last = (mask * torch.arange(mask.shape[-1], device=mask.device)).argmax(-1)
         picked = hidden[torch.arange(len(hidden), device=hidden.device), last]
         logits = self.score(picked.to(self.score.weight.dtype))
@@ -75,8 +74,3 @@ class DecoderWithHead(torch.nn.Module):
         weight = torch.empty(self.score.weight.shape).normal_(0.0, float(spread), generator=generator)
         with torch.no_grad():
             self.score.weight.copy_(weight)
-
-    @staticmethod
-    def _positions(positions: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return positions that do not count padding where it stands on the left; models count from the row's start."""
-        return {"position_ids": positions} if bool((mask[:, 0] == 0).any()) else {}

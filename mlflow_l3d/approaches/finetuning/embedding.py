@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 
 from mlflow_l3d.tasks.settings import IntArray
@@ -43,7 +44,7 @@ class OwnVocabulary(torch.nn.Module):
         self.places = torch.full((whole.num_embeddings,), -1, dtype=torch.int64, device=whole.weight.device)
         self.places[self.tokens] = torch.arange(len(tokens), device=whole.weight.device)
         pad = self.padding_idx = whole.padding_idx
-        self._padding = -1 if pad is None else int(self.places[pad])
+        self._padding = -1 if pad is None else int(np.searchsorted(tokens, pad))
         self._touched: list[torch.Tensor] = []
         self._total = self.weight.grad = torch.zeros_like(self.weight)
 

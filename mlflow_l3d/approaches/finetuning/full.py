@@ -178,7 +178,8 @@ class FullSession(CellwiseSession):
         recipe = self.recipe
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         total = torch.zeros((), device=self.device)
-        groups = batches(order, recipe.batch_size * recipe.gradient_accumulation)
+        labels = wanted(self.task, order, self.device)
+        groups = batches(np.arange(len(order)), recipe.batch_size * recipe.gradient_accumulation)
         for group, rate in zip(groups, rates, strict=True):
             for weight in weights:
                 if words is None or weight is not words.weight:
@@ -186,9 +187,9 @@ class FullSession(CellwiseSession):
             if words is not None:
                 words.clear()
             for batch in batches(group, self.batch):
-                labels = wanted(self.task, batch, self.device)
+                inputs, own = self.inputs.batch(order[batch], self.device), labels[batch[0] : batch[-1] + 1]
                 with self.loaded.autocast(self.device):
-                    loss = loss_of(self._forward(self.inputs.batch(batch, self.device)), labels)
+                    loss = loss_of(self._forward(inputs), own)
                 # Each example of the group weighs the same, as in one large batch.
                 share = len(batch) / len(group)
                 torch.autograd.backward(loss if share == 1 else loss * share)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,9 @@ from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.approaches.stacked.stack import FloatArray, Stack
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.tasks.settings import IntArray, Split
+
+EVALUATED: Final = 2**28
+"""Bytes of the rows that are evaluated together on a GPU, at most."""
 
 
 class HeadNetwork:
@@ -79,11 +83,12 @@ class HeadNetwork:
 def logits_of(x: torch.Tensor, w1: torch.Tensor, w2: torch.Tensor) -> torch.Tensor:
     """Return the logits, shape (n, C), of rows (n, D + 1) for the weights of one cell, without dropout.
 
-    One cell at a time: a product of many rows gains nothing from company, and parts may have another size in each cell.
+    Or those of several cells, where all three have one more dimension in front.
     """
-    hidden = x.new_ones(len(x), len(w2))
-    torch.mm(x, w1, out=hidden[:, :-1])
-    return torch.mm(hidden.clamp_min_(0), w2)
+    product = torch.mm if x.dim() == 2 else torch.bmm
+    hidden = x.new_ones(*x.shape[:-1], w2.shape[-2])
+    product(x, w1, out=hidden[..., :-1])
+    return product(hidden.clamp_min_(0), w2)
 
 
 @dataclass
@@ -153,15 +158,18 @@ def train_heads(
         network = HeadNetwork(stack)
         for epoch in range(recipe.epochs):
             losses = training.epoch(network, epoch, running, rates[epoch * batches :])
-            weights = zip(network.stack.w1, network.stack.w2, strict=True)
-            going = [training.goes_on(*each) for each in zip(running, weights, losses, strict=True)]
+            weights = list(zip(network.stack.w1, network.stack.w2, strict=True))
+            held = training.logits([own.split.validation for own in running], weights)
+            going = [training.goes_on(*each) for each in zip(running, weights, held, losses, strict=True)]
             places = np.flatnonzero(going)
             if not len(places):
                 break
             if len(places) < len(running):
                 network = HeadNetwork(network.stack.select(places))
                 running = [running[place] for place in places]
-        return [own.diverged or training.logits(own.split.test, own.best) for own in heads]
+        ended = [own for own in heads if own.diverged is None]
+        tested = iter(training.logits([own.split.test for own in ended], [own.best for own in ended]))
+        return [own.diverged or next(tested) for own in heads]
 
 
 @dataclass(frozen=True)
@@ -182,10 +190,11 @@ class _Training:
         masks = None
         if recipe.dropout:
             units = stack.w1.shape[2]
-            masks = stack.w1.new_empty(len(heads), n, units)
+            masks = torch.empty(len(heads), n, units, dtype=stack.w1.dtype)
             for own, out in zip(heads, masks, strict=True):
                 seed = own.cell.seeds["model_randomness"]
                 out.copy_(torch.from_numpy(dropout_masks(seed, epoch, n, units, recipe.dropout)))
+            masks = masks.to(stack.w1.device)
         memory, logits = self.rows.empty(len(heads) * min(n, recipe.batch_size)), []
         for start, rate in zip(range(0, n, recipe.batch_size), rates, strict=False):
             part = slice(start, start + recipe.batch_size)
@@ -196,9 +205,9 @@ class _Training:
         loss, whole = torch.nn.functional.cross_entropy, torch.cat(logits, 1).cpu()
         return [float(loss(own, wanted)) for own, wanted in zip(whole, targets, strict=True)]
 
-    def goes_on(self, own: Head, weights: Sequence[torch.Tensor], loss: float) -> bool:
-        """Note an epoch of a cell with its weights and mean loss; return whether it has another one."""
-        labels, logits = self.labels[own.split.validation], self.logits(own.split.validation, weights)
+    def goes_on(self, own: Head, weights: Sequence[torch.Tensor], logits: torch.Tensor, loss: float) -> bool:
+        """Note an epoch of a cell: weights, validation logits and mean loss; return whether it has another one."""
+        labels = self.labels[own.split.validation]
         try:
             better = own.progress.add(*validate(logits, labels), loss)
         except DivergedError as error:
@@ -209,6 +218,21 @@ class _Training:
         told = should_stop(self.on_epoch_end, own.cell.key, len(own.progress.f1) - 1, logits, labels)
         return not told and not own.progress.stop
 
-    def logits(self, positions: IntArray, weights: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the logits of one cell's examples on the CPU."""
-        return logits_of(self.rows.at(self.rows.places(positions)), *weights).cpu()
+    def logits(self, parts: Sequence[IntArray], weights: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
+        """Return the logits of a part of the examples of each cell, shape (n, C) each, on the CPU.
+
+        On a CPU one cell after another: a product of many rows gains nothing from company. A GPU would spend its time
+        on starting what is small; there parts of unequal size are filled up, and the rest of a row is not looked at.
+        """
+        if all(layer.device.type == "cpu" for layers in weights for layer in layers):
+            return [
+                logits_of(self.rows.at(self.rows.places(own)), *each) for own, each in zip(parts, weights, strict=True)
+            ]
+        longest = max(parts, key=len)
+        places = self.rows.places(np.stack([np.concatenate([own, longest[len(own) :]]) for own in parts]))
+        found: list[torch.Tensor] = []
+        size = max(1, EVALUATED // max(1, self.rows.empty(len(longest)).nbytes))
+        for start in range(0, len(parts), size):
+            layers = (torch.stack(layer) for layer in zip(*weights[start : start + size], strict=True))
+            found += logits_of(self.rows.at(places[start : start + size]), *layers).cpu()
+        return [own[: len(part)] for own, part in zip(found, parts, strict=True)]
