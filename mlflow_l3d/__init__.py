@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.evaluation.delete import delete
     from mlflow_l3d.studies.evaluation.run import evaluate
     from mlflow_l3d.studies.gate.run import gate
+    from mlflow_l3d.studies.importing.run import import_runs
     from mlflow_l3d.studies.investigation.run import Investigation, investigate
     from mlflow_l3d.studies.names import list_names
     from mlflow_l3d.studies.planning.run import plan_investigation
@@ -36,6 +37,7 @@ __all__ = [
     "delete",
     "evaluate",
     "gate",
+    "import_runs",
     "investigate",
     "list_names",
     "new",

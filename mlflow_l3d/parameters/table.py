@@ -33,7 +33,7 @@ class Parameter:
     @property
     def option(self) -> str:
         """Its name on the command line."""
-        return f"--{self.name.replace('_', '-')}"
+        return f"--{self.name.rstrip('_').replace('_', '-')}"
 
     def parse(self, given: Mapping[str, str]) -> Any:
         """Return its value among texts as typed: a number, None for a word in place of one, or the text itself.
@@ -311,6 +311,26 @@ ABLATION: Final[Parameters] = _table(
     Parameter("repeats", "10", "how many random choices for each setting", Whole(1, 10_000)),
     replace(_ROOT_SEED, help="the number that these choices are derived from"),
 )
+
+IMPORT: Final[Parameters] = _table(
+    Parameter(
+        "from_",
+        "none",
+        "the tool that wrote the files (in Python `from_`)",
+        Choice(("lm-eval", "inspect", "promptfoo", "csv", "huggingface-trainer")),
+    ),
+    Parameter(
+        "task", "auto", "the task that is imported; several, separated by commas, are variants with the same examples"
+    ),
+    Parameter("metric", "auto", "what runs are scored by; auto is the first that the tool has"),
+    Parameter("only", "none", "only runs with these settings: name=value pairs, separated by commas"),
+    Parameter(
+        "columns",
+        "none",
+        "csv: which column is what, as example_id=id,label=gold,prediction=answer,settings=seed+shots",
+    ),
+)
+IMPORTED: Final[Parameters] = _table(Parameter("path", "", "a file, or a folder that is searched for files"))
 
 DELETE: Final[Parameters] = _table(
     replace(_PARENT, default="none", help="the parent run that is deleted together with its children")

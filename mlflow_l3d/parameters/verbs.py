@@ -145,6 +145,16 @@ _ROWS: Final = (
         example="mlflow-l3d evaluate --parent-run-id latest --metric accuracy",
     ),
     Verb(
+        "import",
+        table.IMPORT,
+        "studies.importing.run:import_runs",
+        "make runs of results that other tools wrote, and score them",
+        is_study=False,
+        in_project=False,
+        words=table.IMPORTED,
+        example="mlflow-l3d import logs --from lm-eval",
+    ),
+    Verb(
         "list",
         {},
         "studies.names:list_names",

@@ -94,3 +94,21 @@ def prediction_matrix(
     matrix = np.empty((len(compared), len(ids)), dtype=guess.dtype)
     matrix[rows, columns] = guess
     return compared, matrix, labels, np.asarray(ids)
+
+
+def numbered(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Return answers that are texts as numbers: of each example 0 is the label, 1, 2, ... other answers, -1 none.
+
+    `predictions` has ``example_id``, ``label`` and ``prediction``; numbers come back as they are.
+    """
+    labels, answers = predictions["label"], predictions["prediction"]
+    if pd.api.types.is_numeric_dtype(labels) and pd.api.types.is_numeric_dtype(answers):
+        return predictions
+    number = np.where(answers == labels, 0, UNPARSED)
+    wrong = (answers.notna() & (answers != labels)).to_numpy()
+    examples = pd.factorize(predictions["example_id"])[0][wrong]
+    pair = pd.DataFrame({"example": examples, "answer": answers[wrong].astype(str).to_numpy()})
+    first = pair.drop_duplicates().sort_values(["example", "answer"])
+    first["number"] = first.groupby("example").cumcount() + 1
+    number[wrong] = pair.merge(first, on=["example", "answer"], how="left")["number"].to_numpy()
+    return predictions.assign(label=np.zeros(len(labels), dtype=np.int64), prediction=number)

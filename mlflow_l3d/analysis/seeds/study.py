@@ -11,7 +11,8 @@ import pandas as pd
 
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.seeds.agreement import Interval, PairSpread, SeedAgreement, class_agreement, number_agreement
-from mlflow_l3d.analysis.seeds.predictions import Kind, check_seeds, prediction_matrix
+from mlflow_l3d.analysis.seeds.predictions import Kind, check_seeds, numbered, prediction_matrix
+from mlflow_l3d.analysis.seeds.settings import SettingsStudy, settings_study
 from mlflow_l3d.analysis.seeds.spread import MetricSpread, metric_spread
 from mlflow_l3d.analysis.stability.examples import ExampleVotes, example_votes
 from mlflow_l3d.analysis.typing import known
@@ -53,6 +54,11 @@ class SeedsStudy:
         :func:`~mlflow_l3d.analysis.seeds.agreement.number_agreement`. Empty without predictions.
     constant_seeds
         Seeds that give every example the same prediction: collapsed runs.
+    recorded
+        One row a run (the index: its number) and one column a setting, of runs that were told apart by whatever was
+        recorded of them; None for seeds.
+    settings
+        Which of these moves the task's own metric; None for seeds.
     """
 
     task: str
@@ -70,6 +76,13 @@ class SeedsStudy:
     together: dict[str, float]
     intervals: dict[str, Interval]
     constant_seeds: tuple[int, ...]
+    recorded: pd.DataFrame | None = None
+    settings: SettingsStudy | None = None
+
+    @property
+    def unit(self) -> str:
+        """What people call one of the runs."""
+        return "seed" if self.recorded is None else "run"
 
     @property
     def own(self) -> MetricSpread:
@@ -98,6 +111,8 @@ class SeedsStudy:
         found |= self.together
         for name, (low, high) in self.intervals.items():
             found |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
+        if self.settings is not None:
+            found |= self.settings.metrics()
         if self.compared:
             found["constant_share"] = len(self.constant_seeds) / len(self.compared)
         return known(found)
@@ -105,6 +120,8 @@ class SeedsStudy:
     def to_frame(self) -> pd.DataFrame:
         """Return one row a seed: its scores, mean agreement with the others, and whether it predicts one thing only."""
         frame = self.scores.reset_index()
+        if self.recorded is not None:
+            frame = frame.join(self.recorded.add_prefix("setting."), on="seed")
         if not self.pairs:
             return frame
         for name, pair in self.pairs.items():
@@ -122,6 +139,7 @@ def seeds_study(
     model: str = "",
     benchmark: str = "",
     training_size: int | None = None,
+    recorded: pd.DataFrame | None = None,
     level: float = LEVEL,
 ) -> SeedsStudy:
     """Return what S seeds say about one task and model.
@@ -133,7 +151,8 @@ def seeds_study(
         are computed from predictions where they are missing.
     predictions
         One row a prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
-        for regression). All seeds predict the same examples; a seed without predictions is not compared. Macro averages
+        for regression; texts, compared as they stand, for multiple choice). All seeds predict the same examples; a
+        seed without predictions is not compared. Macro averages
         that are computed from them are over the classes that any seed's labels or predictions have.
     metric
         The task's own metric; that of the kind by default.
@@ -141,6 +160,9 @@ def seeds_study(
         What the predictions are.
     task, model, benchmark, training_size
         For the tables over tasks.
+    recorded
+        Settings of the runs, rows as in `scores`, where they are told apart by more than a seed; ``seed`` is then the
+        number of the run.
     level
         Of the intervals of scores; those of agreement are at 95 %.
 
@@ -163,7 +185,7 @@ def seeds_study(
     compared: tuple[int, ...] = ()
     constant: tuple[int, ...] = ()
     if predictions is not None and len(predictions):
-        compared, matrix, labels, ids = prediction_matrix(predictions, seeds, kind)
+        compared, matrix, labels, ids = prediction_matrix(numbered(predictions), seeds, kind)
         classes = None if kind == "regression" else occurring(labels, matrix)
         rows = {seed: scores_of(labels, row, kind, classes=classes) for seed, row in zip(compared, matrix, strict=True)}
         computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
@@ -196,6 +218,8 @@ def seeds_study(
         together=agreement.together,
         intervals=agreement.intervals,
         constant_seeds=constant,
+        recorded=None if recorded is None else recorded.set_index(pd.Index(seeds)),
+        settings=None if recorded is None else settings_study(table[metric].to_numpy(), recorded),
     )
 
 

@@ -121,13 +121,19 @@ def seed_figure(study: SeedsStudy) -> Figure:
         score, unit, own = every[0], " (%)" if scale > 1 else "", study.own
         _dots(score, scale * frame[study.metric].to_numpy(dtype=np.float64), hollow, style.BLUE)
         score.axvspan(scale * (own.mean - own.var), scale * (own.mean + own.var), color=style.GRID, alpha=0.6)
-        style.dress(score, x=f"{shorten(study.metric, 30)}{unit}", y="seed", grid="x", title=shorten(study.task, 40))
+        style.dress(
+            score, x=f"{shorten(study.metric, 30)}{unit}", y=study.unit, grid="x", title=shorten(study.task, 40)
+        )
         score.set_yticks(range(seeds), [str(seed) for seed in frame["seed"]])
         score.set_ylim(seeds - 0.5, -0.5)
         if agreement is not None:
             graded = agreement == "consistency_pearson"
             _dots(every[1], (1 if graded else 100) * frame[agreement].to_numpy(dtype=np.float64), hollow, style.ORANGE)
-            label = "mean correlation with other seeds" if graded else "mean agreement with other seeds (%)"
+            label = (
+                f"mean correlation with other {study.unit}s"
+                if graded
+                else f"mean agreement with other {study.unit}s (%)"
+            )
             style.dress(every[1], x=label, grid="x")
     return figure
 

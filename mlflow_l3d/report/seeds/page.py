@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.report.page import Picture, Section, page
 from mlflow_l3d.report.seeds import tables
 from mlflow_l3d.report.seeds.figures import seed_heatmap, size_figure
-from mlflow_l3d.report.seeds.words import better_sentences, over_answers, study_answers
+from mlflow_l3d.report.seeds.words import better_sentences, in_unit, over_answers, study_answers
 from mlflow_l3d.report.table import Table
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ def study_page(
 ) -> str:
     """Return one study and its `figure` as an HTML page; see :func:`mlflow_l3d.report.page.page` for the rest."""
     caption = "Each dot is a seed; the band is mean ± VAR. Hollow: the seed gives every example one prediction."
-    picture = Picture.of(figure, "seeds", "Score and agreement of each seed", caption)
+    picture = Picture.of(figure, "seeds", f"Score and agreement of each {study.unit}", in_unit(study, caption))
     fragile = None if study.examples is None else tables.fragile_examples(study.examples)
     sections = [
-        Section("Scores over seeds", [tables.metric_table(study)]),
+        Section(f"Scores over {study.unit}s", [tables.metric_table(study), tables.settings_table(study)]),
         Section("Single predictions", [tables.pair_table(study), fragile]),
-        Section("Each seed", [picture, tables.seed_table(study)]),
+        Section(f"Each {study.unit}", [picture, tables.seed_table(study)]),
     ]
     answers = study_answers(study)
     return page(title, notes=notes, answers=answers, sections=sections, settings=settings, template="seeds.html")

@@ -16,6 +16,7 @@ from mlflow_l3d.analysis.seeds.tables import table_1, table_7
 from mlflow_l3d.analysis.stability.examples import ExampleVotes
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.report.numbers import between, bracketed, plain, points, probability, shorten, signed, unit_of
+from mlflow_l3d.report.seeds.words import in_unit
 from mlflow_l3d.report.table import Table
 
 NAMES: Final = {
@@ -45,6 +46,11 @@ METRIC_NOTE: Final = (
     "pp: percentage points ({}: their own unit). Intervals at 95 %, of what all seeds would give. VAR: standard "
     "deviation with ddof=0, as published; std: ddof=1, with an interval that does not take scores for normal."
 )
+SETTINGS_NOTE: Final = (
+    "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. "
+    "p: of no effect beside the other settings (F test), p Holm: adjusted for the number of settings. A dash: it "
+    "is not known."
+)
 PAIR_NOTE: Final = (
     "Over pairs of seeds, in %. CON: share of examples on which two seeds agree; CCON: and are right; CON-PEAR: "
     "Pearson of two seeds' numbers, blind to shift and scale; Lin's CCC: 1 only for equal numbers. Over all seeds: "
@@ -71,9 +77,9 @@ def metric_table(study: SeedsStudy) -> Table:
         var, lowest, highest = map(shown, (one.var, one.lowest, one.highest))
         mean, std = _with_interval(one, "mean", shown), _with_interval(one, "std", shown)
         rows.append((name, str(one.runs), *mean, var, *std, lowest, highest))
-    head = ("metric (pp)", "seeds", "mean", "95 %", "VAR", "std", "95 % of std", "lowest", "highest")
+    head = ("metric (pp)", f"{study.unit}s", "mean", "95 %", "VAR", "std", "95 % of std", "lowest", "highest")
     in_own_unit = ", ".join(each.name for each in registered().values() if not each.percent)
-    return Table(head, tuple(rows), METRIC_NOTE.format(in_own_unit))
+    return Table(head, tuple(rows), in_unit(study, METRIC_NOTE.format(in_own_unit)))
 
 
 def _with_interval(one: object, name: str, shown: Callable[[float], str]) -> tuple[str, str]:
@@ -93,16 +99,45 @@ def pair_table(study: SeedsStudy) -> Table | None:
     for name in [name for name in TOGETHER if name in study.intervals]:
         shown = _three_digits if name == "absolute_difference" else points
         rows.append((TOGETHER[name], shown(study.together[name]), between(*study.intervals[name], shown), "", ""))
-    return Table(("agreement (%)", "mean", "95 %", "std of pairs", "95 % of std"), tuple(rows), PAIR_NOTE)
+    return Table(
+        ("agreement (%)", "mean", "95 %", "std of pairs", "95 % of std"), tuple(rows), in_unit(study, PAIR_NOTE)
+    )
+
+
+def settings_table(study: SeedsStudy) -> Table | None:
+    """Return what each recorded setting moves, largest first; None where there are none."""
+    if study.settings is None or study.settings.frame.empty:
+        return None
+    shown = unit_of(study.metric).text
+    rows = [
+        {
+            "setting": shorten(row["setting"], 40),
+            "levels": str(row["levels"]),
+            "std": shown(row["std"]),
+            "share (%)": points(row["share"], 0),
+            "p": probability(row["p"]),
+            "p Holm": probability(row["p_holm"]),
+            "lowest mean": f"{shown(row['lowest_mean'])}\n{shorten(row['lowest'], 24)}",
+            "highest mean": f"{shown(row['highest_mean'])}\n{shorten(row['highest'], 24)}",
+        }
+        for row in study.settings.frame.to_dict("records")
+    ]
+    rest = {"setting": "the rest", "levels": "", "std": shown(study.settings.residual_std)}
+    rows.append({**dict.fromkeys(rows[0], ""), **rest})
+    return Table.of(rows, SETTINGS_NOTE, title="Which setting moves the score")
 
 
 def seed_table(study: SeedsStudy) -> Table:
-    """Return the own metric of each seed, and its mean agreement with the others."""
+    """Return the own metric of each seed, and its mean agreement with the others; of runs their settings, too."""
     frame, score = study.to_frame(), unit_of(study.metric).text
+    differ = (
+        [] if study.recorded is None else [str(name) for name in study.recorded if study.recorded[name].nunique() > 1]
+    )
     agreement = [name for name in NAMES if name in frame]
     rows = []
     for row in frame.to_dict("records"):
-        cells = {"seed": str(row["seed"]), study.metric: score(row[study.metric])}
+        cells = {study.unit: str(row["seed"]), study.metric: score(row[study.metric])}
+        cells |= {name: shorten(str(row[f"setting.{name}"]), 24) for name in differ}
         cells |= {f"{NAMES[name]} with the others": points(row[name]) for name in agreement}
         if agreement:
             cells[""] = "one prediction only" if row["constant"] else ""

@@ -27,7 +27,11 @@ def study_text(study: SeedsStudy, *, title: str, lines: Sequence[str] = ()) -> s
         Printed below the title.
     """
     answers = [f"{answer.question} {answer.short}. {' '.join(answer.sentences)}" for answer in study_answers(study)]
-    return document(title, lines, [tables.metric_table(study), tables.pair_table(study), [""], *answers])
+    return document(
+        title,
+        lines,
+        [tables.metric_table(study), tables.pair_table(study), tables.settings_table(study), [""], *answers],
+    )
 
 
 def over_tasks_text(found: Sequence[ModelOverTasks], *, title: str) -> str:

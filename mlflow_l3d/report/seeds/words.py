@@ -3,18 +3,64 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES
-from mlflow_l3d.report.numbers import MISSING, between, counted, percent, plain, points, probability, signed, unit_of
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    between,
+    counted,
+    percent,
+    plain,
+    points,
+    probability,
+    shorten,
+    signed,
+    unit_of,
+)
 from mlflow_l3d.report.text import Answer
 
 
 def study_answers(study: SeedsStudy) -> tuple[Answer, Answer, Answer]:
     """Return what one study says about the score, about single predictions, and about the seeds themselves."""
-    return _score(study), _predictions(study), _seeds(study)
+    answers = (_score(study), _predictions(study), _seeds(study))
+    first, second, third = (
+        Answer(
+            *(in_unit(study, text) for text in (one.question, one.short)),
+            tuple(in_unit(study, text) for text in one.sentences),
+        )
+        for one in answers
+    )
+    if study.settings is not None:
+        question = f"How much do runs differ ({study.metric}), and which setting moves them?"
+        first = Answer(question, first.short, (*first.sentences, *settings_sentences(study)))
+    return first, second, third
+
+
+def in_unit(study: SeedsStudy, text: str) -> str:
+    """Return a text about seeds as one about runs, where those were not told apart by a seed alone."""
+    return text if study.unit == "seed" else re.sub(r"(?<![\w_])seed(s?)(?![\w_])", rf"{study.unit}\1", text)
+
+
+def settings_sentences(study: SeedsStudy) -> tuple[str, ...]:
+    """Return which recorded settings move the score, and what the runs cannot tell."""
+    if study.settings is None:
+        return ()
+    shown, found, frame = unit_of(study.metric).text, study.settings.found, study.settings.frame
+    sentences = [
+        f"{row['setting']} moves it (p {probability(row['p_holm'])}, adjusted): {shown(row['highest_mean'])} at "
+        f"{shorten(row['highest'], 40)}, {shown(row['lowest_mean'])} at {shorten(row['lowest'], 40)}."
+        for row in frame[frame["setting"].isin(found)].to_dict("records")
+    ]
+    others = frame.loc[frame["p_holm"] > 0, "setting"][lambda names: ~names.isin(found)].tolist()
+    if others:
+        sentences.append(f"Of {', '.join(others)} no effect is found.")
+    if found:
+        sentences.append("Intervals over runs take them for independent, which runs that share such a setting are not.")
+    return (*sentences, *study.settings.cannot_tell)
 
 
 def _score(study: SeedsStudy) -> Answer:
@@ -80,7 +126,7 @@ def _seeds(study: SeedsStudy) -> Answer:
     if study.missing_seeds:
         sentences.append(f"Seeds without a score: {', '.join(map(str, study.missing_seeds))}.")
     column = study.scores[study.metric].dropna()
-    if len(column) and 42 in column.index:
+    if study.unit == "seed" and len(column) and 42 in column.index:
         place = int((column > column.loc[42]).sum()) + 1
         sentences.append(f"Seed 42 has the score of rank {place} of {len(column)}, the highest being 1.")
     short = f"{collapsed} collapsed" if study.compared else f"{len(study.seeds)} seeds"

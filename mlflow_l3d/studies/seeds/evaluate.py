@@ -141,8 +141,15 @@ def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
         allowed = "is no study of seeds: its cells have no parameter seed.seed"
         raise ParameterError("parent_run_id", run_id, allowed)
     document = _document(client, run_id)
+    imported = {run["cell_key"]: run for run in document.get("runs", ())}
+    if imported:
+        cells = cells[cells["cell_key"].isin(imported)]
+        numbers = cells["cell_key"].map({key: run["number"] for key, run in imported.items()})
+        cells = cells.assign(**{"seed.seed": numbers.astype("Int64")})
     cells = _ordered(cells, document.get("seeds"))
     finished = cells[cells["status"].eq("FINISHED")].assign(seed=lambda frame: frame["seed.seed"].astype(int))
+    by_settings = document.get("by_settings", False)
+    recorded = pd.DataFrame([imported[key]["settings"] for key in finished["cell_key"]]) if by_settings else None
     read = read_predictions(client, finished)
     tables = [
         table.to_pandas().assign(seed=int(seed), cell_key=key)
@@ -162,6 +169,7 @@ def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
         model=str(document.get("model", {}).get("name") or own_parameter(parent, "model") or ""),
         benchmark=str(task.get("benchmark") or ""),
         training_size=task.get("train_examples"),
+        recorded=recorded,
     )
     return _Read(parent, cells, predictions, study)
 

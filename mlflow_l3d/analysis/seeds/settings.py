@@ -1,0 +1,203 @@
+"""Which of the recorded settings of some runs moves their score: runs that nobody laid out as a design."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.typing import FloatArray
+
+JOINED: Final = " = "
+"""Between the names of settings that always change together."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsStudy:
+    """What the recorded settings say about the score.
+
+    Attributes
+    ----------
+    frame
+        One row a setting that varies, largest first: ``setting`` (several that always change together are one),
+        ``levels``, ``std`` (of its random effect, in units of the score) and ``share`` (of all variance), the F
+        test of no effect beside all other settings (``degrees``, ``p``, ``p_holm``: nan where the other settings leave
+        it nothing), and the levels with the lowest and the highest mean score (``lowest``, ``lowest_mean``,
+        ``highest``, ``highest_mean``).
+    residual_std
+        Standard deviation of what no setting explains; nan where there are as many effects as runs.
+    per_run
+        Settings with another level in every run: what they move is in the residual.
+    constant
+        Settings that all runs share.
+    cannot_tell
+        What these runs cannot separate, in sentences.
+    """
+
+    frame: pd.DataFrame
+    residual_std: float
+    per_run: tuple[str, ...]
+    constant: tuple[str, ...]
+    cannot_tell: tuple[str, ...]
+
+    @property
+    def found(self) -> tuple[str, ...]:
+        """Settings that move the score: tested, adjusted for their number (Holm), at 95 %."""
+        return tuple(self.frame.loc[self.frame["p_holm"] <= 1 - LEVEL, "setting"])
+
+    def metrics(self) -> dict[str, float]:
+        """Return the single numbers by name, for the parent run: ``setting_std/<setting>`` and its further numbers."""
+        return {
+            f"setting_{name}/{row['setting']}": float(row[name])
+            for row in self.frame.to_dict("records")
+            for name in ("std", "share", "p_holm")
+        }
+
+
+def varying_settings(settings: pd.DataFrame) -> tuple[dict[str, npt.NDArray[np.intp]], tuple[str, ...]]:
+    """Return name -> level of each run, of the settings that vary, and the names of those that do not.
+
+    Settings that always change together are one, under the names of all. Missing values are a level.
+    """
+    found: dict[bytes, tuple[list[str], npt.NDArray[np.intp]]] = {}
+    constant = []
+    for name in map(str, settings):
+        levels = pd.factorize(settings[name].astype(object), use_na_sentinel=False)[0]
+        if levels.max(initial=0) == 0:
+            constant.append(name)
+        else:
+            found.setdefault(levels.tobytes(), ([], levels))[0].append(name)
+    return {JOINED.join(names): levels for names, levels in found.values()}, tuple(constant)
+
+
+def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStudy:
+    """Return which settings move the score.
+
+    Parameters
+    ----------
+    scores
+        Shape (n,), nan where a run has none; such runs are left out.
+    settings
+        n rows, one column a setting.
+
+    Notes
+    -----
+    The model is linear with a random effect for each setting, no interactions. Its variances are estimated by fitting
+    constants (Henderson 1953, method 3): with SS what a setting explains beside all others, on d degrees of freedom,
+    ``E[SS] = trace(Z' M Z) s2 + d s2_residual``, where Z are its levels and M takes away what the others explain. On a
+    complete grid that is the analysis of variance. Estimates below zero are 0. Whether there is any effect says the F
+    test of SS against the residual, exact for normal residuals.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    present = np.isfinite(values)
+    values = values[present]
+    varying, constant = varying_settings(settings[present])
+    runs = len(values)
+    per_run = tuple(name for name, levels in varying.items() if levels.max() + 1 == runs)
+    tested = {name: levels for name, levels in varying.items() if name not in per_run}
+    parts, residual = _variances(values - values.mean(), tested) if runs else ([], math.nan)
+    total = sum(variance for _, _, variance in parts if variance > 0) + residual
+    rows = []
+    for (name, levels), (degrees, p, variance) in zip(tested.items(), parts, strict=True):
+        means = np.bincount(levels, values) / np.bincount(levels)
+        texts = [
+            _level(settings[present], name, int(np.flatnonzero(levels == level)[0])) for level in range(len(means))
+        ]
+        low, high = int(means.argmin()), int(means.argmax())
+        rows.append(
+            {
+                "setting": name,
+                "levels": len(means),
+                "std": math.sqrt(variance),
+                "share": variance / total if total > 0 else math.nan,
+                "degrees": degrees,
+                "p": p,
+                "lowest": texts[low],
+                "lowest_mean": means[low],
+                "highest": texts[high],
+                "highest_mean": means[high],
+            }
+        )
+    columns = ["setting", "levels", "std", "share", "degrees", "p"]
+    columns += ["lowest", "lowest_mean", "highest", "highest_mean"]
+    frame = pd.DataFrame(rows, columns=columns).sort_values("std", ascending=False, ignore_index=True)
+    frame["p_holm"] = holm(frame["p"].to_numpy(dtype=np.float64))
+    sentences = _cannot_tell(varying, per_run, tested, [degrees for degrees, *_ in parts], math.isnan(residual))
+    return SettingsStudy(frame, math.sqrt(residual), per_run, constant, sentences)
+
+
+def _variances(
+    scores: FloatArray, settings: dict[str, npt.NDArray[np.intp]]
+) -> tuple[list[tuple[int, float, float]], float]:
+    """Return degrees of freedom, p-value and variance of each setting beside all others, and the residual variance."""
+    from scipy.special import fdtrc
+
+    effects = {name: np.eye(levels.max() + 1)[levels] for name, levels in settings.items()}
+    every = _basis(list(effects.values()), len(scores))
+    left = len(scores) - every.shape[1]
+    total = _beyond(every, scores)
+    # What is left may be rounding alone: then the settings explain everything.
+    residual = max(total, 1e-24 * float(scores @ scores)) / left if left else math.nan
+    found = []
+    for name, effect in effects.items():
+        others = _basis([each for other, each in effects.items() if other != name], len(scores))
+        degrees, p, variance = every.shape[1] - others.shape[1], math.nan, math.nan
+        if degrees and left:
+            explained = max(0.0, _beyond(others, scores) - total)
+            p = float(fdtrc(degrees, left, explained / degrees / residual)) if residual > 0 else math.nan
+            variance = max(0.0, (explained - degrees * residual) / _beyond(others, effect))
+        found.append((degrees, p, variance))
+    return found, residual
+
+
+def _basis(effects: Sequence[FloatArray], runs: int) -> FloatArray:
+    """Return an orthonormal basis of what a mean and these effects can explain, shape (n, rank)."""
+    left, sizes, _ = np.linalg.svd(np.hstack([np.ones((runs, 1)), *effects]), full_matrices=False)
+    return left[:, sizes > sizes[0] * 1e-9]
+
+
+def _beyond(basis: FloatArray, values: FloatArray) -> float:
+    """Return the sum of squares of what a basis does not explain; of a matrix over all its columns."""
+    return float(((values - basis @ (basis.T @ values)) ** 2).sum())
+
+
+def _level(settings: pd.DataFrame, name: str, run: int) -> str:
+    """Return the value of a setting in a run; of several that change together the value of the first."""
+    return str(settings[name.split(JOINED)[0]].iloc[run])
+
+
+def _cannot_tell(
+    varying: dict[str, npt.NDArray[np.intp]],
+    per_run: Sequence[str],
+    tested: dict[str, npt.NDArray[np.intp]],
+    degrees: Sequence[int],
+    saturated: bool,
+) -> tuple[str, ...]:
+    sentences = [
+        f"{name.replace(JOINED, ', ')} always change together: which of them matters is not known."
+        for name in varying
+        if JOINED in name
+    ]
+    if per_run and tested:
+        listed = ", ".join(name.split(JOINED)[0] for name in per_run)
+        sentences.append(f"{listed}: every run has a value of its own, so what it moves is in the rest.")
+    for (name, levels), own in zip(tested.items(), degrees, strict=True):
+        if own == 0:
+            others = [other for other, their in tested.items() if other != name and _decides(their, levels)]
+            by = f"{' and '.join(others)} decides it" if others else "the other settings decide it"
+            sentences.append(f"{name}: {by}, so it has no test of its own.")
+    if tested and saturated:
+        sentences.append("There are as many effects as runs: luck cannot be told from the settings. Repeat some runs.")
+    return tuple(sentences)
+
+
+def _decides(finer: npt.NDArray[np.intp], coarser: npt.NDArray[np.intp]) -> bool:
+    """Return whether every level of `finer` stands at one level of `coarser`."""
+    return len(np.unique(np.stack([finer, coarser]), axis=1).T) == finer.max() + 1

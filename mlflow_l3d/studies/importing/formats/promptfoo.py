@@ -1,0 +1,78 @@
+"""promptfoo: the JSON of ``promptfoo eval --output results.json``; a run is one provider with one prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, read_json, settled, texts
+
+
+def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
+    """Return the runs of one file."""
+    del columns
+    document = read_json(path)
+    results = document.get("results") if isinstance(document, dict) else None
+    rows = results.get("results") if isinstance(results, dict) else None
+    if not rows or not isinstance(rows, list):
+        raise L3DError(f"{path.name}: holds no results.results; is it written by promptfoo eval --output?")
+    runs: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    repeats: dict[tuple[str, ...], int] = {}
+    for row in rows:
+        settings = _settings(row)
+        which = (*settings.items(), _example(row))
+        repeats[which] = repeats.get(which, -1) + 1
+        runs.setdefault((*settings.items(), ("repeat", str(repeats[which]))), []).append(row)
+    repeated = max(repeats.values()) > 0
+    description = (document.get("config") or {}).get("description") or path.stem
+    return [
+        _run(path.name, str(description), own, {name: value for name, value in key if repeated or name != "repeat"})
+        for key, own in runs.items()
+    ]
+
+
+def _run(source: str, task: str, rows: list[Mapping[str, Any]], settings: dict[str, str]) -> RecordedRun:
+    for row in rows:
+        if not isinstance(row.get("score"), int | float):
+            raise L3DError(
+                f"{source}: test {row.get('testIdx')} has no score ({row.get('error') or 'no error named'})."
+            )
+    labels = texts([_expected(row) for row in rows])
+    answers = texts([(row.get("response") or {}).get("output") for row in rows])
+    right = [bool(row.get("success")) for row in rows]
+    return RecordedRun(
+        source=f"{source} ({', '.join(settings.values())})",
+        task=task,
+        kind="multiple_choice",
+        settings=settings,
+        scores={"accuracy": sum(right) / len(right), "score": sum(float(row["score"]) for row in rows) / len(rows)},
+        ids=np.array([_example(row) for row in rows]),
+        labels=labels,
+        predictions=settled(answers, labels, right),
+    )
+
+
+def _settings(row: Mapping[str, Any]) -> dict[str, str]:
+    provider, prompt = row.get("provider") or {}, row.get("prompt") or {}
+    named = (
+        {"model": provider.get("label") or provider.get("id")} if isinstance(provider, Mapping) else {"model": provider}
+    )
+    return flat({**named, "prompt": prompt.get("label") or prompt.get("raw")})
+
+
+def _example(row: Mapping[str, Any]) -> str:
+    """Return an id of a test that is the same in every file: of its variables and assertions."""
+    case = row.get("testCase") or {}
+    return content_key({"vars": row.get("vars") or case.get("vars") or {}, "assert": case.get("assert") or []})[:16]
+
+
+def _expected(row: Mapping[str, Any]) -> str:
+    """Return what the first assertion expects; `pass` where it expects no text."""
+    asserted = (row.get("testCase") or {}).get("assert") or []
+    value = next((each.get("value") for each in asserted if isinstance(each.get("value"), str)), None)
+    return value or "pass"

@@ -1,0 +1,75 @@
+"""Hugging Face Trainer: an output folder, with ``trainer_state.json``, and predictions where they were written beside.
+
+The Trainer writes its arguments as a pickle, which is not opened; what is read is the model card (``README.md``), which
+lists them, seed included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.studies.importing.formats import csv_file
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, read_json
+
+_PREFIX: Final = "eval_"
+_NOT_SCORES: Final = ("runtime", "samples", "samples_per_second", "steps_per_second", "model_preparation_time")
+_OF_CARD: Final = re.compile(r"^- (\w+): (.+)$", re.MULTILINE)
+_PREDICTIONS: Final = "predictions.csv"
+
+
+def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
+    """Return the one run of an output folder; none for that of a checkpoint in it."""
+    folder = path.parent
+    if folder.name.startswith("checkpoint-"):
+        return []
+    state = read_json(path)
+    results = next(
+        (folder / name for name in ("eval_results.json", "all_results.json") if (folder / name).is_file()), None
+    )
+    logged = [entry for entry in state.get("log_history", ()) if any(name.startswith(_PREFIX) for name in entry)]
+    found: Mapping[str, Any] = read_json(results) if results else logged[-1] if logged else {}
+    scores = {
+        name.removeprefix(_PREFIX): float(value)
+        for name, value in found.items()
+        if name.startswith(_PREFIX) and name.removeprefix(_PREFIX) not in _NOT_SCORES and isinstance(value, int | float)
+    }
+    scores = {name: scores[name] for name in sorted(scores, key=lambda name: name == "loss")}
+    if not scores:
+        raise L3DError(f"{folder.name}/{path.name}: has no evaluation. Evaluate the run: trainer.evaluate().")
+    settings = _settings(folder, state)
+    run = RecordedRun(
+        source=folder.name, task=folder.parent.name, kind="classification", settings=settings, scores=scores
+    )
+    predictions = folder / _PREDICTIONS
+    if not predictions.is_file():
+        return [run]
+    runs = csv_file.read(predictions, columns)
+    if len(runs) > 1:
+        raise L3DError(f"{folder.name}/{_PREDICTIONS}: holds {len(runs)} runs, and the folder is of one.")
+    one = runs[0]
+    return [replace(run, kind=one.kind, ids=one.ids, labels=one.labels, predictions=one.predictions)]
+
+
+def _settings(folder: Path, state: Mapping[str, Any]) -> dict[str, str]:
+    config = folder / "config.json"
+    known = read_json(config) if config.is_file() else {}
+    card = folder / "README.md"
+    listed = (
+        dict(_OF_CARD.findall(card.read_text(encoding="utf-8").partition("hyperparameters")[2]))
+        if card.is_file()
+        else {}
+    )
+    own = {name: state.get(name) for name in ("num_train_epochs", "train_batch_size", "max_steps")}
+    settings = flat({"model": known.get("_name_or_path"), **own, **listed})
+    # Without a card the name of the folder says what nothing else does: which run it is.
+    return settings if "seed" in settings else {**settings, **_of_name(folder.name)}
+
+
+def _of_name(name: str) -> dict[str, str]:
+    found = re.search(r"(seed)[-_=]?(\d+)", name, re.IGNORECASE)
+    return {"seed": found[2]} if found else {"folder": name}

@@ -1,0 +1,135 @@
+"""One run as another tool recorded it, and as it is written to MLflow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.tracking.records import CellRecord
+
+_WRONG: Final = "(the label, called wrong)"
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRun:
+    """One run, read and not yet checked.
+
+    Attributes
+    ----------
+    source
+        The file, as messages name it.
+    task
+        What was evaluated.
+    kind
+        ``classification``, ``multiple_choice`` (also free text, whose answers are compared as they stand) or
+        ``regression``.
+    settings
+        Name -> value, as text, of all that was recorded and may move the score.
+    scores
+        Metric -> value, fractions (0..1); the first is the tool's own first.
+    ids, labels, predictions
+        Shape (n,): example ids (str); class numbers, numbers, or texts (None for an answer that could not be read); a
+        prediction of -1 names no class. None where the tool kept no single predictions.
+    duration_seconds
+        As recorded; 0 where it is not known.
+    """
+
+    source: str
+    task: str
+    kind: str
+    settings: Mapping[str, str]
+    scores: Mapping[str, float]
+    ids: Array | None = None
+    labels: Array | None = None
+    predictions: Array | None = None
+    duration_seconds: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """Hash of what was recorded: equal for the same run, wherever its file lies."""
+        arrays = (self.ids, self.labels, self.predictions)
+        digests = [None if each is None else _digest(each) for each in arrays]
+        bare = {} if digests[0] else {name: repr(float(value)) for name, value in self.scores.items()}
+        return content_key({"task": self.task, "settings": dict(self.settings), "scores": bare, "arrays": digests})
+
+    @property
+    def examples(self) -> str:
+        """Hash of the examples, in whatever order, and of what is true of them; empty without predictions."""
+        if self.ids is None or self.labels is None:
+            return ""
+        order = np.argsort(self.ids)
+        return _digest(self.ids[order]) + _digest(self.labels[order])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRecord(CellRecord):
+    """A recorded run as a cell; its settings are parameters of the run."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def params(self) -> dict[str, str]:
+        """Return the settings, and the number of the run."""
+        return {**CellRecord.params(self), **self.settings}
+
+
+def _digest(values: Array) -> str:
+    content = json.dumps(values.tolist(), ensure_ascii=True) if values.dtype == object else values.tobytes()
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def texts(values: Sequence[object]) -> Array:
+    """Return texts as an array; None stays, and so does what is no text as its own."""
+    return np.array([None if value is None else str(value).strip() for value in values] + [None], dtype=object)[:-1]
+
+
+def settled(answers: Array, labels: Array, right: Sequence[bool]) -> Array:
+    """Return answers as text with what the tool called right written as the label, so that right answers agree.
+
+    An answer that reads as the label and was called wrong (for a space, say) stays apart from right ones.
+    """
+    graded = zip(answers, labels, right, strict=True)
+    return texts([label if good else _WRONG if answer == label else answer for answer, label, good in graded])
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return nested settings as text by names with dots; empty ones are left out, and folders show their last part."""
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        elif value not in (None, "", [], ()):
+            listed = isinstance(value, list | tuple)
+            found[f"{prefix}{name}"] = json.dumps(value) if listed else public_name(str(value))
+    return found
+
+
+def pairs(text: str) -> dict[str, str]:
+    """Return the ``name=value`` pairs of a text, separated by commas; a word without a value is ``true``."""
+    parts = (part.partition("=") for part in text.split(",") if part.strip())
+    return {name.strip(): value.strip() if sign else "true" for name, sign, value in parts}
+
+
+def read_json(path: Path, text: str | None = None, line: int | None = None) -> Any:
+    """Return what a file, or one line of it, holds.
+
+    Raises
+    ------
+    L3DError
+        If it is not JSON, or cannot be read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8") if text is None else text)
+    except (OSError, ValueError, RecursionError) as error:
+        where = "" if line is None else f", line {line}"
+        raise L3DError(f"{path.name}{where}: is not JSON ({error}). Write it again, or take it away.") from error

@@ -1,0 +1,208 @@
+"""Readers, on files that the tools themselves wrote (SmolLM2-135M on questions of ours), and on broken ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.importing.formats import FORMATS
+from mlflow_l3d.studies.importing.recorded import RecordedRun
+
+LOGS = Path(__file__).parent / "logs"
+
+
+def read(source: str, path: Path, **columns: str) -> list[RecordedRun]:
+    return FORMATS[source].read(path, columns)
+
+
+def lm_eval(task: str) -> list[Path]:
+    return sorted(path for path in LOGS.glob("lm_eval/samples_*") if f"samples_{task}_2" in path.name)
+
+
+def test_lm_eval_multiple_choice():
+    for path in lm_eval("capitals"):
+        (run,) = read("lm-eval", path)
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        assert (run.task, run.kind) == ("capitals", "multiple_choice")
+        assert run.settings["model"] == "SmolLM2-135M-Instruct"
+        assert {run.settings["num_fewshot"], run.settings["fewshot_seed"]} <= {"1", "2", "4"}
+        assert run.predictions is not None
+        right = run.predictions == run.labels
+        assert right.tolist() == [line["acc"] == 1.0 for line in lines]
+        assert run.scores["accuracy"] == right.mean()
+
+
+def test_lm_eval_generated_text():
+    (path,) = lm_eval("capitals_text")
+    (run,) = read("lm-eval", path)
+    assert run.kind == "multiple_choice"
+    assert run.labels is not None
+    assert run.predictions is not None
+    assert run.labels[:2].tolist() == ["Ottawa", "Canberra"]
+    assert run.predictions[1] == "Sydney"
+    assert (run.predictions == run.labels).mean() == run.scores["exact_match"]
+
+
+def test_lm_eval_values_of_changing_type_are_read_line_by_line(tmp_path: Path):
+    path = lm_eval("capitals")[0]
+    shutil.copy(LOGS / "lm_eval" / path.name.replace("samples_capitals", "results").replace("jsonl", "json"), tmp_path)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for line in lines[1:]:  # as versions before 0.4.5 wrote them
+        line["filtered_resps"] = [[float(score), greedy == "True"] for score, greedy in line["filtered_resps"]]
+    (tmp_path / path.name).write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    old, new = read("lm-eval", tmp_path / path.name)[0], read("lm-eval", path)[0]
+    assert np.array_equal(old.predictions, new.predictions)
+    assert old.key == new.key
+
+
+def test_lm_eval_broken_files_say_where(tmp_path: Path):
+    path = lm_eval("capitals")[0]
+    with pytest.raises(L3DError, match=r"results_\S+ is not beside it"):
+        read("lm-eval", Path(shutil.copy(path, tmp_path)))
+    shutil.copy(LOGS / "lm_eval" / path.name.replace("samples_capitals", "results").replace("jsonl", "json"), tmp_path)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    (tmp_path / path.name).write_text("\n".join([*lines[:2], lines[2][:50]]), encoding="utf-8")
+    with pytest.raises(L3DError, match="line 3: is not JSON"):
+        read("lm-eval", tmp_path / path.name)
+    (tmp_path / path.name).write_text(lines[0] + '\n{"doc_id": 1}\n', encoding="utf-8")
+    with pytest.raises(L3DError, match="line 2: has no target"):
+        read("lm-eval", tmp_path / path.name)
+
+
+def test_inspect():
+    pytest.importorskip("inspect_ai", reason="inspect_ai reads its logs itself; it is installed where it is used")
+    plain, asked = (read("inspect", LOGS / "inspect" / f"{name}-seed-1.eval")[0] for name in ("plain", "asked"))
+    assert plain.labels is not None
+    assert plain.labels.tolist() == ["Ottawa", "Canberra", "Brasilia", "Ankara", "Warsaw", "Vienna"]
+    assert (plain.settings["template"], asked.settings["template"]) == ("plain", "asked")
+    assert plain.settings["seed"] == "1"
+    assert plain.scores["accuracy"] == (plain.predictions == plain.labels).mean()
+
+
+def test_csv_long_and_wide_hold_the_same_runs(tmp_path: Path):
+    labels = ["no", "yes", "yes", "no", "no", "yes"]
+    answers = {1: ["no", "yes", "no", "no", "", "yes"], 2: ["no", "maybe", "yes", "yes", "no", "yes"]}
+    long = pd.concat(
+        [
+            pd.DataFrame({"id": range(6), "gold": labels, "answer": given, "seed": seed, "text": "abcdef"[seed]})
+            for seed, given in answers.items()
+        ]
+    ).drop(columns="text")
+    long.to_csv(tmp_path / "one.csv", index=False)
+    wide = pd.DataFrame({"id": range(6), "gold": labels, "seed=1": answers[1], "prediction_seed_2": answers[2]})
+    wide.to_csv(tmp_path / "two.csv", index=False)
+    first = read("csv", tmp_path / "one.csv", example_id="id", label="gold", prediction="answer")
+    second = read("csv", tmp_path / "two.csv", example_id="id", label="gold")
+    assert (
+        [dict(run.settings) for run in first]
+        == [dict(run.settings) for run in second]
+        == [{"seed": "1"}, {"seed": "2"}]
+    )
+    for run, other in zip(first, second, strict=True):
+        assert run.kind == other.kind == "classification"
+        assert run.predictions is not None
+        assert run.predictions.tolist() == other.predictions.tolist()  # type: ignore[union-attr]
+    assert first[0].predictions.tolist() == [0, 1, 0, 0, -1, 1]  # type: ignore[union-attr]
+    assert first[1].predictions.tolist() == [0, -1, 1, 1, 0, 1]  # type: ignore[union-attr]
+
+
+def test_csv_numbers_and_texts(tmp_path: Path):
+    frame = pd.DataFrame(
+        {"example_id": [1, 2, 3], "label": [0.5, 1.5, 2.0], "seed_1": [0.4, "", 2.1], "seed_2": [1, 2, 3]}
+    )
+    frame.to_csv(tmp_path / "numbers.csv", index=False)
+    numbers = read("csv", tmp_path / "numbers.csv")
+    assert numbers[0].kind == "regression"
+    assert np.isnan(numbers[0].predictions[1])  # type: ignore[index]
+    frame.assign(label=["a b", "c", "d"], seed_1=["a b", "e", ""]).to_csv(tmp_path / "texts.csv", index=False)
+    assert read("csv", tmp_path / "texts.csv")[0].predictions.tolist() == ["a b", "e", None]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("columns", "named", "said"),
+    [
+        (["id", "label", "prediction"], {}, "has no column example_id, but id, label, prediction"),
+        (["example_id", "label", "text"], {}, "neither a column prediction nor any that names a run"),
+        (["example_id", "label", "prediction"], {"label": "gold"}, "no such column"),
+        (["example_id", "label", "prediction"], {"lable": "gold"}, "must be one of"),
+        (
+            ["example_id", "label", "prediction", "latency"],
+            {"settings": "latency"},
+            "another value in almost every row",
+        ),
+    ],
+)
+def test_csv_says_which_column_is_wanted(tmp_path: Path, columns: list[str], named: dict[str, str], said: str):
+    pd.DataFrame({name: range(8) for name in columns}).to_csv(tmp_path / "runs.csv", index=False)
+    with pytest.raises(L3DError, match=said):
+        read("csv", tmp_path / "runs.csv", **named)
+
+
+def promptfoo_row(provider: str, test: int, output: str | None, *, right: bool) -> dict[str, object]:
+    case = {"vars": {"country": test}, "assert": [{"type": "equals", "value": f"capital {test}"}]}
+    row = {"provider": {"id": provider}, "prompt": {"raw": "Name it: {{country}}", "label": "short"}, "testIdx": test}
+    return {
+        **row,
+        "vars": case["vars"],
+        "testCase": case,
+        "response": {"output": output},
+        "success": right,
+        "score": right,
+    }
+
+
+def test_promptfoo(tmp_path: Path):
+    rows = [
+        promptfoo_row(provider, test, output, right=output == f"capital {test}")
+        for provider, test, output in [("a", 1, "capital 1"), ("a", 2, "x"), ("b", 1, None), ("b", 2, "capital 2")] * 2
+    ]
+    (tmp_path / "out.json").write_text(json.dumps({"results": {"version": 3, "results": rows}}), encoding="utf-8")
+    runs = read("promptfoo", tmp_path / "out.json")
+    assert [(run.settings["model"], run.settings["repeat"], run.scores["accuracy"]) for run in runs] == [
+        ("a", "0", 0.5),
+        ("b", "0", 0.5),
+        ("a", "1", 0.5),
+        ("b", "1", 0.5),
+    ]
+    assert runs[0].predictions.tolist() == ["capital 1", "x"]  # type: ignore[union-attr]
+    assert runs[0].examples == runs[1].examples
+    (tmp_path / "out.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(L3DError, match="holds no results"):
+        read("promptfoo", tmp_path / "out.json")
+
+
+def test_trainer(tmp_path: Path):
+    folder = tmp_path / "mrpc" / "run-7"
+    (folder / "checkpoint-10").mkdir(parents=True)
+    state = {
+        "log_history": [{"loss": 0.7}, {"eval_loss": 0.5, "eval_accuracy": 0.8, "eval_runtime": 1.0}],
+        "max_steps": 10,
+    }
+    for place in (folder, folder / "checkpoint-10"):
+        (place / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
+    card = "# mrpc\n\n### Training hyperparameters\n\n- learning_rate: 2e-05\n- seed: 7\n"
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    assert read("huggingface-trainer", folder / "checkpoint-10" / "trainer_state.json") == []
+    (run,) = read("huggingface-trainer", folder / "trainer_state.json")
+    assert run.task == "mrpc"
+    assert run.scores == {"accuracy": 0.8, "loss": 0.5}
+    assert (run.settings["seed"], run.settings["learning_rate"]) == ("7", "2e-05")
+    pd.DataFrame({"example_id": [1, 2], "label": [0, 1], "prediction": [0, 0]}).to_csv(
+        folder / "predictions.csv", index=False
+    )
+    (run,) = read("huggingface-trainer", folder / "trainer_state.json")
+    assert run.predictions.tolist() == [0, 0]  # type: ignore[union-attr]
+    (folder / "trainer_state.json").write_text('{"log_history": []}', encoding="utf-8")
+    with pytest.raises(L3DError, match="has no evaluation"):
+        read("huggingface-trainer", folder / "trainer_state.json")
+
+
+def test_unknown_columns_are_parameters():
+    with pytest.raises(ParameterError, match="columns"):
+        read("csv", LOGS / "none.csv", idd="x")

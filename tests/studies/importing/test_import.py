@@ -1,0 +1,158 @@
+"""`import` end to end: what it writes, that `evaluate` and `compare` read it, bad input, and importing again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_helpers import Place, sqlite_place
+
+from mlflow_l3d import cli
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.comparison.run import compare
+from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
+from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation
+
+LOGS = Path(__file__).parent / "logs" / "lm_eval"
+EXAMPLES = 40
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.chdir(tmp_path)
+    return sqlite_place(migrated_store, tmp_path / "place")
+
+
+def importing(place: Place, path: Path, **parameters: Any) -> ImportedRuns:
+    with place.entered():
+        return import_runs(path, **{"from_": "csv", **parameters})
+
+
+def table(seed: int, shots: int = 0, model: str = "a") -> pd.DataFrame:
+    draw = np.random.default_rng([seed, shots, len(model)])
+    labels = np.arange(EXAMPLES) % 2
+    wrong = draw.random(EXAMPLES) < 0.35 - 0.05 * shots
+    content = {"example_id": range(EXAMPLES), "label": labels, "prediction": np.where(wrong, 1 - labels, labels)}
+    return pd.DataFrame({**content, "task": "yes_no", "seed": seed, "shots": shots, "model": model})
+
+
+def write(folder: Path, *tables: pd.DataFrame) -> Path:
+    folder.mkdir(exist_ok=True)
+    for number, frame in enumerate(tables):
+        frame.to_csv(folder / f"run-{number}.csv", index=False)
+    return folder
+
+
+def scores(runs: ImportedRuns | SeedsEvaluation) -> dict[str, float]:
+    study = runs.studies[0] if isinstance(runs, SeedsEvaluation) else runs.study
+    return study.metrics()
+
+
+def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
+    with pytest.raises(ParameterError, match=r"runs of 2 tasks, capitals, capitals_text\. Name one"):
+        importing(place, LOGS, from_="lm-eval")
+    done = importing(place, LOGS, from_="lm-eval", task="capitals")
+    assert (done.written, done.known, done.problems) == (4, 0, ())
+    assert done.study.settings is not None
+    assert set(done.study.settings.frame["setting"]) == {"num_fewshot", "fewshot_seed"}
+    parent = place.client.get_run(done.run_id)
+    assert parent.data.tags["l3d.state"] == "complete"
+    assert parent.data.params["model"] == "SmolLM2-135M-Instruct"
+    children = place.runs(f"tags.mlflow.parentRunId = '{done.run_id}'")
+    assert sorted((run.data.params["num_fewshot"], run.data.params["fewshot_seed"]) for run in children) == [
+        ("1", "1"),
+        ("1", "2"),
+        ("4", "1"),
+        ("4", "2"),
+    ]
+    lines = [json.loads(line) for path in LOGS.glob("samples_capitals_2*") for line in path.open(encoding="utf-8")]
+    assert sum(run.data.metrics["accuracy"] for run in children) / 4 == pytest.approx(
+        np.mean([one["acc"] for one in lines])
+    )
+    with place.entered():
+        again = evaluate(done.run_id)
+    assert isinstance(again, SeedsEvaluation)
+    assert scores(again) == pytest.approx(scores(done))
+    assert "num_fewshot" in again.summary()
+
+
+def test_one_varying_seed_is_a_study_of_seeds(place: Place, tmp_path: Path):
+    done = importing(place, write(tmp_path / "logs", *(table(seed) for seed in (42, 52, 62))))
+    assert done.study.seeds == (42, 52, 62)
+    assert done.study.settings is None
+    assert done.study.kind == "classification"
+    assert "3 seeds" in place.client.get_run(done.run_id).info.run_name
+
+
+def test_what_is_broken_is_named_and_what_is_whole_is_written_once(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    whole = [table(seed) for seed in range(6)]
+    broken = [frame.copy() for frame in whole]
+    broken[1].loc[3, "example_id"] = 2
+    broken[2] = broken[2].iloc[:-1]
+    broken[3]["label"] = 1 - broken[3]["label"]
+    logs = write(tmp_path / "logs", *broken[:4], *whole[4:])
+    (logs / "run-9.csv").write_text("nothing\n", encoding="utf-8")
+    first = importing(place, logs)
+    assert (first.written, first.exit_status) == (3, 1)
+    said = dict(line.split(":", 1) for line in first.problems)
+    assert "no column example_id" in said["run-9.csv"]
+    assert "example 2 occurs 2 times" in said["run-1.csv (seed=1, shots=0, model=a)"]
+    assert "lacks 1 (39, ...)" in said["run-2.csv (seed=2, shots=0, model=a)"]
+    assert "has another label of 40 examples (0, ...)" in said["run-3.csv (seed=3, shots=0, model=a)"]
+    assert place.client.get_run(first.run_id).data.tags["l3d.state"] == "incomplete"
+
+    write(logs, *whole)
+    (logs / "run-9.csv").unlink()
+    second = importing(place, logs)
+    assert (second.written, second.known, second.exit_status) == (3, 3, 0)
+    assert len(place.runs("tags.`l3d.role` = 'cell'")) == 6
+    assert len(place.runs(f"tags.mlflow.parentRunId = '{second.run_id}'")) == 6
+
+    with place.entered():
+        assert cli.main(["import", str(logs), "--from", "csv"]) == 0
+    assert f"0 runs written, 6 there before\nMLflow run {second.run_id}" in capsys.readouterr().out
+    write(logs, *whole, whole[0])
+    more = importing(place, write(logs, *whole, whole[0], table(7)))
+    assert (more.written, more.known) == (1, 6)
+    assert "run-6.csv" in more.notes[0]
+    assert len(place.runs("tags.`l3d.role` = 'cell'")) == 7
+    with place.entered():
+        assert scores(evaluate(more.run_id)) == pytest.approx(scores(more))
+
+
+def test_models_that_were_imported_are_compared_in_pairs_of_equal_settings(place: Place, tmp_path: Path):
+    runs = [table(seed, shots, model) for seed in range(4) for shots in (0, 4) for model in ("a", "bb")]
+    logs = write(tmp_path / "logs", *runs)
+    parents = [importing(place, logs, only=f"model={model}") for model in ("a", "bb")]
+    assert [len(parent.study.seeds) for parent in parents] == [8, 8]
+    with place.entered():
+        compared = compare(runs=",".join(parent.run_id for parent in parents))
+    means = [parent.study.own.mean for parent in parents]
+    assert str(round(100 * abs(means[0] - means[1]), 2)) in compared.summary()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"from_": "lm_eval"}, "Did you mean 'lm-eval'"),
+        ({"path": "nowhere"}, "no such file or folder"),
+        ({"from_": "lm-eval"}, "holds no file that lm-eval writes"),
+        ({"task": "no_yes"}, "must be one of yes_no"),
+        ({"only": "sed=1"}, "Did you mean 'seed'"),
+        ({"only": "seed=9"}, "no run has these"),
+        ({"only": "seed=1"}, "holds 1 run; luck shows in two or more"),
+        ({"metric": "acc"}, "metric='acc': must be one that the runs have"),
+    ],
+)
+def test_a_parameter_that_is_not_allowed_is_one_line(place: Place, tmp_path: Path, parameters: Any, said: str):
+    logs = write(tmp_path / "logs", table(0), table(1))
+    with pytest.raises(L3DError, match=said):
+        importing(place, **{"path": logs, **parameters})
+    assert place.runs() == []
