@@ -112,7 +112,17 @@ def test_mlflow_and_torch_are_imported_where_the_page_says() -> None:
     users = {room_of(module) for module, found in IMPORTS.items() if "mlflow" in found}
     studies = {
         f"studies/{study}"
-        for study in ("investigation", "seeds", "planning", "ablation", "comparison", "sweep", "gate", "strategies")
+        for study in (
+            "investigation",
+            "seeds",
+            "planning",
+            "ablation",
+            "comparison",
+            "sweep",
+            "gate",
+            "strategies",
+            "importing",
+        )
     }
     assert users == {"tracking", "plugin", *studies}
     for module, found in IMPORTS.items():

@@ -327,7 +327,7 @@ IMPORT: Final[Parameters] = _table(
     Parameter(
         "columns",
         "none",
-        "csv: which column is what, as example_id=id,label=gold,prediction=answer,settings=seed+shots",
+        "csv: which column is what, as example_id=id, prediction=answer, settings=seed+shots",
     ),
 )
 IMPORTED: Final[Parameters] = _table(Parameter("path", "", "a file, or a folder that is searched for files"))

@@ -99,8 +99,10 @@ def prediction_matrix(
 def numbered(predictions: pd.DataFrame) -> pd.DataFrame:
     """Return answers that are texts as numbers: of each example 0 is the label, 1, 2, ... other answers, -1 none.
 
-    `predictions` has ``example_id``, ``label`` and ``prediction``; numbers come back as they are.
+    `predictions` has ``example_id``, ``label`` and ``prediction``; what are no texts comes back.
     """
+    if not {"example_id", "label", "prediction"} <= {*predictions}:
+        return predictions
     labels, answers = predictions["label"], predictions["prediction"]
     if pd.api.types.is_numeric_dtype(labels) and pd.api.types.is_numeric_dtype(answers):
         return predictions

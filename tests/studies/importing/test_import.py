@@ -70,7 +70,11 @@ def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
         ("4", "1"),
         ("4", "2"),
     ]
-    lines = [json.loads(line) for path in LOGS.glob("samples_capitals_2*") for line in path.open(encoding="utf-8")]
+    lines = [
+        json.loads(line)
+        for path in LOGS.glob("samples_capitals_2*")
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     assert sum(run.data.metrics["accuracy"] for run in children) / 4 == pytest.approx(
         np.mean([one["acc"] for one in lines])
     )
