@@ -200,4 +200,4 @@ def _cannot_tell(
 
 def _decides(finer: npt.NDArray[np.intp], coarser: npt.NDArray[np.intp]) -> bool:
     """Return whether every level of `finer` stands at one level of `coarser`."""
-    return len(np.unique(np.stack([finer, coarser]), axis=1).T) == finer.max() + 1
+    return bool(np.unique(np.stack([finer, coarser]), axis=1).shape[1] == finer.max() + 1)

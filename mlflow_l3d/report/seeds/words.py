@@ -26,18 +26,16 @@ from mlflow_l3d.report.text import Answer
 
 def study_answers(study: SeedsStudy) -> tuple[Answer, Answer, Answer]:
     """Return what one study says about the score, about single predictions, and about the seeds themselves."""
-    answers = (_score(study), _predictions(study), _seeds(study))
-    first, second, third = (
-        Answer(
-            *(in_unit(study, text) for text in (one.question, one.short)),
-            tuple(in_unit(study, text) for text in one.sentences),
-        )
-        for one in answers
-    )
+    first, second, third = (_in_unit(study, answer) for answer in (_score(study), _predictions(study), _seeds(study)))
     if study.settings is not None:
         question = f"How much do runs differ ({study.metric}), and which setting moves them?"
         first = Answer(question, first.short, (*first.sentences, *settings_sentences(study)))
     return first, second, third
+
+
+def _in_unit(study: SeedsStudy, answer: Answer) -> Answer:
+    question, short = in_unit(study, answer.question), in_unit(study, answer.short)
+    return Answer(question, short, tuple(in_unit(study, sentence) for sentence in answer.sentences))
 
 
 def in_unit(study: SeedsStudy, text: str) -> str:

@@ -111,7 +111,7 @@ def _broken(run: RecordedRun) -> str:
         more = sum(count > 1 for count in counts.values())
         return f"example {example} occurs {times} times ({more} examples do so). An id must occur once in a run."
     for name, values in (("label", run.labels), ("prediction", run.predictions)):
-        bad = np.flatnonzero(~np.isfinite(values)) if values.dtype.kind == "f" else []
+        bad = np.flatnonzero(~np.isfinite(values)) if values.dtype.kind == "f" else np.zeros(0, dtype=np.intp)
         if len(bad):
             return f"the {name} of example {run.ids[bad[0]]} is not a number (NaN; {len(bad)} are not)."
     lacking = [
@@ -140,8 +140,8 @@ def _difference(run: RecordedRun, other: RecordedRun) -> str:
         return "has no predictions, unlike those" if run.ids is None else "has predictions, unlike those"
     own, their = set(run.ids.tolist()), set(other.ids.tolist())
     if own != their:
-        differ = (("lacks", sorted(their - own)), ("has beside them", sorted(own - their)))
-        parts = [f"{what} {len(names)} ({names[0]}, ...)" for what, names in differ if names]
+        sides = (("lacks", sorted(their - own)), ("has beside them", sorted(own - their)))
+        parts = [f"{what} {len(names)} ({names[0]}, ...)" for what, names in sides if names]
         return f"has other examples ({'; '.join(parts)}) than those"
     labels = dict(zip(other.ids.tolist(), other.labels.tolist(), strict=True))
     differ = [name for name, label in zip(run.ids.tolist(), run.labels.tolist(), strict=True) if labels[name] != label]

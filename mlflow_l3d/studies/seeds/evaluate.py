@@ -149,7 +149,7 @@ def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
     cells = _ordered(cells, document.get("seeds"))
     finished = cells[cells["status"].eq("FINISHED")].assign(seed=lambda frame: frame["seed.seed"].astype(int))
     by_settings = document.get("by_settings", False)
-    recorded = pd.DataFrame([imported[key]["settings"] for key in finished["cell_key"]]) if by_settings else None
+    settings = pd.DataFrame([imported[key]["settings"] for key in finished["cell_key"]]) if by_settings else None
     read = read_predictions(client, finished)
     tables = [
         table.to_pandas().assign(seed=int(seed), cell_key=key)
@@ -169,7 +169,7 @@ def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
         model=str(document.get("model", {}).get("name") or own_parameter(parent, "model") or ""),
         benchmark=str(task.get("benchmark") or ""),
         training_size=task.get("train_examples"),
-        recorded=recorded,
+        recorded=settings,
     )
     return _Read(parent, cells, predictions, study)
 

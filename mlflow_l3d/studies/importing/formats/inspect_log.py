@@ -68,7 +68,8 @@ def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str
 
 def _answer(sample: Any, scorer: str) -> str | None:
     score = sample.scores[scorer]
-    return score.answer if score.answer is not None else sample.output.completion
+    answer: str | None = sample.output.completion if score.answer is None else score.answer
+    return answer
 
 
 def _number(source: str, sample: Any, scorer: str) -> float:

@@ -21,11 +21,11 @@ def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
     rows = results.get("results") if isinstance(results, dict) else None
     if not rows or not isinstance(rows, list):
         raise L3DError(f"{path.name}: holds no results.results; is it written by promptfoo eval --output?")
-    runs: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    repeats: dict[tuple[str, ...], int] = {}
+    runs: dict[tuple[tuple[str, str], ...], list[Mapping[str, Any]]] = {}
+    repeats: dict[tuple[tuple[str, str], ...], int] = {}
     for row in rows:
         settings = _settings(row)
-        which = (*settings.items(), _example(row))
+        which = (*settings.items(), ("example", _example(row)))
         repeats[which] = repeats.get(which, -1) + 1
         runs.setdefault((*settings.items(), ("repeat", str(repeats[which]))), []).append(row)
     repeated = max(repeats.values()) > 0
