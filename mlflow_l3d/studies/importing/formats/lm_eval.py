@@ -91,7 +91,7 @@ def _run(
             labels, predictions = chosen
             kind = "classification" if isinstance(config.get("doc_to_choice"), list) else kind
     if predictions is None:
-        answers = texts([each["filtered_resps"][0] if each["filtered_resps"] else None for each in samples])
+        answers = texts([_answer(each["filtered_resps"]) for each in samples])
         right = [_number(each.get(own[0])) == 1.0 for each in samples]
         predictions = settled(answers, labels, right)
     return RecordedRun(
@@ -117,6 +117,12 @@ def _choices(samples: list[Mapping[str, Any]]) -> tuple[Any, Any] | None:
     except (TypeError, ValueError, IndexError):
         return None
     return np.array([int(each["target"]) for each in samples], dtype=np.int64), np.array(likely, dtype=np.int64)
+
+
+def _answer(resps: list[Any]) -> Any:
+    """Return what was generated; of a log-likelihood alone whether the text was the likeliest."""
+    first = resps[0] if resps else None
+    return first[-1] if isinstance(first, list) and first else first
 
 
 def _number(value: object) -> float:
