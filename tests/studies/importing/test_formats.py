@@ -26,10 +26,10 @@ def lm_eval(task: str) -> list[Path]:
 
 
 def test_lm_eval_multiple_choice():
-    for path in lm_eval("capitals"):
+    for path in lm_eval("reviews"):
         (run,) = read("lm-eval", path)
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        assert (run.task, run.kind) == ("capitals", "multiple_choice")
+        assert (run.task, run.kind) == ("reviews", "classification")
         assert run.settings["model"] == "SmolLM2-135M-Instruct"
         assert {run.settings["num_fewshot"], run.settings["fewshot_seed"]} <= {"1", "2", "4"}
         assert run.predictions is not None
@@ -39,7 +39,7 @@ def test_lm_eval_multiple_choice():
 
 
 def test_lm_eval_generated_text():
-    (path,) = lm_eval("capitals_text")
+    path = lm_eval("capitals_text")[0]
     (run,) = read("lm-eval", path)
     assert run.kind == "multiple_choice"
     assert run.labels is not None
@@ -50,8 +50,8 @@ def test_lm_eval_generated_text():
 
 
 def test_lm_eval_values_of_changing_type_are_read_line_by_line(tmp_path: Path):
-    path = lm_eval("capitals")[0]
-    shutil.copy(LOGS / "lm_eval" / path.name.replace("samples_capitals", "results").replace("jsonl", "json"), tmp_path)
+    path = lm_eval("reviews")[0]
+    shutil.copy(LOGS / "lm_eval" / path.name.replace("samples_reviews", "results").replace("jsonl", "json"), tmp_path)
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     for line in lines[1:]:  # as versions before 0.4.5 wrote them
         line["filtered_resps"] = [[float(score), greedy == "True"] for score, greedy in line["filtered_resps"]]
@@ -62,10 +62,10 @@ def test_lm_eval_values_of_changing_type_are_read_line_by_line(tmp_path: Path):
 
 
 def test_lm_eval_broken_files_say_where(tmp_path: Path):
-    path = lm_eval("capitals")[0]
+    path = lm_eval("reviews")[0]
     with pytest.raises(L3DError, match=r"results_\S+ is not beside it"):
         read("lm-eval", Path(shutil.copy(path, tmp_path)))
-    shutil.copy(LOGS / "lm_eval" / path.name.replace("samples_capitals", "results").replace("jsonl", "json"), tmp_path)
+    shutil.copy(LOGS / "lm_eval" / path.name.replace("samples_reviews", "results").replace("jsonl", "json"), tmp_path)
     lines = path.read_text(encoding="utf-8").splitlines()
     (tmp_path / path.name).write_text("\n".join([*lines[:2], lines[2][:50]]), encoding="utf-8")
     with pytest.raises(L3DError, match="line 3: is not JSON"):

@@ -54,9 +54,9 @@ def scores(runs: ImportedRuns | SeedsEvaluation) -> dict[str, float]:
 
 
 def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
-    with pytest.raises(ParameterError, match=r"runs of 2 tasks, capitals, capitals_text\. Name one"):
+    with pytest.raises(ParameterError, match=r"runs of 2 tasks, capitals_text, reviews\. Name one"):
         importing(place, LOGS, from_="lm-eval")
-    done = importing(place, LOGS, from_="lm-eval", task="capitals")
+    done = importing(place, LOGS, from_="lm-eval", task="reviews")
     assert (done.written, done.known, done.problems) == (4, 0, ())
     assert done.study.settings is not None
     assert set(done.study.settings.frame["setting"]) == {"num_fewshot", "fewshot_seed"}
@@ -72,7 +72,7 @@ def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
     ]
     lines = [
         json.loads(line)
-        for path in LOGS.glob("samples_capitals_2*")
+        for path in LOGS.glob("samples_reviews_2*")
         for line in path.read_text(encoding="utf-8").splitlines()
     ]
     assert sum(run.data.metrics["accuracy"] for run in children) / 4 == pytest.approx(
