@@ -19,13 +19,14 @@ from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 
-CACHE: Final = 20 * 2**20
+CACHE: Final = 7 * 2**20
 """Bytes that the working set of a chunk may take on a CPU; see :mod:`mlflow_l3d.approaches.stacked.chunks`.
 
-Measured with the default recipe on rotten_tomatoes (384 features, 128 units, 800 training examples, batches of 8, 8
-epochs on average) on one core with 2 MiB of second-level cache, CPU time of a cell: 106 ms alone, 88 ms with three
-others, 71 with eleven, 64 with 23 (the number that this gives is 25), 62 with 47. Company saves what it takes to start
-an operation; the arithmetic of AdamW and of the products, three fifths of what is left, it cannot save.
+Measured with 384 features, 128 units, 800 training examples and batches of 8, CPU time of a step of a cell on one of
+two cores that others used, too, with 1 MiB of second-level cache: 219 us alone, 136 with three others, 131 with five,
+138 with seven (the number that this gives is 8), 166 with eleven: they no longer fit, and wait for memory. On an idle
+core with 2 MiB more company was better, 71 ms a cell with eleven others and 64 with 23. Company saves what it takes to
+start an operation; the arithmetic of AdamW and of the products, two thirds of what is left, it cannot save.
 """
 MEMORY: Final = 2**29
 """Bytes that the cells of a chunk may hold on a CPU: with many training examples, dropout factors of a whole epoch."""

@@ -125,14 +125,16 @@ class Stack:
 
     Notes
     -----
-    Each cell's layers lie in rows of whole vectors. Fused Adam computes the rest of a tensor that fills no vector with
-    other roundings: without the filling, a cell's last weights would depend on how many cells there are.
+    Both layers of a cell lie in one row, so that a step of an optimiser is one operation on one tensor; each is filled
+    up to whole vectors. Fused Adam computes the rest of a tensor that fills no vector with other roundings: without the
+    filling, a cell's last weights would depend on how many cells there are.
     """
 
     def __init__(self, w1: torch.Tensor, w2: torch.Tensor, moments: Moments | None = None) -> None:
-        self._weights, self._gradients = [_rows(w1), _rows(w2)], [_rows(w1), _rows(w2)]
-        self.w1, self.w2 = (_view(rows, like).copy_(like) for rows, like in zip(self._weights, (w1, w2), strict=True))
-        self.g1, self.g2 = (_view(rows, like) for rows, like in zip(self._gradients, (w1, w2), strict=True))
+        self._weights, self.w1, self.w2 = _row_of(w1, w2)
+        self._gradients, self.g1, self.g2 = _row_of(w1, w2)
+        self.w1.copy_(w1)
+        self.w2.copy_(w2)
         self.moments = moments
 
     @classmethod
@@ -182,20 +184,18 @@ class Stack:
             Decoupled, on every weight; of ``adamw`` only.
         """
         if optimizer == "sgd":
-            sgd(self._weights, self._gradients, learning_rate)
+            sgd([self._weights], [self._gradients], learning_rate)
             return
         if self.moments is None:
-            self.moments = Moments.of(self._weights)
+            self.moments = Moments.of([self._weights])
         decay = weight_decay if optimizer == "adamw" else None
-        adam(self._weights, self._gradients, self.moments, learning_rate, decay)
+        adam([self._weights], [self._gradients], self.moments, learning_rate, decay)
 
 
-def _rows(like: torch.Tensor) -> torch.Tensor:
-    """Return zeros, (B, P): a row for each matrix of `like`, filled up to whole vectors."""
-    size = like.shape[1] * like.shape[2]
-    return like.new_zeros(len(like), -(-size // VECTOR) * VECTOR)
-
-
-def _view(rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Return the part of `rows` that holds matrices of the shape of `like`."""
-    return rows[:, : like.shape[1] * like.shape[2]].view(like.shape)
+def _row_of(w1: torch.Tensor, w2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return zeros, (B, P), a row for each cell, and the parts of it that hold layers of these shapes."""
+    sizes = [like.shape[1] * like.shape[2] for like in (w1, w2)]
+    widths = [-(-size // VECTOR) * VECTOR for size in sizes]
+    rows = w1.new_zeros(len(w1), sum(widths))
+    first, second = rows[:, : sizes[0]], rows[:, widths[0] : widths[0] + sizes[1]]
+    return rows, first.view(w1.shape), second.view(w2.shape)
