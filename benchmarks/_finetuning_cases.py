@@ -32,6 +32,7 @@ def recipe(settings: Mapping[str, Any]) -> dict[str, Any]:
         "gradient_clipping": 1.0,
         "early_stopping_patience": 0,
         "selection": "last",
+        "dtype": settings.get("dtype", "float32"),
     }
 
 

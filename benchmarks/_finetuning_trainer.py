@@ -67,6 +67,7 @@ def main() -> None:
         report_to=[],
         disable_tqdm=True,
         use_cpu=True,
+        bf16=settings["dtype"] == "bfloat16",
         dataloader_pin_memory=False,
         **({"train_sampling_strategy": "sequential"} if settings.get("orders") else {}),
     )

@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--padding", nargs="*", default=["longest", "max_length"], help="of the Trainer's batches")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="of both sides")
     parser.add_argument("--side-by-side", action="store_true", help="also one Trainer a core, with one thread each")
     options = parser.parse_args()
     if "L3D_DATA" not in os.environ:
@@ -41,6 +42,7 @@ def main() -> None:
         "max_length": options.max_length,
         "learning_rate": 2e-5,
         "dropout": 0.1,
+        "dtype": options.dtype,
     }
     print(f"# Fine-tuning against the Trainer: {options.data}\n\n{machine()}\n", flush=True)
     with workplace() as place:
@@ -86,7 +88,7 @@ def _run(place: Workplace, name: str, script: str, settings: Mapping[str, Any], 
 
 def _check(place: Workplace, settings: Mapping[str, Any]) -> None:
     """Train once on both sides with nothing random, and compare the logits."""
-    same = {**settings, "train": 64, "test": 64, "epochs": 2, "dropout": 0.0, "learning_rate": 1e-4}
+    same = {**settings, "train": 64, "test": 64, "epochs": 2, "dropout": 0.0, "learning_rate": 1e-4, "dtype": "float32"}
     weights = str(place.folder / "weights")
     ours = _run(place, "check-ours", "_finetuning_ours.py", same, seeds=[FIRST_SEED], save=weights)
     theirs = _run(

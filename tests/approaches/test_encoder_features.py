@@ -72,6 +72,17 @@ def test_the_number_of_cores_does_not_change_a_bit(encoded):
     assert torch.get_num_threads() == before
 
 
+def test_bfloat16_rounds_and_gives_the_same_bits_for_any_number_of_cores(tmp_path):
+    texts, files = (TEXTS[0][:40],), [io.BytesIO(), io.BytesIO()]
+    for workers, file in enumerate(files, 1):
+        features.encode(file, texts, FOUND, "mean", 128, device="cpu", free=10**9, workers=workers, dtype="bfloat16")
+    assert files[0].getvalue() == files[1].getvalue()
+    files[0].seek(0)
+    exact, rounded = load(tmp_path, texts), np.load(files[0])
+    assert rounded.dtype == np.float32
+    assert 1e-4 < np.abs(rounded - exact).max() < 3e-2  # two to three decimal digits, of numbers below 1
+
+
 @pytest.fixture
 def fake(monkeypatch):
     """Count the encodings, and write numbers instead of features."""
@@ -100,11 +111,12 @@ def test_key_follows_what_features_depend_on(tmp_path, fake):
         (TEXTS, {"pooling": "mean", "max_length": 128}),
         (TEXTS, {"pooling": "cls"}),
         (TEXTS, {"max_length": 16}),
+        (TEXTS, {"dtype": "bfloat16"}),
         ((TEXTS[0][::-1],), {}),
         ((TEXTS[0], TEXTS[0]), {}),
     ):
         load(tmp_path, texts, **chosen)
-    assert len(fake) == 5
+    assert len(fake) == 6
 
 
 def test_encoding_tells_how_far_it_is(monkeypatch):

@@ -39,6 +39,7 @@ def load_or_encode(
     *,
     device: str,
     cache: Path,
+    dtype: str = "float32",
 ) -> FloatArray:
     """Return the features of all texts, from the cache where they are there.
 
@@ -57,6 +58,8 @@ def load_or_encode(
         Tokens of an example; more are cut off.
     cache
         The cache folder; features lie in ``features/``.
+    dtype
+        What the encoder computes in: ``float32``, or ``bfloat16``, where its weights stay float32.
 
     Returns
     -------
@@ -70,7 +73,7 @@ def load_or_encode(
     """
     from filelock import FileLock
 
-    path = cache / "features" / f"{features_key(texts, found, pooling, max_length, device)}.npy"
+    path = cache / "features" / f"{features_key(texts, found, pooling, max_length, device, dtype)}.npy"
     rows = len(texts[0])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +82,7 @@ def load_or_encode(
                 if _stored(path, rows) is None:
                     if path.exists():
                         _log.warning("Features in %s are damaged and made again", path.name)
-                    _write(path, texts, found, pooling, max_length, device)
+                    _write(path, texts, found, pooling, max_length, device, dtype)
             features = _stored(path, rows)
     except OSError as error:
         allowed = f"the cache folder cannot take the features ({error.strerror or type(error).__name__})"
@@ -91,14 +94,20 @@ def load_or_encode(
 
 
 def _write(
-    path: Path, texts: Sequence[Sequence[str]], found: ModelReference, pooling: str, max_length: int, device: str
+    path: Path,
+    texts: Sequence[Sequence[str]],
+    found: ModelReference,
+    pooling: str,
+    max_length: int,
+    device: str,
+    dtype: str,
 ) -> None:
     """Encode the texts into a file that appears only when it is whole."""
     partial = path.with_suffix(".partial")
     try:
         with partial.open("wb") as file:
             free = shutil.disk_usage(path.parent).free
-            encode(file, texts, found, pooling, max_length, device=device, free=free)
+            encode(file, texts, found, pooling, max_length, device=device, free=free, dtype=dtype)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
@@ -108,9 +117,14 @@ def _write(
 
 
 def features_key(
-    texts: Sequence[Sequence[str]], found: ModelReference, pooling: str, max_length: int, device: str
+    texts: Sequence[Sequence[str]],
+    found: ModelReference,
+    pooling: str,
+    max_length: int,
+    device: str,
+    dtype: str = "float32",
 ) -> str:
-    """Return the hash of everything that the features depend on: weights, texts, pooling, cut, library versions."""
+    """Return the hash of all that the features depend on: weights, texts, pooling, cut, precision, library versions."""
     digest = hashlib.sha256()
     for column in texts:
         digest.update(len(column).to_bytes(8))
@@ -125,7 +139,7 @@ def features_key(
             "pooling": pooling,
             "max_length": max_length,
             **device_numerics(device),
-            "dtype": "float32",
+            "dtype": dtype,
             "torch": minor_version("torch"),
             "transformers": minor_version("transformers"),
         }
@@ -142,6 +156,7 @@ def encode(
     device: str,
     free: int,
     workers: int | None = None,
+    dtype: str = "float32",
 ) -> None:
     """Encode all texts into a .npy file, row by row, so that memory does not grow with the number of texts.
 
@@ -152,7 +167,7 @@ def encode(
     ----------
     file
         Open for writing in binary mode.
-    texts, found, pooling, max_length, device
+    texts, found, pooling, max_length, device, dtype
         As for :func:`load_or_encode`.
     free
         Bytes free on the disk: too few are noticed before the work, not after it.
@@ -169,10 +184,11 @@ def encode(
     tokens = tokenise(tokenizer, texts, max_length)
     header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
     np.lib.format.write_array_header_1_0(file, header)
-    start, writing = file.tell(), threading.Lock()
+    start, writing, kind = file.tell(), threading.Lock(), torch.device(device).type
 
     def one(batch: np.ndarray[Any, np.dtype[np.int64]]) -> int:
-        values = pooled(encoder, tokens, batch, pooling, device)
+        with torch.autocast(kind, torch.bfloat16, enabled=dtype == "bfloat16"):  # of this thread alone
+            values = pooled(encoder, tokens, batch, pooling, device)
         with writing:
             for position, row in zip(batch.tolist(), values.cpu().numpy(), strict=True):
                 file.seek(start + position * width * 4)
@@ -197,7 +213,7 @@ def pooled(
     """Return one vector an example, shape (b, D): the mean over its tokens, or its first token (``cls``)."""
     with torch.inference_mode():
         inputs = tokens.batch(positions, device)
-        states = encoder(**inputs).last_hidden_state
+        states = encoder(**inputs).last_hidden_state.float()
         if pooling == "cls":
             return states[:, 0]  # type: ignore[no-any-return]
         weights = inputs["attention_mask"].unsqueeze(2).to(states.dtype)

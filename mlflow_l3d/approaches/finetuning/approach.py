@@ -187,7 +187,11 @@ class Finetuning(Approach):
             raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")
         from mlflow_l3d.approaches.encoder.features import load_or_encode
         from mlflow_l3d.approaches.finetuning.head import HeadSession
+        from mlflow_l3d.approaches.finetuning.loading import compute_dtype
 
         found = models.resolve(model)
-        features = load_or_encode(task.texts, found, recipe.pooling, recipe.max_length, device=device, cache=cache)
+        dtype = str(compute_dtype(recipe, device)).removeprefix("torch.")
+        features = load_or_encode(
+            task.texts, found, recipe.pooling, recipe.max_length, device=device, cache=cache, dtype=dtype
+        )
         return HeadSession(task, features, recipe, device)

@@ -20,14 +20,13 @@ _MODEL: Final = (
     "gradient_accumulation",
     "gradient_clipping",
     "gradient_checkpointing",
-    "dtype",
 )
 _LORA: Final = ("quantise", "lora_r", "lora_alpha", "lora_dropout", "lora_targets")
-LATER: Final = (*_MODEL, *_LORA)
+LATER: Final = (*_MODEL, "dtype", *_LORA)
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 _HEAD: Final = ("pooling", "hidden_units")
 WITHOUT_EFFECT: Final = {
-    "head": (*LATER, "head_dropout"),
+    "head": (*_MODEL, *_LORA, "head_dropout"),
     "full": (*_HEAD, *_LORA),
     "lora": (*_HEAD, "head_dropout"),
 }
@@ -97,7 +96,7 @@ class Recipe:
     )
     dtype: str = hyperparameter(
         AUTO,
-        "full, lora: what is computed in; auto is float32, and for lora bfloat16 on a GPU that has it",
+        "what the model computes in (head: its features); auto is float32, and for lora bfloat16 on a GPU that has it",
         choices=(AUTO, "float32", "bfloat16"),
     )
     quantise: str = hyperparameter(
