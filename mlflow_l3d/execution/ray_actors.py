@@ -22,7 +22,7 @@ from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 from mlflow_l3d.plan.cells import Cell, Outcome
 
 if TYPE_CHECKING:
-    from ray import ObjectRefGenerator
+    from ray import ObjectRef, ObjectRefGenerator
 
 OPTIONS: Final[Mapping[str, Hyperparameter]] = {
     "address": Hyperparameter("", "of the cluster; empty: RAY_ADDRESS, else a cluster of this machine alone"),
@@ -35,6 +35,8 @@ MOST_AHEAD: Final = 2 * BATCH
 """A message costs Ray about as much as three cells that compute nothing."""
 RESOURCES_SECONDS: Final = 5.0
 """Between two looks at what the cluster has."""
+UNAVAILABLE_SECONDS: Final = 60.0
+"""How long Ray may take to find out what became of an actor."""
 WAITING_SECONDS: Final = 60.0
 """So long without a worker, and a line says what they wait for."""
 
@@ -49,6 +51,8 @@ class ActorWorker(Worker):
         self.actor = actor
         self.stream: ObjectRefGenerator = actor.serve.options(num_returns="streaming").remote()
         self.here: Here | None = None
+        self.question: ObjectRef[None] | None = None
+        self.unavailable_since = 0.0
         self._calls: list[list[Cell] | None] = []
         self._sent = 0
 
@@ -111,7 +115,7 @@ class ActorPool(Pool[ActorWorker]):
         """Wait for the streams."""
         for worker in self.workers:
             worker.send_calls()
-        streams = {worker.stream: worker for worker in self.workers}
+        streams = {worker.question or worker.stream: worker for worker in self.workers}
         if not streams:
             return
         ready, _ = self._ray.wait(list(streams), timeout=seconds, fetch_local=False)
@@ -129,15 +133,25 @@ class ActorPool(Pool[ActorWorker]):
                     yield worker, message
 
     def _read(self, worker: ActorWorker) -> Sequence[Message | Here]:
+        errors = self._ray.exceptions
         try:
+            if worker.question is not None:
+                self._ray.get(worker.question)
+                return [Ended("worker lost its connection", blameless=True)]
             messages: list[Message | Here] = self._ray.get(next(worker.stream))
         except StopIteration:
             return [Ended("worker ended")]
-        except self._ray.exceptions.RayError as error:
+        except errors.ActorUnavailableError as error:
+            # Ray does not know yet whether the actor, its node or the network has failed: what is asked now it answers
+            # when it does.
+            worker.unavailable_since = worker.unavailable_since or time.monotonic()
+            if time.monotonic() - worker.unavailable_since > UNAVAILABLE_SECONDS:
+                return [Ended(f"worker cannot be reached ({_why(error)})", blameless=True)]
+            worker.question = worker.actor.give.remote(-1, [])
+            return []
+        except errors.RayError as error:
             gone = self._machine_gone(worker, error)
-            return [
-                Ended(f"worker lost its machine ({_why(error)})" if gone else f"worker ended ({_why(error)})", gone)
-            ]
+            return [Ended(f"worker {'lost its machine' if gone else 'ended'} ({_why(error)})", gone)]
         return messages
 
     def _machine_gone(self, worker: ActorWorker, error: Exception) -> bool:

@@ -1,6 +1,7 @@
 """What test_ray.py runs in a network namespace of its own."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.ray_actors import MOST_AHEAD, RayExecutor
+from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences
 from mlflow_l3d.testing.trouble import worker_processes
 
@@ -30,6 +32,13 @@ def head():
     yield cluster
     ray.shutdown()
     cluster.shutdown()
+
+
+@pytest.fixture
+def cache(head):
+    """Return the cache folder of all nodes, empty."""
+    shutil.rmtree(cache_folder())
+    return cache_folder()
 
 
 def in_background(action):
@@ -61,17 +70,17 @@ def test_an_actor_that_is_killed_costs_nothing(tmp_path, head):
     assert [differences(outcomes[outcome.key], outcome) for outcome in inline] == [[]] * 8
 
 
-def test_a_node_that_goes_away_is_no_fault_of_a_cell(tmp_path, head):
+def test_a_node_that_goes_away_is_no_fault_of_a_cell(cache, head):
     """Two nodes in turn go away under the same cell, and then its worker is killed: that alone is an attempt."""
-    job = bench_job(Trouble({CELLS[0].key: "hang"}), tmp_path)
-    attempt = tmp_path / f"attempt-{CELLS[0].key}"
+    job = bench_job(Trouble({CELLS[0].key: "hang"}), cache)
+    attempt = cache / f"attempt-{CELLS[0].key}"
     outcomes = []
     # It fits on the added nodes alone, which Ray adds in the main thread alone.
     executor = RayExecutor(job=job, workers=1, options={"num_cpus": 4})
     thread = in_background(lambda: outcomes.extend(executor.run(CELLS[:1])))
 
     def in_the_cell(turn):
-        wait_until(lambda: len(worker_processes(tmp_path)) == turn and attempt.exists(), f"attempt {turn}")
+        wait_until(lambda: len(worker_processes(cache)) == turn and attempt.exists(), f"attempt {turn}")
         attempt.unlink()
 
     for turn in (1, 2):
@@ -81,22 +90,22 @@ def test_a_node_that_goes_away_is_no_fault_of_a_cell(tmp_path, head):
     node = head.add_node(num_cpus=4)
     for turn in (3, 4):
         in_the_cell(turn)
-        os.kill(int(max(tmp_path.glob("worker-*"), key=os.path.getmtime).stem[7:]), signal.SIGKILL)
+        os.kill(int(max(cache.glob("worker-*"), key=os.path.getmtime).stem[7:]), signal.SIGKILL)
     thread.join()
     head.remove_node(node)
     assert outcomes[0].error.startswith("worker ended (")
     assert outcomes[0].error.endswith("; the cell was tried 2 times")
 
 
-def test_workers_come_as_the_cluster_grows(tmp_path, head, monkeypatch):
+def test_workers_come_as_the_cluster_grows(cache, head, monkeypatch):
     monkeypatch.setattr("mlflow_l3d.execution.ray_actors.RESOURCES_SECONDS", 0.2)
-    job = bench_job(Trouble(), tmp_path, duration=0.5)
+    job = bench_job(Trouble(), cache, duration=0.5)
     outcomes = RayExecutor(job=job, options={"num_cpus": 2}).run(design_cells(FACTORS, 400))
     next(outcomes)
-    assert len(worker_processes(tmp_path)) == 1
+    assert len(worker_processes(cache)) == 1
     node = head.add_node(num_cpus=2)
     for _ in outcomes:
-        if len(worker_processes(tmp_path)) == 2:
+        if len(worker_processes(cache)) == 2:
             break
     else:
         pytest.fail("no second worker came")
