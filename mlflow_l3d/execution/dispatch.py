@@ -171,9 +171,12 @@ class Dispatcher(Generic[W]):
     def _fill(self, worker: W) -> None:
         """Give a ready worker what it may have."""
         depth = self._depth if worker.cells_at_once == 1 else 1
-        while worker.ready and len(worker.in_flight) < depth:
+        while worker.ready and len(worker.in_flight) < depth and not any(call.alone for call in worker.in_flight):
             call, worker.reserved = worker.reserved or self._next(worker), None
             if call is None:
+                return
+            if call.alone and worker.in_flight:
+                self._queue.put_back([call])
                 return
             if len(call.cells) > worker.cells_at_once:
                 call, *others = call.split(worker.cells_at_once)
@@ -192,7 +195,13 @@ class Dispatcher(Generic[W]):
 
     def _ended(self, worker: W, message: Ended) -> Outcome | None:
         """Replace a worker that ended; return the outcome of a cell that must not be tried again."""
+        unclear = self._pool.loses_words and len(worker.in_flight) > 1
+        for call in worker.in_flight if unclear else ():
+            call.alone = True
         was_ready, current = worker.ready, self._take_out(worker)
+        if unclear and current is not None:
+            self._queue.put_back([current])
+            return None
         if message.blameless and self._blameless < MOST_BLAMELESS:
             self._blameless += 1
             _logger.warning("%s; its cells are given to others", message.how)

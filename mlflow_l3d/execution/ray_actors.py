@@ -82,6 +82,7 @@ class ActorPool(Pool[ActorWorker]):
     """
 
     most_ahead = MOST_AHEAD
+    loses_words = True
 
     def __init__(self, job: Job, workers: int | None, options: Mapping[str, Any]) -> None:
         super().__init__()

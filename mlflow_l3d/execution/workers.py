@@ -138,6 +138,9 @@ class Pool(ABC, Generic[W]):
     """
 
     most_ahead: int = 2
+    loses_words: bool = False
+    """Whether outcomes may be lost with the worker that has given them: which of its calls ended it is then not known,
+    and each is tried again alone."""
 
     def __init__(self) -> None:
         self.workers: list[W] = []
