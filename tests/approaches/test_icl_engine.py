@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from mlflow_l3d.approaches.failures import LostDeviceError, is_out_of_memory  # noqa: E402
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, base  # noqa: E402
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, tensors  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.batches import Batches  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row, honours_mask, layer_window  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix  # noqa: E402
@@ -371,10 +371,11 @@ def test_reading_in_slices_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     logits = torch.randn(5, 3, 11, generator=torch.Generator().manual_seed(0))
     nodes, tokens = np.array([0, 2, 2]), np.array([1, 10, 0])
     expected = logits.double().log_softmax(-1)[:, nodes, tokens].numpy()
-    whole = base.read_steps(logits, nodes, tokens)
-    monkeypatch.setattr(base, "_SLICE", 70)
-    assert (base.read_steps(logits, nodes, tokens) == whole).all()
-    np.testing.assert_allclose(whole, expected, atol=1e-5, rtol=0)
+    where = tensors.on_device(logits.device, nodes, tokens)
+    whole = tensors.read_steps(logits, *where)
+    monkeypatch.setattr(tensors, "_SLICE", 70)
+    assert (tensors.read_steps(logits, *where) == whole).all()
+    np.testing.assert_allclose(tensors.log_probabilities(list(whole)), expected, atol=1e-5, rtol=0)
 
 
 # Generation of causal models

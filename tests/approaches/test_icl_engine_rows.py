@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, causal, rows  # noqa: E402
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, causal, decoding, rows  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.rows import NOBODY, SHARED, Block, Rows, lay_out  # noqa: E402
+from mlflow_l3d.approaches.icl.engine.tensors import on_device  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie  # noqa: E402
 
 VOCABULARY = 60
@@ -155,7 +156,8 @@ def test_a_token_sees_the_prefix_and_its_own_way(window: int | None) -> None:
     prefix = np.full((len(block.tokens), 3), SHARED)
     owners = np.concatenate([prefix, block.owners], axis=1)
     positions = np.concatenate([np.tile(np.arange(3), (len(prefix), 1)), block.positions], axis=1)
-    sees = packed._sees(block, owners, positions, trie).numpy()
+    arrays = on_device(packed.device, owners, positions, block.nodes, np.pad(trie.ancestors, (0, 1)))
+    sees = packed._sees(*arrays[:3], arrays[3].bool()).numpy()
     assert len(block.tokens) > 1
     for row, token in np.argwhere(block.owners >= 0):
         text, node = block.owners[row, token], block.nodes[row, token]
@@ -215,7 +217,7 @@ def test_rows_of_any_kind_draw_what_single_texts_draw(
     single = CausalEngine(model("llama"), PAD, batch_size=1).generate(prompts, 6, stop, sampling=drawn)
     with pytest.MonkeyPatch.context() as patch:
         narrow(patch)
-        patch.setattr(causal, "CACHED_TOKENS", kept)
+        patch.setattr(decoding, "CACHED_TOKENS", kept)
         engine = CausalEngine(model("llama"), PAD, batch_tokens=tokens)
         assert engine.generate(prompts, 6, stop, sampling=drawn) == single
 
@@ -259,7 +261,7 @@ def test_rows_that_have_ended_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [shape for kind, shape in runs if kind == "step"] == [(4, 4)] * 2 + [(3, 3)] * 3
 
 
-@pytest.mark.parametrize("bound", ["batch_size", "texts", "kept tokens"])
+@pytest.mark.parametrize("bound", ["batch_size", "texts", "kept tokens", "kept bytes"])
 def test_bounds_hold(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = prompts_of([6] * 11, shared=12)
     narrow(monkeypatch)
@@ -268,7 +270,10 @@ def test_bounds_hold(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(causal, "TEXTS", 5)
     if bound == "kept tokens":
         # Six of their own, three of four new ones, half of a row's prefix.
-        monkeypatch.setattr(causal, "CACHED_TOKENS", 5 * (6 + 3 + 6))
+        monkeypatch.setattr(decoding, "CACHED_TOKENS", 5 * (6 + 3 + 6))
+    if bound == "kept bytes":
+        # Two layers of keys and values, two heads of eight numbers of four bytes.
+        monkeypatch.setattr(decoding, "CACHED_BYTES", 5 * (6 + 3 + 6) * 2 * 2 * 2 * 8 * 4)
     engine.score(prompts[:1], [[1]])
     expected = [alone("llama", prompt, 4, set()) for prompt in prompts]
     runs = recorded(monkeypatch)

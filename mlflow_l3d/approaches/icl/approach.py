@@ -32,7 +32,7 @@ class InContextLearning(Approach):
     """
 
     name: str = "icl"
-    version: str = "1"
+    version: str = "2"
     factors: tuple[str, ...] = ("label_selection", "data_split", "data_order", "sample_choice", "model_randomness")
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
     metrics: tuple[str, ...] = ("unparsed_share", "prompt_tokens", "f1_macro_published")
@@ -64,11 +64,14 @@ class InContextLearning(Approach):
         Raises
         ------
         ParameterError
-            If the packages of 4-bit weights are missing, or the encoder leads to no model.
+            If the packages of 4-bit weights are missing or a dtype is given for them, or the encoder leads to no model.
         """
         found: dict[str, str] = {}
-        quantise = hyperparameters["quantise"]
+        quantise, dtype = hyperparameters["quantise"], hyperparameters["dtype"]
         if (default_quantisation(model) if quantise == recipes.AUTO else quantise) != "none":
+            if dtype != recipes.AUTO:
+                allowed = "4-bit weights have a type of their own to compute in"
+                raise ParameterError("hyperparameters.dtype", dtype, allowed, "Use dtype=auto, or quantise=none.")
             need_bitsandbytes()
             found["bitsandbytes"] = minor_version("bitsandbytes", "icl")
         if hyperparameters["selection"] == "similarity":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from mlflow_l3d.approaches.icl.beginnings import tokenised
 from mlflow_l3d.approaches.icl.models import LoadedModel
 from mlflow_l3d.approaches.icl.prompts.composition import Conversation, Message, Prompt, PromptFormat
 from mlflow_l3d.errors import ParameterError
@@ -51,7 +52,9 @@ def prompts_ids(
     if side != "none":
         loaded.tokenizer.truncation_side = side
         settings |= {"truncation": True, "max_length": most}
-    ids = loaded.tokenizer(rendered, **settings)["input_ids"]
+        ids = loaded.tokenizer(rendered, **settings)["input_ids"]
+    else:
+        ids = tokenised(loaded.tokenizer, rendered, **settings)
     if not all(ids):
         raise ParameterError("prompt", "(empty)", "has no tokens", "Put an instruction or an example into it.")
     return [[int(token) for token in row] for row in ids]

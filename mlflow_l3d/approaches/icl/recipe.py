@@ -61,6 +61,12 @@ class Recipe:
         "through bitsandbytes: 4bit, NF4 quantised twice and computed in bfloat16; fp4, its own default, in float32",
         choices=(AUTO, "none", "4bit", "fp4"),
     )
+    dtype: Literal["auto", "float32", "bfloat16"] = hyperparameter(
+        AUTO,
+        "bfloat16: the products of all layers but the last, the rest in float32; auto: float32 on a CPU, on a GPU the "
+        "type of the model's configuration",
+        choices=(AUTO, "float32", "bfloat16"),
+    )
     trust_remote_code: Literal["false", "true"] = hyperparameter(
         "false", "true: code that comes with the model is run on this machine", choices=("false", "true")
     )
@@ -106,5 +112,5 @@ class Recipe:
 HYPERPARAMETERS: Final = declared(Recipe)
 """Name -> declaration."""
 
-LATER: Final = ("truncation",)
+LATER: Final = ("truncation", "dtype")
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""

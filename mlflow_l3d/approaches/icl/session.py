@@ -82,7 +82,8 @@ class PromptSession(CellwiseSession):
         self.conversation = conversation_in(recipe.chat, self.loaded)
         engine = CausalEngine if self.loaded.kind == "causal" else Seq2SeqEngine
         padding, most = self.loaded.tokenizer.pad_token_id, recipe.batch_size or None
-        self.engine: Engine = engine(self.loaded.model, padding, batch_size=most)
+        with self.loaded.precision():
+            self.engine: Engine = engine(self.loaded.model, padding, batch_size=most)
         self.features, self.mentioned = None, False
         if recipe.selection == "similarity":
             encoder = resolve(recipe.selection_encoder)
@@ -97,9 +98,10 @@ class PromptSession(CellwiseSession):
             check_model(loaded, self.task, recipe, self.classes, self.format)
 
         def load() -> LoadedModel:
-            return load_model(model, device, quantise=recipe.quantise, cache=cache, trust=trust, check=check)
+            bits, dtype = recipe.quantise, recipe.dtype
+            return load_model(model, device, quantise=bits, dtype=dtype, cache=cache, trust=trust, check=check)
 
-        found = lent(("icl", model, revision(model), device, recipe.quantise, trust), load)
+        found = lent(("icl", model, revision(model), device, recipe.quantise, recipe.dtype, trust), load)
         check(found)
         return found
 
@@ -108,7 +110,7 @@ class PromptSession(CellwiseSession):
         split = self.task.split(cell.seeds)
         train, test = (part[np.isin(self.task.labels[part], self.classes)] for part in (split.train, split.test))
         prompts, empty = self._prompts(cell, train, test)
-        with one_thread(), torch.inference_mode():
+        with one_thread(), torch.inference_mode(), self.loaded.precision():
             places, scores, metrics = self._answers(cell, test, prompts, empty)
         if isinstance(self.engine, CausalEngine):
             metrics["packed"] = float(self.engine.packed)

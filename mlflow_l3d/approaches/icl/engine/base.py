@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from mlflow_l3d.approaches.icl.engine.batches import Batches
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling
-from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, IntArray, build_trie
+from mlflow_l3d.approaches.icl.engine.tensors import is_half
+from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
 
 TokenIds: TypeAlias = tuple[int, ...]
 
@@ -28,13 +28,15 @@ class Engine(ABC):
         Token that stands in for nothing.
     batch_tokens
         Most tokens run at once, None for 512 on a CPU and 4096 elsewhere: enough to keep matrix units busy, not more.
+        A session takes these, so that the batches of a cell follow from its hyperparameters and the kind of device.
     batch_size
         Most prompts run at once, None for any number.
 
     Attributes
     ----------
     batches
-        The bounds in force; they shrink when memory is spent.
+        The bounds in force. They shrink when memory is spent, but not in half precision, where batches of another size
+        round otherwise and may change a prediction.
     """
 
     def __init__(
@@ -42,7 +44,8 @@ class Engine(ABC):
     ) -> None:
         self.model = model
         self.pad_id = pad_id
-        self.batches = Batches(batch_tokens or (512 if model.device.type == "cpu" else 4096), batch_size)
+        tokens = batch_tokens or (512 if model.device.type == "cpu" else 4096)
+        self.batches = Batches(tokens, batch_size, fixed=is_half(model))
 
     def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
         """Return the log-probability of every answer behind every prompt.
@@ -99,31 +102,3 @@ class Engine(ABC):
         self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
     ) -> list[list[int]]:
         """Return the continuations of at least one text."""
-
-
-_SLICE = 2**24
-
-
-def read_steps(logits: torch.Tensor, nodes: IntArray, tokens: IntArray) -> npt.NDArray[np.float64]:
-    """Return the log-probability of each token behind its node.
-
-    Parameters
-    ----------
-    logits
-        (n, nodes, vocabulary), any floating type; normalised in float32.
-    nodes, tokens
-        (S,) index of the node along the second axis, and the token to read there.
-
-    Returns
-    -------
-    (n, S), natural logarithms.
-    """
-    where = torch.from_numpy(np.ascontiguousarray(nodes)).to(logits.device)
-    what = torch.from_numpy(np.ascontiguousarray(tokens)).to(logits.device)
-    parts = []
-    # In slices, since a vocabulary is wide and each step here makes a copy.
-    for part in torch.split(logits, max(1, _SLICE // logits[0].numel())):
-        wide = part.float()
-        parts.append(wide[:, where, what].double() - wide.logsumexp(dim=-1).double()[:, where])
-    values: npt.NDArray[np.float64] = torch.cat(parts).cpu().numpy()
-    return values

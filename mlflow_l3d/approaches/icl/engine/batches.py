@@ -7,12 +7,13 @@ from typing import TypeVar
 
 from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.memory import release
+from mlflow_l3d.errors import L3DError
 
 Result = TypeVar("Result")
 
 
 class Batches:
-    """Batches of neighbours, bounded in tokens and in number; both bounds shrink when memory is spent, for good.
+    """Batches of neighbours, bounded in tokens and in number; both bounds may shrink when memory is spent, for good.
 
     Parameters
     ----------
@@ -20,9 +21,12 @@ class Batches:
         Most tokens of a batch; one item alone may have more.
     size
         Most items of a batch, None for any number.
+    fixed
+        Whether both bounds stay.
     """
 
-    def __init__(self, tokens: int, size: int | None = None) -> None:
+    def __init__(self, tokens: int, size: int | None = None, *, fixed: bool = False) -> None:
+        self.fixed = fixed
         self.tokens = tokens
         self.size = size
 
@@ -55,6 +59,8 @@ class Batches:
         ------
         Exception
             What `work` raises, an error of memory only where a batch of one item has it.
+        L3DError
+            If memory is spent and the bounds are fixed.
         """
         found: dict[int, Result] = {}
         while len(found) < len(order):
@@ -71,6 +77,9 @@ class Batches:
         except Exception as error:
             if len(batch) == 1 or not is_out_of_memory(error):
                 raise
+            if self.fixed:
+                what = f"memory is spent by {len(batch)} prompts at once, and others at once may round otherwise"
+                raise L3DError(f"{what}. Use batch_size={len(batch) // 2}, or fewer workers.") from error
             self.size = len(batch) // 2
         # Only here is the error gone, and with it the tensors that its traceback held.
         release()

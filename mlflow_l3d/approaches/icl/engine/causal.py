@@ -16,13 +16,14 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds, read_steps
+from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.batches import Batches, Result
-from mlflow_l3d.approaches.icl.engine.decoding import CACHED_TOKENS, TEXTS, decode
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel, honours_mask, layer_window
+from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel, honours_mask, layer_window, takes_places
 from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
-from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, IntArray, common_prefix
+from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps
+from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, common_prefix
 from mlflow_l3d.approaches.memory import release
 
 
@@ -31,21 +32,23 @@ def plain_score(model: Any, prompts: Sequence[TokenIds], trie: AnswerTrie, batch
     """Return log-probabilities (n, C), each longest way through the trie run behind each full prompt."""
     nodes, tokens = trie.reads
     read = np.empty((len(prompts), len(nodes)))
+    sliced = takes_places(model)
     for path in trie.paths:
         # Logits behind the prompt, then behind each node of the path.
         steps, places = trie.reads_on((ROOT, *path))
         texts = [(*prompt, *trie.tokens[list(path)].tolist()) for prompt in prompts]
-        work = partial(_last_reads, model, texts, places, tokens[steps])
-        read[:, steps] = np.stack(_in_equal_lengths(texts, 0, work, batches))
+        work = partial(_last_reads, model, sliced, texts, on_device(model.device, places, tokens[steps]), len(path) + 1)
+        read[:, steps] = log_probabilities(_in_equal_lengths(texts, 0, work, batches))
     return trie.total(read)
 
 
 def _last_reads(
-    model: Any, texts: Sequence[TokenIds], places: IntArray, tokens: IntArray, batch: Sequence[int]
-) -> npt.NDArray[np.float64]:
-    """Return what is read from the last logits of each text of a batch; `places` counts from the first read."""
+    model: Any, sliced: bool, texts: Sequence[TokenIds], reads: list[torch.Tensor], last: int, batch: Sequence[int]
+) -> torch.Tensor:
+    """Return what is read from the `last` logits of each text of a batch: places among them, and tokens."""
     ids = torch.tensor([texts[item] for item in batch], device=model.device)
-    return read_steps(model(input_ids=ids).logits[:, -1 - int(places.max()) :], places, tokens)
+    kept = {"logits_to_keep": torch.arange(ids.shape[1] - last, ids.shape[1], device=ids.device)} if sliced else {}
+    return read_steps(model(input_ids=ids, **kept).logits[:, -last:], *reads)
 
 
 def plain_generate(
@@ -130,14 +133,14 @@ class CausalEngine(Engine):
             return plain_score(self.model, texts, trie, self.batches)
         length = common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
-        nodes, tokens = trie.reads
+        reads = on_device(self.model.device, *trie.reads)
 
-        def work(batch: Sequence[int]) -> npt.NDArray[np.float64]:
+        def work(batch: Sequence[int]) -> torch.Tensor:
             own = [texts[item][length:] for item in batch]
-            return read_steps(packed.rest(prefix, own, trie, most=self.batches.tokens), nodes, tokens)
+            return read_steps(packed.rest(prefix, own, trie, most=self.batches.tokens), *reads)
 
         costs = [len(text) - length + len(trie.tokens) for text in texts]
-        return trie.total(np.stack(self.batches.run(range(len(texts)), costs, work)))
+        return trie.total(log_probabilities(self.batches.run(range(len(texts)), costs, work)))
 
     def _generate(
         self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
@@ -155,7 +158,7 @@ class CausalEngine(Engine):
 
         # What each text adds to the keys that are kept: its own, the new ones, and its share of a row's prefix.
         costs = [len(text) - length + limit - 1 + min(length, len(text) - length) for text in texts]
-        return self.batches.run(range(len(texts)), costs, work, tokens=CACHED_TOKENS, most=TEXTS)
+        return self.batches.run(range(len(texts)), costs, work, tokens=cached_tokens(prefix), most=TEXTS)
 
     def _packed(self, longest: int) -> PackedModel | None:
         fits, window = layer_window(self.model.config, longest)
@@ -172,7 +175,7 @@ class CausalEngine(Engine):
                 self._kept = key, packed.prefix(tokens, self.batches.tokens)
                 break
             except Exception as error:
-                if not is_out_of_memory(error) or self.batches.tokens <= _SMALLEST_CHUNK:
+                if not is_out_of_memory(error) or self.batches.fixed or self.batches.tokens <= _SMALLEST_CHUNK:
                     raise
             release()
             self.batches.tokens //= 2

@@ -11,12 +11,21 @@ import torch
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, joined, lay_out
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
+from mlflow_l3d.approaches.icl.engine.tensors import on_device
 from mlflow_l3d.approaches.icl.engine.trie import IntArray
 
 # A step of decoding reads all weights of the model whatever it has to do: with fewer texts it mostly waits for memory.
 TEXTS = 256
-# Most keys that are kept at once, where a text does not have more.
+# Most keys that are kept at once, where a text does not have more: a number, and bytes of all layers.
 CACHED_TOKENS = 16_384
+CACHED_BYTES = 2 * 2**30
+
+
+def cached_tokens(prefix: Rows) -> int:
+    """Return how many keys are kept at once behind a prefix; it follows from the model alone."""
+    size: int = sum(part.nbytes for layer in prefix.cache.layers for part in (layer.keys, layer.values))
+    each: int = max(1, size // max(1, prefix.owners.shape[1]))
+    return min(CACHED_TOKENS, max(1, CACHED_BYTES // each))
 
 
 def decode(
@@ -51,7 +60,7 @@ def decode(
         running = texts_of[filled]
         flat = logits.flatten(0, 1)
         if len(running) < len(flat):
-            flat = flat[torch.from_numpy(np.flatnonzero(filled)).to(flat.device)]
+            flat = flat[on_device(flat.device, np.flatnonzero(filled))[0]]
         chosen = np.full(texts_of.shape, 0)
         chosen[filled] = next_tokens(flat, step, sampling, running).cpu().numpy()
         going = filled & ~np.isin(chosen, list(stop))

@@ -17,7 +17,8 @@ import torch
 
 from mlflow_l3d.approaches.failures import check_device, is_out_of_memory, one_line
 from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, empty_row, lay_out
-from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, IntArray, build_trie
+from mlflow_l3d.approaches.icl.engine.tensors import is_half, on_device
+from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
 
 _log = logging.getLogger(__name__)
 _GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
@@ -41,7 +42,7 @@ class PackedModel:
         # A quantised model computes in a type that its parameters do not tell; masks of truth values fit any type.
         implementation = getattr(model.config, "_attn_implementation", None)
         self.additive = implementation != "sdpa" or getattr(model, "quantization_method", None) is None
-        self.sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.sliced = takes_places(model)
 
     @torch.inference_mode()
     def extend(self, rows: Rows, block: Block, keep: int, trie: AnswerTrie | None = None) -> torch.Tensor:
@@ -64,12 +65,17 @@ class PackedModel:
         """
         owners = np.concatenate([rows.owners, block.owners], axis=1)
         positions = np.concatenate([rows.positions, block.positions], axis=1)
-        arguments: dict[str, Any] = {"logits_to_keep": keep} if self.sliced else {}
+        above = np.zeros((0, 0)) if trie is None else np.pad(trie.ancestors, (0, 1))
+        ids, nodes, whose, where, tree = on_device(self.device, block.tokens, block.nodes, owners, positions, above)
+        width = block.tokens.shape[1]
+        # Numbers of places: a slice of the last ones is no matrix, so that the head's weights are copied for each row.
+        places = torch.arange(width - keep, width, device=self.device)
+        arguments: dict[str, Any] = {"logits_to_keep": places} if self.sliced else {}
         with _grouped_heads(self.device.type):
             output = self.model(
-                input_ids=self._tensor(block.tokens),
-                position_ids=self._tensor(block.positions),
-                attention_mask=self._mask(self._sees(block, owners, positions, trie)),
+                input_ids=ids,
+                position_ids=where[:, -width:],
+                attention_mask=self._mask(self._sees(whose, where, nodes, tree.bool())),
                 past_key_values=rows.cache,
                 use_cache=True,
                 **arguments,
@@ -113,34 +119,36 @@ class PackedModel:
         logits = self.extend(rows, block, block.texts.shape[1] * each, trie)
         # Empty slots, numbered -1, come first.
         order = np.argsort(block.texts.ravel(), kind="stable")[-len(texts) :]
-        return logits.reshape(block.texts.size, each, -1)[self._tensor(order)]
+        return logits.reshape(block.texts.size, each, -1)[on_device(self.device, order)[0]]
 
-    def _sees(self, block: Block, owners: IntArray, positions: IntArray, trie: AnswerTrie | None) -> torch.Tensor:
-        """Return (R, N, K) whether a new token sees a key: the prefix and what came before it in its own text."""
-        past = owners.shape[1] - block.owners.shape[1]
-        whose, own = self._tensor(owners)[:, None], self._tensor(block.owners)[..., None]
-        where, here = self._tensor(positions)[:, None], self._tensor(block.positions)[..., None]
+    def _sees(
+        self, owners: torch.Tensor, positions: torch.Tensor, nodes: torch.Tensor, above: torch.Tensor
+    ) -> torch.Tensor:
+        """Return (R, N, K) whether a new token sees a key: the prefix and what came before it in its own text.
+
+        Owners and positions are those of all keys, (R, K), nodes those of the new tokens, (R, N); `above` says which
+        nodes lie on the way to which, and has an empty last row for tokens of texts, numbered -1.
+        """
+        past = owners.shape[1] - nodes.shape[1]
+        whose, own = owners[:, None], owners[:, past:, None]
+        where, here = positions[:, None], positions[:, past:, None]
         sees = (whose == SHARED) | (whose == own)
         local = where[..., past:] <= here
-        if trie is not None and len(trie.tokens):
-            nodes = self._tensor(block.nodes)
-            # Tokens of texts, numbered -1, are the additional last row.
-            above = torch.from_numpy(np.pad(trie.ancestors, (0, 1))).to(self.device)
+        if len(above) > 1:
             local = torch.where(nodes[:, None] < 0, local, above[nodes[..., None], nodes[:, None]])
         sees[..., past:] &= local
         if self.window is not None:
             sees &= here - where < self.window
         return sees
 
-    def _tensor(self, values: IntArray) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
-
     def _mask(self, sees: torch.Tensor) -> torch.Tensor:
         """Return (R, 1, N, K) in the form that the model's attention takes."""
         allowed = sees[:, None]
         if not self.additive:
             return allowed
-        mask = torch.zeros(allowed.shape, dtype=self.model.dtype, device=self.device)
+        kind = self.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.model.dtype
+        mask = torch.zeros(allowed.shape, dtype=dtype, device=self.device)
         return mask.masked_fill_(~allowed, torch.finfo(mask.dtype).min)
 
 
@@ -155,6 +163,11 @@ def _grouped_heads(device_type: str) -> Iterator[None]:
         yield
     finally:
         os.environ.pop(_GROUPED, None)
+
+
+def takes_places(model: Any) -> bool:
+    """Return whether a model can be told behind which tokens the distribution is wanted."""
+    return "logits_to_keep" in inspect.signature(model.forward).parameters
 
 
 def layer_window(config: Any, longest: int) -> tuple[bool, int | None]:
@@ -207,7 +220,7 @@ def honours_mask(model: Any) -> bool:
     spread, away = float(expected.std()), float((found - expected).square().mean().sqrt())
     # Half types round differently for rows of different lengths: SmolLM2 is 0.02 of the spread away in bfloat16, and
     # 0.65 without its positions. In rows of the same length a text that is not seen changes nothing at all.
-    whole = model.dtype in (torch.float32, torch.float64)
+    whole = not is_half(model)
     if leak > (1e-3 if whole else 0.02) * spread:
         return _refused("a text sees its neighbours")
     if not away <= (1e-3 if whole else 0.2) * spread:

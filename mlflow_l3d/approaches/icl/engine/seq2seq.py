@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds, read_steps
+from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.batches import Result
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
+from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
 
 
@@ -34,10 +35,17 @@ class Seq2SeqEngine(Engine):
         return int(next((token for token in found if token is not None), self.pad_id))
 
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
-        def work(batch: Sequence[int]) -> npt.NDArray[np.float64]:
-            return self._read([texts[item] for item in batch], trie)
+        ways: list[tuple[int, ...]] = [(ROOT,), *filter(None, trie.paths)]
+        found = [trie.reads_on(way) for way in ways]
+        steps, tokens = np.concatenate([own for own, _ in found]), trie.reads[1]
+        reads = [on_device(self.model.device, places, tokens[own]) for own, places in found]
 
-        return trie.total(np.stack(self._run(texts, work)))
+        def work(batch: Sequence[int]) -> torch.Tensor:
+            return self._read([texts[item] for item in batch], trie, ways[1:], reads)
+
+        read = np.empty((len(texts), len(tokens)))
+        read[:, steps] = log_probabilities(self._run(texts, work))
+        return trie.total(read)
 
     def _generate(
         self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
@@ -76,18 +84,20 @@ class Seq2SeqEngine(Engine):
         return logits
 
     @torch.inference_mode()
-    def _read(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
+    def _read(
+        self,
+        texts: Sequence[TokenIds],
+        trie: AnswerTrie,
+        paths: Sequence[tuple[int, ...]],
+        reads: Sequence[list[torch.Tensor]],
+    ) -> torch.Tensor:
+        """Return what is read behind the start token, then behind each way, (B, 2, steps of all of them)."""
         logits, shared, cache = self._start(texts)
-        nodes, tokens = trie.reads
-        read = np.empty((len(texts), len(nodes)))
-        steps, places = trie.reads_on((ROOT,))
-        read[:, steps] = read_steps(logits, places, tokens[steps])
-        for path in filter(None, trie.paths):
-            ids = torch.from_numpy(trie.tokens[list(path)]).to(self.model.device).expand(len(texts), -1)
-            behind = self._decode(ids, shared, _branch(cache))
-            steps, places = trie.reads_on(path)
-            read[:, steps] = read_steps(behind, places, tokens[steps])
-        return read
+        found = [read_steps(logits, *reads[0])]
+        for path, places in zip(paths, reads[1:], strict=True):
+            ids = on_device(self.model.device, trie.tokens[list(path)])[0].expand(len(texts), -1)
+            found.append(read_steps(self._decode(ids, shared, _branch(cache)), *places))
+        return torch.cat(found, dim=2)
 
     @torch.inference_mode()
     def _continue(
