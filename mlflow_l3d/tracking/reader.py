@@ -94,7 +94,7 @@ def read_listed(parent_run_id: str, client: MlflowClient) -> Recorded:
     """
     parent = parent_run(client, parent_run_id)
     listed = _listed(client, parent) if parent.info.status == "FINISHED" else None
-    if listed is None:
+    if listed is None or "factor" not in listed:  # a study of seeds has other columns
         return read_investigation(parent_run_id, client)
     return Recorded(parent, listed.drop(columns="agreement", errors="ignore"))
 

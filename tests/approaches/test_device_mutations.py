@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.encoder.tokens import Tokens
 from mlflow_l3d.approaches.finetuning import embedding, heads, kinds
 from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.full import FullSession
-from mlflow_l3d.approaches.icl.engine import base, packed, sampling, seq2seq
+from mlflow_l3d.approaches.icl.engine import sampling, seq2seq, tensors
 from mlflow_l3d.approaches.meta_learning import chunk
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.approaches.stacked.stack import Moments
@@ -34,8 +34,12 @@ MUTATIONS = {
     "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
     "labels of tasks": (chunk._epoch, "maml", ", device=stack.w1.device", ""),
     "dropout of tasks": (chunk._epoch, "maml", ".to(stack.w1)", ""),
-    "scored tokens": (base.read_steps, "score", ".to(logits.device)", ""),
-    "numbers of packed texts": (packed.PackedModel._tensor, "score", ".to(self.device)", ""),
+    "packed texts and what is read": (
+        tensors.on_device,
+        "score",
+        '.to(device, non_blocking=device.type == "cuda")',
+        "",
+    ),
     "uniforms": (sampling.next_tokens, "generate, drawn", ".to(home.device)", ""),
     "lengths of texts": (seq2seq.Seq2SeqEngine._start, "seq2seq, score", "device=device", "device='cpu'"),
 }

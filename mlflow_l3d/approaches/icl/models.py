@@ -197,8 +197,7 @@ def computes_in_bfloat16(device: torch.device) -> bool:
 def mix(model: Any) -> None:
     """Keep the weights of all linear layers in bfloat16, but for the last one's: its logits are compared.
 
-    What the layers add up stays in float32, inside ``torch.autocast``: with sums in bfloat16, too, SmolLM2's scores are
-    about twice as far from those in float32.
+    What the layers add up stays in float32, inside ``torch.autocast``.
     """
     head = model.get_output_embeddings()
     for module in model.modules():
