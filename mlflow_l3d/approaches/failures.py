@@ -22,6 +22,13 @@ class LostDeviceError(BaseException):
     """
 
 
+class StudyEndedError(BaseException):
+    """No further cell can be run, in whichever process: a server is gone, or a budget spent.
+
+    Its text is a line for users. Cells that are done stay.
+    """
+
+
 def check_device(error: BaseException) -> None:
     """Raise :class:`LostDeviceError` where an error, or one behind it, says that the context of the device is dead.
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.approaches.base import Session
-from mlflow_l3d.approaches.failures import check_device, one_line
+from mlflow_l3d.approaches.failures import StudyEndedError, check_device, one_line
 from mlflow_l3d.approaches.numerics import reproducible
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
@@ -34,7 +34,7 @@ def session_of(job: Job) -> Iterator[Session]:
     ------
     L3DError
         If it cannot be prepared: the approach's own error where it is one, else one line that says what was raised,
-        with the traceback as a note.
+        with the traceback as a note. Also where the session says that no further cell can be run.
     LostDeviceError
         If the accelerator takes no more work from this process.
     """
@@ -42,6 +42,8 @@ def session_of(job: Job) -> Iterator[Session]:
         session = prepared(job)
         try:
             yield session
+        except StudyEndedError as error:
+            raise L3DError(str(error)) from error
         finally:
             close_session(job, session)
 

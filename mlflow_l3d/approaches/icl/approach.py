@@ -10,6 +10,7 @@ from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
+from mlflow_l3d.approaches.icl.endpoint import reference as endpoints
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
@@ -52,21 +53,37 @@ class InContextLearning(Approach):
         return {**hyperparameters, "calibration": recipe.calibration}
 
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the hyperparameters that belong into a cell's key: :data:`recipe.LATER`, and `chat` as it once was."""
+        """Return the hyperparameters that belong into a cell's key.
+
+        See :data:`recipe.LATER` and :data:`recipe.ENDPOINT`; `chat` is as it once was.
+        """
         known, late = self.hyperparameters, recipes.LATER
-        found = {name: own for name, own in hyperparameters.items() if name not in late or own != known[name].default}
+        of_cell = {name: own for name, own in hyperparameters.items() if name not in recipes.ENDPOINT}
+        found = {name: own for name, own in of_cell.items() if name not in late or own != known[name].default}
         before = {now: old for old, now in known["chat"].spelled_before.items()}
         return found | {"chat": before.get(str(found["chat"]), found["chat"])}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
         """Return what else decides the numbers: the version of bitsandbytes, the weights of the selection's encoder.
 
+        Of a model behind an endpoint also what its server says of it.
+
         Raises
         ------
         ParameterError
             If the packages of 4-bit weights are missing or a dtype is given for them, or the encoder leads to no model.
+        L3DError
+            If an endpoint does not answer, or not as it should.
         """
         found: dict[str, str] = {}
+        recipe = recipes.Recipe.of(hyperparameters)
+        if endpoints.is_endpoint(model):
+            from mlflow_l3d.approaches.icl.endpoint.session import identity
+            from mlflow_l3d.paths import cache_folder
+
+            found |= identity(model, recipe, cache_folder())
+        else:
+            endpoints.refuse_settings(model, recipe)
         quantise, dtype = hyperparameters["quantise"], hyperparameters["dtype"]
         if (default_quantisation(model) if quantise == recipes.AUTO else quantise) != "none":
             if dtype != recipes.AUTO:
@@ -128,7 +145,7 @@ class InContextLearning(Approach):
         """Say how many prompts were cut off, of how many the very text that is asked about, and what ran slowly."""
         slow = (cells["packed"] == 0).mean() if "packed" in cells else 0.0
         line = f"Packed rows were not possible in {slow:.0%} of the cells, which ran every prompt in full, and slowly."
-        found = (line,) if slow else ()
+        found = (line, *_of_endpoint(cells)) if slow else _of_endpoint(cells)
         names = ("truncated_share", "truncated_input_share")
         cut, lost = (float(cells[name].mean()) if name in cells else 0.0 for name in names)
         if not cut > 0:
@@ -151,7 +168,12 @@ class InContextLearning(Approach):
         return inactive
 
     def model_revision(self, model: str) -> str:
-        """Return what identifies the weights; see :func:`mlflow_l3d.approaches.icl.models.revision`."""
+        """Return what identifies the weights; see :func:`mlflow_l3d.approaches.icl.models.revision`.
+
+        Of a model behind an endpoint it is the reference: `dependencies` has what the server says of it.
+        """
+        if endpoints.is_endpoint(model):
+            return model
         from mlflow_l3d.approaches.icl.models import revision
 
         return revision(model)
@@ -174,4 +196,23 @@ class InContextLearning(Approach):
 
         recipe = recipes.Recipe.of(hyperparameters)
         torch_numerics(device, self.name)
+        if endpoints.is_endpoint(model):
+            from mlflow_l3d.approaches.icl.endpoint.session import EndpointSession
+
+            return EndpointSession(task, recipe, model, device, cache)
         return PromptSession(task, recipe, model, device, cache)
+
+
+def _of_endpoint(cells: pd.DataFrame) -> tuple[str, ...]:
+    """Say how class words were scored by an endpoint, and whether its fingerprint changed."""
+    names = ("first_token", "unseen_share", "generated", "other_fingerprint_share")
+    first, unseen, generated, foreign = (float(cells[name].mean()) if name in cells else 0.0 for name in names)
+    found = []
+    if first > 0:
+        rest = f", of which {unseen:.1%} were not among those that the server lists" if unseen > 0 else ""
+        found.append(f"Class words were scored by their first token{rest}.")
+    if generated > 0 and "unparsed_share" in cells:
+        found.append("The endpoint generated answers, which were parsed.")
+    if foreign > 0:
+        found.append(f"{foreign:.1%} of the answers have another fingerprint of the server than the key of their cell.")
+    return tuple(found)

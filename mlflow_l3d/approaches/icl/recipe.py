@@ -77,6 +77,20 @@ class Recipe:
         choices=("none", "right", "left"),
     )
     batch_size: int = hyperparameter(0, "most prompts run at once; 0 is any number that fits", low=0)
+    base_url: str = hyperparameter(
+        AUTO, "model=openai:NAME: where its server is, as http://127.0.0.1:8000/v1; auto: OPENAI_BASE_URL, or OpenAI"
+    )
+    concurrency: int = hyperparameter(
+        8, "model=openai:NAME: requests under way at once, of each worker", low=1, high=1000
+    )
+    max_requests: int = hyperparameter(
+        0, "model=openai:NAME: most requests to that model, of all commands; 0 is any number", low=0
+    )
+    max_cost: float = hyperparameter(
+        0.0, "model=openai:NAME: most that is paid for that model, of all commands; 0 is any sum", low=0.0
+    )
+    price_input: float = hyperparameter(0.0, "price of a million tokens of prompts, for max_cost", low=0.0)
+    price_output: float = hyperparameter(0.0, "price of a million tokens of answers, for max_cost", low=0.0)
 
     @classmethod
     def of(cls, hyperparameters: Mapping[str, Value]) -> Recipe:
@@ -114,3 +128,6 @@ HYPERPARAMETERS: Final = declared(Recipe)
 
 LATER: Final = ("truncation", "dtype")
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
+
+ENDPOINT: Final = ("base_url", "concurrency", "max_requests", "max_cost", "price_input", "price_output")
+"""Where a model is asked, and what may be spent: never in a cell's key, which has what its server says of it."""

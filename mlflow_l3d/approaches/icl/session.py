@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,9 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
 _log = logging.getLogger(__name__)
+
+Answers: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None, dict[str, float]]
+"""The place of the answer among the classes (-1 for none), scores where there are any, and metrics."""
 
 
 def prompt_format(task: Task, recipe: Recipe, classes: Sequence[int]) -> PromptFormat:
@@ -77,17 +80,21 @@ class PromptSession(CellwiseSession):
         self.classes = chosen_classes(recipe.classes, task.class_names)
         self.format = prompt_format(task, recipe, self.classes)
         check_shots(task, self.classes, recipe.shots)
-        self.loaded = self._borrowed(model, device, cache)
-        self.chat = uses_chat(recipe.chat, self.loaded)
-        self.conversation = conversation_in(recipe.chat, self.loaded)
-        engine = CausalEngine if self.loaded.kind == "causal" else Seq2SeqEngine
-        padding, most = self.loaded.tokenizer.pad_token_id, recipe.batch_size or None
-        with self.loaded.precision():
-            self.engine: Engine = engine(self.loaded.model, padding, batch_size=most)
         self.features, self.mentioned = None, False
+        self._load(model, device, cache)
         if recipe.selection == "similarity":
             encoder = resolve(recipe.selection_encoder)
             self.features = load_or_encode(task.texts, encoder, device=device, cache=cache)
+
+    def _load(self, model: str, device: str, cache: Path) -> None:
+        """Load the model, and choose how prompts are put to it."""
+        self.loaded = self._borrowed(model, device, cache)
+        self.chat = uses_chat(self.recipe.chat, self.loaded)
+        self.conversation = conversation_in(self.recipe.chat, self.loaded)
+        engine = CausalEngine if self.loaded.kind == "causal" else Seq2SeqEngine
+        padding, most = self.loaded.tokenizer.pad_token_id, self.recipe.batch_size or None
+        with self.loaded.precision():
+            self.engine: Engine = engine(self.loaded.model, padding, batch_size=most)
 
     def _borrowed(self, model: str, device: str, cache: Path) -> LoadedModel:
         """Return the model, which all sessions of this process share, after a look at whether it fits this one."""
@@ -107,13 +114,27 @@ class PromptSession(CellwiseSession):
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Answer the test examples of a cell, with one thread."""
-        split = self.task.split(cell.seeds)
-        train, test = (part[np.isin(self.task.labels[part], self.classes)] for part in (split.train, split.test))
-        prompts, empty = self._prompts(cell, train, test)
+        test, prompts, empty = self._asked(cell)
         with one_thread(), torch.inference_mode(), self.loaded.precision():
             places, scores, metrics = self._answers(cell, test, prompts, empty)
         if isinstance(self.engine, CausalEngine):
             metrics["packed"] = float(self.engine.packed)
+        return self._outcome(cell, test, places, scores, metrics)
+
+    def _asked(self, cell: Cell) -> tuple[IntArray, list[Prompt], list[Prompt]]:
+        """Return the test examples of a cell, and its prompts as :meth:`_prompts` does."""
+        split = self.task.split(cell.seeds)
+        train, test = (part[np.isin(self.task.labels[part], self.classes)] for part in (split.train, split.test))
+        return test, *self._prompts(cell, train, test)
+
+    def _outcome(
+        self,
+        cell: Cell,
+        test: IntArray,
+        places: npt.NDArray[np.int64],
+        scores: npt.NDArray[np.float32] | None,
+        metrics: dict[str, float],
+    ) -> Outcome:
         numbers = np.array([*self.classes, -1], dtype=np.int64)
         return answered(cell.key, self.task, test, numbers[places], scores, metrics=metrics)
 
@@ -170,10 +191,7 @@ class PromptSession(CellwiseSession):
             metrics |= cut_shares(loaded, *ids, inputs, frame, chat=self.chat, side=side)
         return tokens, metrics
 
-    def _answers(
-        self, cell: Cell, test: IntArray, prompts: Sequence[Prompt], empty: Sequence[Prompt]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None, dict[str, float]]:
-        """Return the place of the answer among the classes (-1 for none), scores where there are any, and metrics."""
+    def _answers(self, cell: Cell, test: IntArray, prompts: Sequence[Prompt], empty: Sequence[Prompt]) -> Answers:
         loaded, recipe = self.loaded, self.recipe
         if recipe.decision == "generate":
             tokens, metrics = self._tokens(test, prompts, empty, [], recipe.max_new_tokens)
@@ -187,7 +205,13 @@ class PromptSession(CellwiseSession):
         answers = answers_ids(loaded, self.format, self.chat, self.conversation)
         tokens, metrics = self._tokens(test, prompts, empty, answers, 0)
         scores = self.engine.score(tokens, answers)
-        own, blank = scores[: len(prompts)], scores[len(prompts) :]
+        return self._decided(cell, scores[: len(prompts)], scores[len(prompts) :], metrics)
+
+    def _decided(
+        self, cell: Cell, own: npt.NDArray[np.float64], blank: npt.NDArray[np.float64], metrics: dict[str, float]
+    ) -> Answers:
+        """Return the answers that log-probabilities lead to, those of the prompts and of the empty inputs."""
+        recipe = self.recipe
         if recipe.calibration != "none":
             own = calibrated(own, blank if recipe.calibration == "contextual" else own)
         places = chosen(own, recipe.temperature, cell.seeds["model_randomness"])

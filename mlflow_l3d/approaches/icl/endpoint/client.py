@@ -1,0 +1,256 @@
+"""Requests to an endpoint: asked once, tried again where that helps, within a budget and the server's own limits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
+from mlflow_l3d.approaches.icl.endpoint.store import Store, key_of
+from mlflow_l3d.errors import L3DError
+
+_TRIES: Final = 6
+_MOST_REFUSALS: Final = 30
+_LONGEST_WAIT: Final = 600.0
+_SECONDS: Final = 600.0
+_FIRST_WAIT: Final = 0.5
+_SERVER_TRIES_AGAIN: Final = frozenset({408, 409})
+_NEVER: Final = frozenset({401, 403, 404})
+_PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
+
+Read = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+class EndpointError(L3DError):
+    """The endpoint answers nobody: whatever is asked next fails as well."""
+
+
+class RefusedError(L3DError):
+    """The endpoint refuses this very request."""
+
+
+class Client:
+    """Asks one model at one server; used within one event loop.
+
+    Parameters
+    ----------
+    endpoint
+        Model, server and limits.
+    store
+        Answers and counts.
+
+    Attributes
+    ----------
+    identity
+        Joins the key of every answer: what the server says of its model.
+    verify
+        Called before the next request where the server was away: it may serve another model now.
+    """
+
+    def __init__(self, endpoint: Endpoint, store: Store) -> None:
+        from openai import AsyncOpenAI
+
+        for name in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):  # they log every request
+            logging.getLogger(name).setLevel(logging.WARNING)
+        self.endpoint, self.store, self.identity = endpoint, store, ""
+        self.verify: Callable[[], Any] | None = None
+        self._secret = os.environ.get("OPENAI_API_KEY", "")
+        self._openai = AsyncOpenAI(
+            api_key=self._secret or "none", base_url=endpoint.base_url, max_retries=0, timeout=_SECONDS
+        )
+        self._free = asyncio.Semaphore(endpoint.concurrency)
+        self._flying: dict[str, asyncio.Task[dict[str, Any]]] = {}
+        self._resume, self._away, self._checking = 0.0, False, asyncio.Lock()
+        self._stopped: L3DError | None = None
+
+    async def ask(self, path: str, body: Mapping[str, Any], read: Read) -> dict[str, Any]:
+        """Return what `read` makes of the answer, from the store where this was asked before.
+
+        Parameters
+        ----------
+        path
+            ``/completions`` or ``/chat/completions``.
+        body
+            The request, without the model.
+        read
+            Takes out what is needed, as JSON can hold it; what it raises says that the answer is none.
+
+        Returns
+        -------
+        That, with ``paid``, whether a request was sent.
+
+        Raises
+        ------
+        BudgetError, EndpointError
+            If no further request will be answered.
+        RefusedError
+            If this one is not.
+        """
+        key = key_of(self.identity, path, body)
+        found = self.store.find(key)
+        if found is not None:
+            return found | {"paid": False}
+        if key not in self._flying:
+            self._flying[key] = asyncio.ensure_future(self._fetch(key, path, body, read))
+            self._flying[key].add_done_callback(lambda _: self._flying.pop(key, None))
+        return await self._flying[key] | {"paid": True}
+
+    async def models(self) -> list[Mapping[str, Any]]:
+        """Return what the server says of its models; nothing where it has no such route, or one that fails."""
+        try:
+            answer: Any = await self._openai.get("/models", cast_to=object)
+        except Exception as error:  # noqa: BLE001 - sorted below
+            if getattr(error, "status_code", 401) not in {401, 403}:
+                return []
+            raise self._final(error) from None
+        rows = answer.get("data") if isinstance(answer, Mapping) else None
+        return [row for row in rows or () if isinstance(row, Mapping)]
+
+    async def send(self, path: str, body: Mapping[str, Any], *, tries: int = _TRIES) -> Mapping[str, Any]:
+        """Send a request, again where that helps; return the JSON object of the answer. Counted, and not kept."""
+        answer: Mapping[str, Any] = (await self._sent(path, body, dict, tries))[0]
+        return answer
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._openai.close()
+
+    async def _fetch(self, key: str, path: str, body: Mapping[str, Any], read: Read) -> dict[str, Any]:
+        async with self._free:
+            if self._stopped is not None:
+                raise self._stopped
+            try:
+                answer, reserved, cost = await self._sent(path, body, read, _TRIES)
+            except (RefusedError, asyncio.CancelledError):
+                raise
+            except L3DError as error:
+                self._stopped = error  # nobody who waits is to try as long as this one did
+                raise
+            found: dict[str, Any] = answer
+            self.store.keep(key, found, reserved=reserved, cost=cost)
+            return found
+
+    async def _sent(
+        self, path: str, body: Mapping[str, Any], read: Callable[[Any], Any], tries: int
+    ) -> tuple[Any, float, float]:
+        whole, most = {"model": self.endpoint.name, **body}, self._most(body)
+        failures = refusals = 0
+        while True:
+            await self._ready()
+            self.store.reserve(most)
+            try:
+                answer: Any = await self._openai.post(path, body=whole, cast_to=object)
+                found = read(answer)
+            except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+                failures += 1
+                if failures >= tries:
+                    what = f"{self.endpoint.base_url}{path} gave no answer of that protocol {failures} times"
+                    raise RefusedError(f"{what} ({type(error).__name__}).") from None
+                continue
+            except Exception as error:  # noqa: BLE001 - sorted below
+                status = getattr(error, "status_code", None)
+                self.store.release(most if status else 0.0)
+                limited = status == 429 and _code(error) != "insufficient_quota"
+                failures, refusals = failures + (not limited), refusals + limited
+                again = status is None or status >= 500 or status in _SERVER_TRIES_AGAIN
+                if not (limited and refusals < _MOST_REFUSALS) and not (again and failures < tries):
+                    raise self._final(error) from None
+                self._away = self._away or status is None
+                await self._pause(error, refusals if limited else failures)
+                continue
+            return found, most, self._cost(answer, most)
+
+    async def _pause(self, error: Exception, attempt: int) -> None:
+        """Wait as long as the server asks for, and let all others wait where it says that there are too many."""
+        asked = retry_after(getattr(getattr(error, "response", None), "headers", {}))
+        wait = min(_FIRST_WAIT * 2 ** (attempt - 1), 30.0) if asked is None else asked
+        if wait > _LONGEST_WAIT:
+            raise EndpointError(f"{self.endpoint.base_url} asks to wait for {wait:.0f} s. Run the same command then.")
+        if asked is not None:
+            self._resume = max(self._resume, time.monotonic() + wait)
+        await asyncio.sleep(wait)
+
+    async def _ready(self) -> None:
+        while (left := self._resume - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+        if self._away and self.verify is not None:
+            async with self._checking:
+                if self._away:
+                    try:
+                        await self.verify()
+                    except EndpointError as error:
+                        if not isinstance(error, UnreachableError):
+                            raise
+                    else:
+                        self._away = False
+
+    def _most(self, body: Mapping[str, Any]) -> float:
+        """Return the most that a request can cost: no text has more tokens than bytes."""
+        if not any(self.endpoint.prices):
+            return 0.0
+        texts = [turn["content"] for turn in body.get("messages", ())] or [body.get("prompt", "")]
+        tokens = sum(len(text.encode()) + _PER_MESSAGE for text in texts)
+        return self._price(tokens, int(body.get("max_tokens", 1)))
+
+    def _cost(self, answer: Mapping[str, Any], most: float) -> float:
+        usage = answer.get("usage")
+        if not isinstance(usage, Mapping) or not most:
+            return most
+        return self._price(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0))
+
+    def _price(self, asked: int, answered: int) -> float:
+        return (asked * self.endpoint.prices[0] + answered * self.endpoint.prices[1]) / 1e6
+
+    def _final(self, error: Exception) -> L3DError:
+        """Return one line that says what the server said; neither the key nor a prompt is in it."""
+        status, where = getattr(error, "status_code", None), self.endpoint.base_url
+        if status is None:
+            cause = type(error.__cause__ or error).__name__
+            return UnreachableError(f"no answer from {where} ({cause}). Start the server, or correct base_url.")
+        said = _said(error)
+        if self._secret:
+            said = said.replace(self._secret, "***")
+        line = f"{where} refuses ({status}): {said}"
+        if status in {401, 403}:
+            return EndpointError(f"{line} Set OPENAI_API_KEY to a key of this server.")
+        ends = status in _NEVER or status == 429
+        return EndpointError(line) if ends else RefusedError(line)
+
+
+class UnreachableError(EndpointError):
+    """There is nobody at the address."""
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return for how many seconds a server asks to wait: ``Retry-After`` (seconds or a date), ``retry-after-ms``."""
+    try:
+        return max(0.0, float(headers["retry-after-ms"]) / 1000)
+    except (KeyError, ValueError):
+        given = headers.get("retry-after", "")
+    try:
+        return max(0.0, float(given))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _code(error: Exception) -> str:
+    return str(getattr(error, "code", "") or "")
+
+
+def _said(error: Exception) -> str:
+    """Return the server's own message; of a list of faults, which may hold whole prompts, their words only."""
+    body: Any = getattr(error, "body", None)
+    found = body.get("message") or body.get("detail") or body.get("error") if isinstance(body, Mapping) else body
+    if isinstance(found, list):
+        found = "; ".join(str(one.get("msg", "")) for one in found if isinstance(one, Mapping))
+    text = " ".join(str(found).split()) if isinstance(found, str) and found else "(no reason)"
+    return text if len(text) <= 300 else f"{text[:297]}..."

@@ -1,0 +1,123 @@
+"""Scores and texts of a model behind an endpoint, as the engines of models that are here give them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError
+from mlflow_l3d.approaches.icl.endpoint.replies import (
+    end_of_prompt,
+    first_token_scores,
+    first_tokens,
+    tell_apart,
+    written,
+)
+from mlflow_l3d.approaches.icl.endpoint.served import CHAT, TEXT, Served, asked, changed, echoed, listed
+from mlflow_l3d.approaches.icl.prompts.composition import Prompt
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Tally:
+    """What the answers of one cell have in common: a metric each.
+
+    Attributes
+    ----------
+    tokens
+        Of each prompt, as the server counts them.
+    paid, answers, foreign
+        Requests sent, answers used, and how many of those another fingerprint gave than the study began with.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    paid: int = 0
+    answers: int = 0
+    foreign: int = 0
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """``prompt_tokens``, ``requests_sent`` and ``other_fingerprint_share``."""
+        share = self.foreign / max(1, self.answers)
+        tokens = float(np.mean(self.tokens)) if self.tokens else 0.0
+        return {"prompt_tokens": tokens, "requests_sent": float(self.paid), "other_fingerprint_share": share}
+
+
+class EndpointEngine:
+    """Scores answers and generates; all requests are made at once, the client lets through what may.
+
+    Parameters
+    ----------
+    client, served
+        Whom it asks.
+    """
+
+    def __init__(self, client: Client, served: Served) -> None:
+        self.client, self.served = client, served
+        self._fingerprints = {served.fingerprint}
+        self._path = CHAT if served.chat else TEXT
+
+    def way(self, words: Sequence[str]) -> str:
+        """Return how class words get scores: ``prompt``, ``first`` token, or ``nothing``."""
+        return "nothing" if self.served.gives == "first" and not tell_apart(words) else self.served.gives
+
+    async def score(
+        self, prompts: Sequence[Prompt], words: Sequence[str], tally: Tally
+    ) -> tuple[npt.NDArray[np.float64], float]:
+        """Return the log-probability of every class word behind every prompt, (n, C), natural logarithms.
+
+        Where the server gives those of whole prompts, it is the sum over the word's tokens; else that of its first one,
+        and the second value returned is the share of words that were not among the likeliest tokens.
+        """
+        if self.way(words) == "prompt":
+            pairs = [(str(prompt), word) for prompt in prompts for word in words]
+            found = await asyncio.gather(*(self._behind(prompt, word, tally) for prompt, word in pairs))
+            return np.array(found, dtype=np.float64).reshape(len(prompts), len(words)), 0.0
+        more = listed(self.served.top, chat=self.served.chat)
+        bodies = [asked(prompt, chat=self.served.chat) | more for prompt in prompts]
+        answers = await asyncio.gather(*(self._one(body, first_tokens, tally) for body in bodies))
+        rows = [first_token_scores(answer["top"], words) for answer in answers]
+        scores = np.array([row for row, _ in rows], dtype=np.float64).reshape(len(prompts), len(words))
+        return scores, sum(unseen for _, unseen in rows) / max(1, scores.size)
+
+    async def generate(
+        self, prompts: Sequence[Prompt], tokens: int, temperature: float, seeds: Sequence[int], tally: Tally
+    ) -> list[str]:
+        """Return the texts with which prompts are answered, each drawn by the server with a seed of its own."""
+        chat = self.served.chat
+        bodies = [
+            asked(prompt, chat=chat, tokens=tokens, temperature=temperature, seed=seed)
+            for prompt, seed in zip(prompts, seeds, strict=True)
+        ]
+        answers = await asyncio.gather(*(self._one(body, written, tally) for body in bodies))
+        return [str(answer["text"]) for answer in answers]
+
+    async def _behind(self, prompt: str, word: str, tally: Tally) -> float:
+        answer = await self._one(echoed(prompt, f" {word}"), lambda reply: end_of_prompt(reply, word), tally)
+        tally.tokens[-1] -= int(answer["tokens"])
+        return float(answer["logprob"])
+
+    async def _one(
+        self, body: Mapping[str, Any], read: Callable[[Mapping[str, Any]], dict[str, Any]], tally: Tally
+    ) -> dict[str, Any]:
+        answer = await self.client.ask(self._path, body, read)
+        model, fingerprint = str(answer["model"] or ""), str(answer["fingerprint"] or "")
+        if model != self.served.model:
+            raise EndpointError(changed(self.client, f"{model or 'a model without a name'}"))
+        if fingerprint not in self._fingerprints:
+            self._fingerprints.add(fingerprint)
+            before, where = self.served.fingerprint or "none", self.client.endpoint.base_url
+            line = "%s answers with the fingerprint %s; the study began with %s. other_fingerprint_share counts such."
+            _log.warning(line, where, fingerprint or "none", before)
+        tally.tokens.append(int(answer["prompt_tokens"]))
+        tally.paid += bool(answer["paid"])
+        tally.answers += 1
+        tally.foreign += fingerprint != self.served.fingerprint
+        return answer

@@ -1,0 +1,99 @@
+"""What stands in the answers of an endpoint: texts and log-probabilities, as the servers write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+_SHARED_START: Final = 3
+"""Words that begin with so many letters alike may have the same first token."""
+
+
+def common(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of every reply: tokens of its prompt, its model and the server's fingerprint."""
+    usage = reply.get("usage") or {}
+    tokens = int(usage.get("prompt_tokens") or 0)
+    return {"prompt_tokens": tokens, "model": reply.get("model"), "fingerprint": reply.get("system_fingerprint")}
+
+
+def written(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the text of a reply."""
+    choice = reply["choices"][0]
+    text = choice["message"]["content"] if "message" in choice else choice["text"]
+    return common(reply) | {"text": str(text or "")}
+
+
+def first_tokens(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the likeliest first tokens of a reply with their log-probabilities, in either of the two layouts."""
+    found = reply["choices"][0]["logprobs"]
+    if found.get("content"):
+        rows = found["content"][0]["top_logprobs"]
+        top = [(str(row["token"]), float(row["logprob"])) for row in rows]
+    else:
+        top = [(str(token), float(value)) for token, value in found["top_logprobs"][0].items()]
+    if not top:
+        raise ValueError("no log-probabilities")
+    return common(reply) | {"top": top}
+
+
+def end_of_prompt(reply: Mapping[str, Any], word: str) -> dict[str, Any]:
+    """Return the log-probability of the class word that an echoed prompt ends with, and how many tokens it has.
+
+    Tokens are walked from the end, so that what a tokenizer puts in front does not matter; the one token that had to be
+    generated is left out.
+
+    Raises
+    ------
+    ValueError
+        If the tokens of the prompt do not end with the word.
+    """
+    found = reply["choices"][0]["logprobs"]
+    tokens, values = [str(token) for token in found["tokens"]], found["token_logprobs"]
+    generated = int((reply.get("usage") or {}).get("completion_tokens", 1))
+    ends = [end for end in dict.fromkeys((len(tokens) - generated, len(tokens))) if _spells(tokens[:end], word)]
+    if not ends:
+        raise ValueError("the prompt is not echoed")
+    end, start = ends[0], ends[0] - _spells(tokens[: ends[0]], word)
+    return common(reply) | {"logprob": float(sum(values[start:end])), "tokens": end - start}
+
+
+def _spells(tokens: Sequence[str], word: str) -> int:
+    """Return how many of the last tokens spell a word, a blank in front of it included; 0 where they do not."""
+    text = ""
+    for count, token in enumerate(reversed(tokens), 1):
+        text = token + text
+        if len(text.lstrip()) >= len(word):
+            if text.lstrip() != word:
+                return 0
+            before = tokens[-count - 1] if count < len(tokens) else ""
+            return count + int(text == word and bool(before) and not before.strip(" "))
+    return 0
+
+
+def tell_apart(words: Sequence[str]) -> bool:
+    """Return whether the first tokens of class words tell them apart: no two begin with three letters alike."""
+    starts = [word[:_SHARED_START] for word in words]
+    whole = all(not other.startswith(word) for word in words for other in words if other is not word)
+    return whole and len(set(starts)) == len(words)
+
+
+def first_token_scores(top: Sequence[Sequence[Any]], words: Sequence[str]) -> tuple[npt.NDArray[np.float64], int]:
+    """Return the log-probability of each word's first token, (C,), and how many words have none among those listed.
+
+    A token counts for the one word that begins with it, with or without a blank in front. A word that is not listed has
+    at most the probability of the last one that is, and gets that.
+    """
+    found = np.zeros(len(words))
+    for token, value in top:
+        text = str(token).lstrip()
+        named = [place for place, word in enumerate(words) if text and word.startswith(text)]
+        if len(named) == 1:
+            found[named[0]] += np.exp(float(value))
+    least = min(float(value) for _, value in top)
+    unseen = found == 0
+    with np.errstate(divide="ignore"):
+        scores = np.where(unseen, least, np.log(found))
+    return scores, int(unseen.sum())

@@ -1,0 +1,150 @@
+"""What a server says of its model, and what it can do: asked before the first cell."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError, RefusedError
+from mlflow_l3d.approaches.icl.endpoint.replies import common, end_of_prompt, first_tokens, written
+from mlflow_l3d.approaches.icl.endpoint.store import key_of
+from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
+from mlflow_l3d.errors import L3DError, ParameterError
+
+CHAT: Final = "/chat/completions"
+TEXT: Final = "/completions"
+_TOP: Final = (20, 5)
+_WORD: Final = "yes"
+_QUESTION: Final = "Answer with yes or no.\nAnswer:"
+_DESCRIBES: Final = ("id", "root", "parent", "owned_by", "max_model_len", "meta")
+
+Gives = Literal["prompt", "first", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model as its server serves it.
+
+    Attributes
+    ----------
+    model, fingerprint
+        What its replies say; the empty text where they say nothing.
+    description
+        Hash of what the list of models says of it.
+    chat
+        Whether prompts go to the route of chats.
+    gives
+        Log-probabilities of the `prompt`, of the `first` token of an answer, or `nothing`; `nothing` also where answers
+        are generated and none are asked for.
+    top
+        How many first tokens the server lists.
+    """
+
+    model: str
+    fingerprint: str
+    description: str
+    chat: bool
+    gives: Gives
+    top: int = 0
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What of it decides results; part of a cell's key."""
+        whose = " ".join(part or "-" for part in (self.model, self.fingerprint, self.description))
+        route = "chat" if self.chat else "text"
+        return {"endpoint": whose, "endpoint_route": route, "endpoint_log_probabilities": self.gives}
+
+
+async def look(client: Client, recipe: Recipe) -> Served:
+    """Ask a server, in at most six requests of one token each, who it is and what it gives.
+
+    Raises
+    ------
+    ParameterError
+        If it does not answer, does not have the model, or has no chats where those are asked for.
+    BudgetError
+        If the budget is spent.
+    """
+    name = client.endpoint.name
+    rows = await client.models()
+    score = recipe.decision == "score"
+    tried = {"none": (False,), AUTO: (True, False)}.get(recipe.chat, (True,))
+    refused: RefusedError | EndpointError | None = None
+    for chat in tried:
+        try:
+            reply, gives, top = await _tried(client, chat=chat, score=score)
+        except (RefusedError, EndpointError) as error:
+            refused = refused or error
+            continue
+        said = common(reply)
+        description = _described(rows, name)
+        return Served(str(said["model"] or ""), str(said["fingerprint"] or ""), description, chat, gives, top)
+    known = [str(row.get("id")) for row in rows]
+    if known and name not in known:
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        fix = f"Did you mean {close[0]!r}?" if close else ""
+        raise ParameterError("model", f"openai:{name}", f"the server has {', '.join(known[:10])}", fix)
+    raise L3DError(str(refused)) from None
+
+
+async def same(client: Client, served: Served) -> None:
+    """Raise :class:`EndpointError` where a server that was away describes another model now."""
+    if _described(await client.models(), client.endpoint.name) != served.description:
+        raise EndpointError(changed(client, "another model of that name"))
+
+
+def changed(client: Client, what: str) -> str:
+    """Return the line that says that cells to come would have another key."""
+    where = f"{client.endpoint.base_url} now answers as {what}, and no longer as it did when this study began"
+    return f"{where}. Finished cells stay; the same command asks the new one, in cells of its own."
+
+
+async def _tried(client: Client, *, chat: bool, score: bool) -> tuple[Mapping[str, Any], Gives, int]:
+    """Return a reply, and what can be had of log-probabilities."""
+    path = CHAT if chat else TEXT
+    body = asked(_QUESTION, chat=chat)
+    if score and not chat:
+        try:
+            reply = await client.send(path, echoed(_QUESTION, f" {_WORD}"), tries=1)
+            end_of_prompt(reply, _WORD)
+            return reply, "prompt", 0
+        except (RefusedError, AttributeError, KeyError, IndexError, TypeError, ValueError):
+            pass
+    for top in _TOP if score else ():
+        try:
+            reply = await client.send(path, body | listed(top, chat=chat), tries=1)
+            first_tokens(reply)
+            return reply, "first", top
+        except (RefusedError, AttributeError, KeyError, IndexError, TypeError, ValueError):
+            pass
+    reply = await client.send(path, body, tries=1)
+    try:
+        written(reply)
+    except (AttributeError, KeyError, IndexError, TypeError):
+        raise RefusedError(f"{client.endpoint.base_url}{path} gave no answer of that protocol.") from None
+    return reply, "nothing", 0
+
+
+def asked(prompt: Any, *, chat: bool, tokens: int = 1, temperature: float = 0.0, seed: int = 0) -> dict[str, Any]:
+    """Return a request: a text, the turns of a chat, or one user's turn."""
+    turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    what = {"messages": turns} if chat else {"prompt": prompt}
+    return {**what, "max_tokens": tokens, "temperature": temperature, "seed": seed}
+
+
+def echoed(prompt: str, answer: str) -> dict[str, Any]:
+    """Return the request for the log-probabilities of a prompt and its answer; most servers must generate a token."""
+    return asked(prompt + answer, chat=False) | {"echo": True, "logprobs": 1}
+
+
+def listed(top: int, *, chat: bool) -> dict[str, Any]:
+    """Return what asks for the likeliest tokens."""
+    return {"logprobs": True, "top_logprobs": top} if chat else {"logprobs": top}
+
+
+def _described(rows: list[Mapping[str, Any]], name: str) -> str:
+    """Return the hash of what lasts of a model's entry: not when it was started, nor who may use it."""
+    own = [row for row in rows if row.get("id") == name] or (rows if len(rows) == 1 else [])
+    return key_of({field: own[0].get(field) for field in _DESCRIBES})[:12] if own else ""

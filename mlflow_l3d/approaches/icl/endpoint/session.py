@@ -1,0 +1,147 @@
+"""Prompting cell after cell with a model behind an endpoint."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mlflow_l3d.approaches.failures import StudyEndedError, failed
+from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError
+from mlflow_l3d.approaches.icl.endpoint.engine import EndpointEngine, Tally
+from mlflow_l3d.approaches.icl.endpoint.loop import Loop
+from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
+from mlflow_l3d.approaches.icl.endpoint.served import Served, look, same
+from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Store
+from mlflow_l3d.approaches.icl.prompts.composition import Prompt
+from mlflow_l3d.approaches.icl.recipe import Recipe
+from mlflow_l3d.approaches.icl.session import Answers, PromptSession
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.factors import stream
+
+_log = logging.getLogger(__name__)
+_ROUNDS: Final = 20
+_MOST_CELLS: Final = 16
+
+
+def identity(model: str, recipe: Recipe, cache: Path) -> dict[str, str]:
+    """Return what the server says of a model; part of a cell's key.
+
+    Raises
+    ------
+    L3DError
+        If the server does not answer, or not as it should.
+    """
+    endpoint = Endpoint.of(model, recipe)
+    with closing(Loop()) as loop, closing(Store(endpoint, _folder(cache))) as store:
+        client = Client(endpoint, store)
+        try:
+            return loop.submit(look(client, recipe)).result().identity
+        finally:
+            loop.submit(client.close()).result()
+
+
+def _folder(cache: Path) -> Path:
+    return cache / "endpoints"
+
+
+class EndpointSession(PromptSession):
+    """Answer the test examples of cells; those of a call are asked side by side, so that the server never idles."""
+
+    def _load(self, model: str, device: str, cache: Path) -> None:  # noqa: ARG002
+        """Look at the server; the prompts of chats alternate between user and assistant, which every template takes."""
+        endpoint, recipe = Endpoint.of(model, self.recipe), self.recipe
+        self._loop, self._store = Loop(), Store(endpoint, _folder(cache))
+        self._client = Client(endpoint, self._store)
+        try:
+            served = self._loop.submit(look(self._client, recipe)).result()
+        except BaseException:
+            self.close()
+            raise
+        self.conversation = "mistral" if recipe.chat == "turns" else None
+        self._client.identity = "|".join(served.identity.values())
+        self._client.verify = lambda: same(self._client, served)
+        self._asks = EndpointEngine(self._client, served)
+        self._way = self._asks.way(self.format.verbaliser) if recipe.decision == "score" else "generate"
+        self.cells_at_once = max(1, min(_MOST_CELLS, _ROUNDS * endpoint.concurrency // self._requests()))
+        try:
+            self._say(served)
+        except ParameterError:
+            self.close()
+            raise
+
+    def _requests(self) -> int:
+        """Return about how many requests a cell makes."""
+        wanted = self.task.settings.test_size or len(self.task.labels)
+        return max(1, wanted * (len(self.classes) if self._way == "prompt" else 1))
+
+    def _say(self, served: Served) -> None:
+        """Say how class words are scored where it is not as with a model that is here."""
+        where = self._client.endpoint.base_url
+        if self._way == "first":
+            _log.warning("%s: class words are scored by their first token, which is all that it lists", where)
+        if self._way == "nothing":
+            why = "its first tokens do not tell the class words apart" if served.gives == "first" else "it lists none"
+            if self.recipe.calibration == "contextual":
+                allowed = f"needs log-probabilities of {where}, and {why}"
+                raise ParameterError("hyperparameters.calibration", "contextual", allowed, "Use decision=generate.")
+            line = "%s: no log-probabilities (%s), so answers are generated and parsed, without calibration"
+            _log.warning(line, where, why)
+
+    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        """Ask for all cells at once, and yield their outcomes in order.
+
+        Raises
+        ------
+        StudyEndedError
+            If the budget is spent, or the endpoint answers nobody.
+        """
+        started, under_way = time.perf_counter(), []
+        try:
+            for cell in cells:
+                try:
+                    test, prompts, empty = self._asked(cell)
+                    under_way.append((cell, test, self._loop.submit(self._answered(cell, prompts, empty))))
+                except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
+                    yield failed(cell.key, error)
+            for cell, test, work in under_way:
+                try:
+                    outcome = self._outcome(cell, test, *work.result())
+                except (BudgetError, EndpointError) as error:
+                    raise StudyEndedError(str(error)) from error
+                except Exception as error:  # noqa: BLE001 - as above
+                    outcome = failed(cell.key, error)
+                now = time.perf_counter()
+                yield replace(outcome, duration_seconds=now - started)
+                started = time.perf_counter()
+        finally:
+            for _, _, work in under_way:
+                work.cancel()
+
+    async def _answered(self, cell: Cell, prompts: Sequence[Prompt], empty: Sequence[Prompt]) -> Answers:
+        recipe, tally = self.recipe, Tally()
+        seed = cell.seeds["model_randomness"]
+        if self._way in {"generate", "nothing"}:
+            drawn = stream(seed, "requests").integers(2**31, size=len(prompts)).tolist()
+            seeds = drawn if recipe.temperature else [0] * len(prompts)
+            written = self._asks.generate(prompts, recipe.max_new_tokens, recipe.temperature, seeds, tally)
+            places = np.array([self.format.parse(text) for text in await written], dtype=np.int64)
+            unparsed = float((places < 0).mean())
+            return places, None, tally.metrics | {"unparsed_share": unparsed, "generated": 1.0}
+        scores, unseen = await self._asks.score([*prompts, *empty], self.format.verbaliser, tally)
+        found = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
+        return self._decided(cell, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | found)
+
+    def close(self) -> None:
+        """Close connections, the file of answers and the thread."""
+        with closing(self._loop), closing(self._store):
+            work: Coroutine[Any, Any, None] = self._client.close()
+            self._loop.submit(work).result()
+        super().close()

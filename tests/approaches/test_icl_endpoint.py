@@ -1,0 +1,292 @@
+"""Models behind endpoints: answers as the server gives them, faults, budgets and what is never asked twice."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from endpoint_server import Server, first_token, log_probability
+from finetuning_helpers import handmade_task
+
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.failures import StudyEndedError
+from mlflow_l3d.approaches.icl import InContextLearning
+from mlflow_l3d.approaches.icl.endpoint import client as clients
+from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError, RefusedError, retry_after
+from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
+from mlflow_l3d.approaches.icl.endpoint.replies import end_of_prompt, first_token_scores, tell_apart, written
+from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Store
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.inline import InlineExecutor
+from mlflow_l3d.execution.sessions import session_of
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.factors import configuration_seed
+
+pytest.importorskip("openai")
+MODEL = "openai:tiny"
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setattr(clients, "_FIRST_WAIT", 0.001)
+    found = Server()
+    yield found
+    found.stop()
+
+
+def cell(number: int = 0) -> Cell:
+    places = dict.fromkeys(InContextLearning.factors, number)
+    seeds = {factor: configuration_seed(7, factor, number) for factor in places}
+    return Cell("golden", None, None, None, number, places, seeds, f"cell {number}")
+
+
+def task():
+    return handmade_task(40, num_labelled=20, test_size=6)
+
+
+def job(server: Server, cache: Path, **given: Any) -> Job:
+    approach = InContextLearning()
+    given = {"base_url": server.url, "shots": 1, "calibration": "none", "verbaliser": "negative;positive", **given}
+    if given.get("decision") == "generate":
+        given.pop("calibration")
+    hyperparameters = approach.complete(resolve_hyperparameters(approach, given))
+    return Job(approach, task(), hyperparameters, MODEL, "cpu", cache)
+
+
+def run(server: Server, cache: Path, cells: Sequence[int] = (0,), **given: Any) -> list[Outcome]:
+    return list(InlineExecutor(job=job(server, cache, **given)).run([cell(number) for number in cells]))
+
+
+def client_of(server: Server, folder: Path, **settings: Any) -> Client:
+    endpoint = Endpoint("tiny", server.url, **settings)
+    return Client(endpoint, Store(endpoint, folder))
+
+
+def asked(client: Client, *texts: str) -> list[Any]:
+    async def all_of() -> list[Any]:
+        bodies = ({"prompt": text, "max_tokens": 1} for text in texts)
+        try:
+            return await asyncio.gather(*(client.ask("/completions", body, written) for body in bodies))
+        finally:
+            await client.close()
+            client.store.close()
+
+    return asyncio.run(all_of())
+
+
+@pytest.mark.parametrize(("chat", "gives"), [("none", "prompt"), ("none", "first"), ("single", "first")])
+def test_scores_are_the_servers_log_probabilities(server, tmp_path, chat, gives):
+    server.gives = gives
+    (found,) = run(server, tmp_path, chat=chat)
+    assert found.error is None, found.traceback
+    known = first_token if gives == "first" else log_probability
+    bodies = [body for body in server.requests if "Answer with yes" not in str(body)]
+    prompts = [body["messages"][0]["content"] if chat == "single" else body["prompt"] for body in bodies]
+    if gives == "prompt":
+        prompts = [prompt.rpartition(" ")[0] for prompt in prompts]
+    scores = np.array([[known(prompt, word) for word in ("negative", "positive")] for prompt in dict.fromkeys(prompts)])
+    shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(np.unique(found.scores[:, 0]), np.sort(shares[:, 0]), rtol=1e-5)
+    np.testing.assert_array_equal(found.predictions, found.scores.argmax(axis=1))
+    assert found.metrics["first_token"] == float(gives == "first")
+
+
+def test_without_log_probabilities_answers_are_generated_and_a_line_says_so(server, tmp_path, caplog):
+    server.gives = "nothing"
+    (found,) = run(server, tmp_path, calibration="batch")
+    assert found.scores is None
+    assert found.metrics["generated"] == 1
+    assert found.metrics["unparsed_share"] == 0
+    assert "answers are generated and parsed, without calibration" in caplog.text
+    with pytest.raises(ParameterError, match="calibration=contextual: needs log-probabilities"):
+        run(server, tmp_path, calibration="contextual")
+
+
+def test_seeds_and_temperature_are_passed_and_the_same_cell_asks_the_same(server, tmp_path):
+    first = run(server, tmp_path / "a", (0, 1), decision="generate", temperature=0.5)
+    sent = [(body["seed"], body["temperature"]) for body in server.requests][1:]
+    assert len(set(sent)) == 12
+    assert {temperature for _, temperature in sent} == {0.5}
+    server.requests.clear()
+    again = run(server, tmp_path / "b", (1, 0), decision="generate", temperature=0.5)
+    assert {(body["seed"], body["temperature"]) for body in server.requests[1:]} == set(sent)
+    for one, other in zip(first, reversed(again), strict=True):
+        np.testing.assert_array_equal(one.predictions, other.predictions)
+
+
+def test_nothing_is_paid_twice_and_neither_key_nor_prompt_is_kept(server, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    (before,) = run(server, tmp_path)
+    count = len(server.requests)
+    (after,) = run(server, tmp_path, concurrency=3)
+    assert after.metrics["requests_sent"] == 0
+    assert len(server.requests) == count + 1
+    np.testing.assert_array_equal(before.predictions, after.predictions)
+    assert server.keys == {"Bearer sk-secret"}
+    (file,) = tmp_path.glob("endpoints/*.sqlite")
+    for secret in (b"sk-secret", b"Determine", server.requests[-1]["messages"][0]["content"].encode()):
+        assert secret not in file.read_bytes()
+        assert secret.decode() not in caplog.text
+
+
+def test_faults_are_tried_again(server, tmp_path):
+    (known,) = run(server, tmp_path / "a")
+    server.retry_after = "0.01"
+    server.faults.extend([None, 429, 500, "cut", "garbage", "html", 503, 429])
+    (found,) = run(server, tmp_path / "b", concurrency=2)
+    assert found.error is None
+    np.testing.assert_array_equal(found.predictions, known.predictions)
+
+
+def test_retry_after_holds_all_others(server, tmp_path):
+    server.faults.append(429)
+    server.retry_after = "0.3"
+    waited: list[float] = []
+    real = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        await real(0.35 if seconds > 0.01 else 0)
+
+    client = client_of(server, tmp_path, concurrency=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clients.asyncio, "sleep", sleep)
+        asked(client, "a", "b")
+    assert waited[0] == pytest.approx(0.3)
+    assert retry_after({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}) == 0
+    assert retry_after({"retry-after-ms": "250"}) == 0.25
+    assert retry_after({}) is None
+
+
+def test_no_more_requests_are_under_way_than_asked_for(server, tmp_path):
+    server.delay = 0.01
+    asked(client_of(server, tmp_path, concurrency=3), *map(str, range(12)))
+    assert server.most == 3
+
+
+def test_a_budget_ends_the_study_in_one_line_and_a_larger_one_goes_on(server, tmp_path):
+    with pytest.raises(L3DError, match=r"max_requests=9: the budget is spent \(9 requests to tiny at .* goes on"):
+        run(server, tmp_path, (0, 1), max_requests=9)
+    assert len(server.requests) == 9
+    found = run(server, tmp_path, (0, 1), max_requests=14)
+    assert [one.error for one in found] == [None, None]
+    assert len(server.requests) == 14  # 12 texts, and a look at the server each time
+
+
+def test_costs_are_bounded_before_and_counted_after(server, tmp_path):
+    client = client_of(server, tmp_path, concurrency=1, max_cost=0.001, prices=(1.0, 2.0))
+    asked(client, "one two three")
+    store = Store(client.endpoint, tmp_path)
+    assert store.spent() == (1, pytest.approx((3 * 1.0 + 1 * 2.0) / 1e6))
+    store.close()
+    with pytest.raises(BudgetError, match=r"max_cost=0.001: the budget is spent \(1 requests"):
+        asked(client_of(server, tmp_path, max_cost=0.001, prices=(1.0, 2.0)), "x" * 1000)
+    assert len(server.requests) == 1
+
+
+def test_two_processes_share_one_count(server, tmp_path):
+    endpoint = Endpoint("tiny", server.url, max_requests=3)
+    one, other = Store(endpoint, tmp_path), Store(endpoint, tmp_path)
+    for store in (one, other, one):
+        store.reserve(0.0)
+    with pytest.raises(BudgetError):
+        other.reserve(0.0)
+    one.close(), other.close()
+
+
+def test_an_endpoint_that_goes_away_ends_the_study_and_the_next_command_goes_on(server, tmp_path):
+    run(server, tmp_path)
+    server.stop()
+    with pytest.raises(L3DError, match=r"no answer from http://127.0.0.1:\d+/v1 .*Start the server"):
+        run(server, tmp_path)
+    server.start(server.port)
+    (found,) = run(server, tmp_path)
+    assert found.metrics["requests_sent"] == 0
+
+
+def test_another_model_ends_the_study(server, tmp_path):
+    with session_of(job(server, tmp_path)) as prepared:
+        server.model = "other"
+        with pytest.raises(StudyEndedError, match="now answers as other"):
+            list(prepared.run([cell()]))
+        server.model, server.size = "tiny", 2
+        server.faults.append("cut")
+        with pytest.raises(StudyEndedError, match="another model of that name"):
+            list(prepared.run([cell(1)]))
+
+
+def test_another_fingerprint_is_said(server, tmp_path, caplog):
+    with session_of(job(server, tmp_path)) as session:
+        server.fingerprint = "fp2"
+        (found,) = session.run([cell()])
+    assert found.metrics["other_fingerprint_share"] == 1
+    assert "answers with the fingerprint fp2; the study began with fp1" in caplog.text
+    (line,) = [line for line in InContextLearning().remarks(pd.DataFrame([found.metrics])) if "fingerprint" in line]
+    assert line.startswith("100.0%")
+
+
+def test_what_the_server_says_is_in_the_key_and_what_may_be_spent_is_not(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path))
+    approach = InContextLearning()
+    given = resolve_hyperparameters(approach, {"base_url": server.url, "max_requests": 99})
+    first = approach.dependencies(given, MODEL)
+    assert first["endpoint"].startswith("tiny fp1 ")
+    assert approach.identity(given) == approach.identity(resolve_hyperparameters(approach, {}))
+    server.size = 2
+    assert approach.dependencies(given, MODEL) != first
+    server.gives = "nothing"
+    assert approach.dependencies(given, MODEL)["endpoint_log_probabilities"] == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("given", "model", "line"),
+    [
+        ({"base_url": "http://user:hunter2@host/v1"}, MODEL, r"base_url=\(not shown\): must hold no user"),
+        ({"base_url": "host"}, MODEL, "base_url=host: must be an address"),
+        ({"quantise": "4bit"}, MODEL, "quantise=4bit: has no effect on openai:tiny"),
+        ({"max_cost": 1.0}, MODEL, "max_cost=1.0: needs price_input"),
+        ({"concurrency": 2}, "smollm2-135m-instruct", "concurrency=2: is for a model behind an endpoint"),
+        ({}, "openai:", "model=openai:: names no model"),
+    ],
+)
+def test_mistakes_are_one_line(given, model, line):
+    approach = InContextLearning()
+    with pytest.raises(ParameterError, match=line) as error:
+        approach.dependencies(resolve_hyperparameters(approach, given), model)
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(401, EndpointError), (404, EndpointError), (400, RefusedError)])
+def test_what_a_server_refuses_is_one_line_without_the_key(server, tmp_path, status, kind):
+    server.faults.append(status)
+    with pytest.raises(kind, match=rf"refuses \({status}\): no \(key \*\*\*\)"):
+        asked(client_of(server, tmp_path), "a")
+    assert len(server.requests) == 1
+
+
+def test_a_model_that_the_server_does_not_have(server, tmp_path):
+    server.faults.extend([404, 404, 404, 404])
+    one = replace(job(server, tmp_path), model="openai:tinny")
+    with pytest.raises(ParameterError, match=r"model=openai:tinny: the server has tiny\. Did you mean 'tiny'"):
+        list(InlineExecutor(job=one).run([cell()]))
+
+
+def test_replies_of_other_layouts():
+    echo = {"tokens": [" the", " pos", "itive"], "token_logprobs": [None, -1.0, -0.5]}
+    reply = {"choices": [{"logprobs": echo}], "usage": {"completion_tokens": 0}}
+    assert end_of_prompt(reply, "positive")["logprob"] == -1.5
+    with pytest.raises(ValueError, match="not echoed"):
+        end_of_prompt(reply, "negative")
+    scores, unseen = first_token_scores([("pos", -1.0), (" ", -0.1), ("zebra", -3.0)], ("negative", "positive"))
+    assert scores.tolist() == pytest.approx([-3.0, -1.0])
+    assert unseen == 1
+    assert tell_apart(("Entity", "Expression"))
+    assert not tell_apart(("World", "World news"))
+    assert not tell_apart(("search a", "search b"))
