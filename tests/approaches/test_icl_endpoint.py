@@ -216,7 +216,11 @@ def test_another_model_ends_the_study(server, tmp_path):
         server.model = "other"
         with pytest.raises(StudyEndedError, match="now answers as other"):
             list(prepared.run([cell()]))
-        server.model, server.size = "tiny", 2
+
+
+def test_another_model_of_that_name_ends_the_study(server, tmp_path):
+    with session_of(job(server, tmp_path)) as prepared:
+        server.size = 2
         server.faults.append("cut")
         with pytest.raises(StudyEndedError, match="another model of that name"):
             list(prepared.run([cell(1)]))

@@ -19,6 +19,7 @@ _MOST_REFUSALS: Final = 30
 _LONGEST_WAIT: Final = 600.0
 _SECONDS: Final = 600.0
 _FIRST_WAIT: Final = 0.5
+_LAST_SECONDS: Final = 60.0
 _SERVER_TRIES_AGAIN: Final = frozenset({408, 409})
 _NEVER: Final = frozenset({401, 403, 404})
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
@@ -97,8 +98,9 @@ class Client:
             return found | {"paid": False}
         if key not in self._flying:
             self._flying[key] = asyncio.ensure_future(self._fetch(key, path, body, read))
-            self._flying[key].add_done_callback(lambda _: self._flying.pop(key, None))
-        return await self._flying[key] | {"paid": True}
+            self._flying[key].add_done_callback(lambda task: self._landed(key, task))
+        # A request that is under way is paid: it ends, and is kept, also where nobody waits for it any more.
+        return await asyncio.shield(self._flying[key]) | {"paid": True}
 
     async def models(self) -> list[Mapping[str, Any]]:
         """Return what the server says of its models; nothing where it has no such route, or one that fails."""
@@ -117,8 +119,16 @@ class Client:
         return answer
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Keep what is under way, and close the connections."""
+        self._stopped = self._stopped or EndpointError("the session was closed.")
+        if self._flying:
+            await asyncio.wait(self._flying.values(), timeout=_LAST_SECONDS)
         await self._openai.close()
+
+    def _landed(self, key: str, task: asyncio.Task[dict[str, Any]]) -> None:
+        self._flying.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # looked at, so that asyncio does not complain where nobody waits
 
     async def _fetch(self, key: str, path: str, body: Mapping[str, Any], read: Read) -> dict[str, Any]:
         async with self._free:
@@ -142,6 +152,8 @@ class Client:
         failures = refusals = 0
         while True:
             await self._ready()
+            if self._stopped is not None:
+                raise self._stopped
             self.store.reserve(most)
             try:
                 answer: Any = await self._openai.post(path, body=whole, cast_to=object)

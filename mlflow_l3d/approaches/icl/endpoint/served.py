@@ -16,7 +16,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 CHAT: Final = "/chat/completions"
 TEXT: Final = "/completions"
 _TOP: Final = (20, 5)
-_WORD: Final = "yes"
+_NEAR: Final = 0.1
 _QUESTION: Final = "Answer with yes or no.\nAnswer:"
 _DESCRIBES: Final = ("id", "root", "parent", "owned_by", "max_model_len", "meta")
 
@@ -58,7 +58,7 @@ class Served:
 
 
 async def look(client: Client, recipe: Recipe) -> Served:
-    """Ask a server, in at most six requests of one token each, who it is and what it gives.
+    """Ask a server, in at most eight requests of one token each, who it is and what it gives.
 
     Raises
     ------
@@ -107,9 +107,7 @@ async def _tried(client: Client, *, chat: bool, score: bool) -> tuple[Mapping[st
     body = asked(_QUESTION, chat=chat)
     if score and not chat:
         try:
-            reply = await client.send(path, echoed(_QUESTION, f" {_WORD}"), tries=1)
-            end_of_prompt(reply, _WORD)
-            return reply, "prompt", 0
+            return await _echo(client, path, body), "prompt", 0
         except (RefusedError, AttributeError, KeyError, IndexError, TypeError, ValueError):
             pass
     for top in _TOP if score else ():
@@ -125,6 +123,19 @@ async def _tried(client: Client, *, chat: bool, score: bool) -> tuple[Mapping[st
     except (AttributeError, KeyError, IndexError, TypeError):
         raise RefusedError(f"{client.endpoint.base_url}{path} gave no answer of that protocol.") from None
     return reply, "nothing", 0
+
+
+async def _echo(client: Client, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a reply with an echoed prompt; some servers put its log-probabilities to the wrong tokens.
+
+    The likeliest word behind a prompt must have the same one when it stands in the prompt.
+    """
+    top = first_tokens(await client.send(path, body | listed(_TOP[-1], chat=False), tries=1))["top"]
+    word, value = max(((token.strip(), value) for token, value in top if token.strip()), key=lambda pair: pair[1])
+    reply = await client.send(path, echoed(_QUESTION, f" {word}"), tries=1)
+    if abs(end_of_prompt(reply, word)["logprob"] - value) > _NEAR:
+        raise ValueError("log-probabilities of other tokens")
+    return reply
 
 
 def asked(prompt: Any, *, chat: bool, tokens: int = 1, temperature: float = 0.0, seed: int = 0) -> dict[str, Any]:
