@@ -125,7 +125,7 @@ async def _tried(client: Client, *, chat: bool, score: bool) -> tuple[Mapping[st
     return reply, "nothing", 0
 
 
-async def _echo(client: Client, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+async def _echo(client: Client, path: str, body: dict[str, Any]) -> Mapping[str, Any]:
     """Return a reply with an echoed prompt; some servers put its log-probabilities to the wrong tokens.
 
     The likeliest word behind a prompt must have the same one when it stands in the prompt.
