@@ -42,7 +42,7 @@ def registered() -> Mapping[str, Metric]:
 
 def named(name: str) -> Metric:
     """Return the metric of a name; of one that only an approach knows, greater is better and no more is known."""
-    return registered().get(name, Metric(name, percent=False))
+    return registered().get(name, Metric(name))
 
 
 def of_kind(kind: str, *, secondary: bool = True) -> tuple[Metric, ...]:

@@ -391,7 +391,7 @@ def test_a_chunk_that_fails_is_halved_until_the_cells_fit(cache, monkeypatch):
     monkeypatch.setattr(session, "train", narrow)
     found = {outcome.key: content(outcome) for outcome in run(opened, *[cell(i) for i in range(6)])}
     assert found == expected
-    assert sizes == [6, 3, 1, 2, 3, 1, 2]
+    assert sizes == [6, 3, 1, 2, 1, 2]
 
 
 def test_one_cell_that_fails_in_training_is_found(cache, monkeypatch):

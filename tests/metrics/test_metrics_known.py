@@ -82,7 +82,7 @@ def test_absent_classes_count_where_it_is_known_how_many_are_told_apart() -> Non
 
 def test_what_only_an_approach_knows_is_better_when_it_is_greater() -> None:
     metric = known.named("synthetic_score")
-    assert (metric.sign, metric.percent, metric.chance_level(2)) == (1.0, False, None)
+    assert (metric.sign, metric.percent, metric.chance_level(2)) == (1.0, True, None)
     assert math.isnan(known.score(metric, LABELS, PREDICTIONS))
 
 
