@@ -105,7 +105,8 @@ def test_a_clone_that_is_not_installed_works(tmp_path: Path) -> None:
         "print(registry.__file__, registry.load('approach', 'synthetic')().name, *registry.names('executor'))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(tmp_path / "mlflow_l3d" / "registry.py"), "synthetic", "inline", "processes", "ray", "submitit"]
+    source = str(tmp_path / "mlflow_l3d" / "registry.py")
+    assert done.stdout.split() == [source, "synthetic", "inline", "processes", "ray", "submitit"]
 
 
 def test_a_strangers_approach_is_found(install: Install) -> None:
