@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _LONGEST_NAME: Final = 500
 _LONGEST_DIGEST: Final = 36
 """What MLflow's stores take."""
+_WRITTEN_MEANWHILE: Final = ("integrityerror", "uniqueviolation", "duplicate")
+"""What databases say where another process wrote the same data set after the store looked for it: now it is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ def log_data(client: MlflowClient, run_id: str, data: Data | None) -> None:
     if data is None:
         return
     from mlflow.entities import Dataset, DatasetInput, InputTag
+    from mlflow.exceptions import MlflowException
 
     dataset = Dataset(
         name=data.name[:_LONGEST_NAME],
@@ -52,4 +55,10 @@ def log_data(client: MlflowClient, run_id: str, data: Data | None) -> None:
         source=json.dumps(data.source),
         profile=json.dumps(data.sizes),
     )
-    client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", data.context)])])
+    inputs = [DatasetInput(dataset, [InputTag("mlflow.data.context", data.context)])]
+    try:
+        client.log_inputs(run_id, inputs)
+    except MlflowException as error:
+        if not any(sign in str(error).lower() for sign in _WRITTEN_MEANWHILE):
+            raise
+        client.log_inputs(run_id, inputs)
