@@ -175,5 +175,6 @@ def test_killed_twice_by_the_command_line(
     assert_whole(place, last, CELLS)
     metrics = place.client.get_run(last).data.metrics
     assert metrics == undisturbed[0].client.get_run(undisturbed[1].run_id).data.metrics
-    assert place.client.get_run(first).data.tags["l3d.superseded_by"] == second
+    # The second may have been killed before it took over from the first.
+    assert place.client.get_run(first).data.tags["l3d.superseded_by"] in {second, last}
     assert place.client.get_run(second).data.tags["l3d.superseded_by"] == last
