@@ -142,6 +142,8 @@ class Approach(ABC):
         Whether it has data of its own, see :meth:`own_task`.
     self_tested
         Whether an investigation tries first what each seed does (``self_test``).
+    only_evaluates
+        Whether nothing is trained, so that the time of a cell goes with the examples that it is evaluated on.
     """
 
     name: str = ""
@@ -156,6 +158,7 @@ class Approach(ABC):
     parameters: tuple[str, ...] = ()
     brings_data: bool = False
     self_tested: bool = False
+    only_evaluates: bool = False
 
     @abstractmethod
     def prepare(

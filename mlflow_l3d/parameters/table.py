@@ -280,6 +280,12 @@ PLAN: Final[Parameters] = _table(
         "where cost and variances come from: auto (past runs of the same kind), a parent run's id, run, or none",
     ),
     Parameter("assurance", "0.8", "probability that the interval becomes as narrow as half_width", Number(0, 1)),
+    Parameter(
+        "budget",
+        "none",
+        "what may be spent on the mean score: 2h, 90m (of one worker), 500 cells or 10000 requests; "
+        "says how many cells and test examples that is best for",
+    ),
 )
 
 SWEEP: Final[Parameters] = _table(

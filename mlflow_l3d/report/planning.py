@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.report.numbers import MISSING, bracketed, plain, rough_duration, shorten
+from mlflow_l3d.report.numbers import MISSING, Unit, bracketed, plain, rough_duration, share_text, shorten, unit_of
 from mlflow_l3d.report.table import Table, document
 
 
@@ -23,6 +23,8 @@ def plan_text(
     factors: pd.DataFrame,
     designs: pd.DataFrame,
     guidance: pd.DataFrame | None,
+    projection: pd.DataFrame | None = None,
+    metric: str = "",
     notes: Sequence[str],
 ) -> str:
     """Return a plan as people read it.
@@ -39,6 +41,8 @@ def plan_text(
         Probability with which it is to be reached.
     cells, factors, designs, guidance
         Tables of :mod:`mlflow_l3d.studies.planning.tables`; `guidance` only where variances are not known well.
+    projection, metric
+        What a budget buys, and the score that it is about.
     notes
         Remarks.
 
@@ -54,6 +58,8 @@ def plan_text(
     if guidance is not None:
         tables[f"For assumed values of S_T ({wanted})"] = _guidance(guidance)
     tables["Designs side by side (all cells, computed from nothing)"] = _designs(designs)
+    if projection is not None:
+        tables[f"What the budget says of the mean {metric}"] = _projection(projection, unit_of(metric))
     parts: list[str | list[str]] = [["", head, *table.lines("  ")] for head, table in tables.items()]
     if any(MISSING in cell for table in tables.values() for row in table.rows for cell in row):
         parts += [[""], _UNKNOWN]
@@ -137,6 +143,22 @@ def _designs(designs: pd.DataFrame) -> Table:
     if designs["never"].ne("").any():
         legend += " never: no table is likely to be narrow enough, see the notes; *: for the other factors alone."
     return Table.of(rows, legend)
+
+
+def _projection(projection: pd.DataFrame, unit: Unit) -> Table:
+    rows = [
+        {
+            "test examples": f"{row['examples']:,}",
+            "cells": f"{row['runs']:,}",
+            "95 % interval": f"+-{unit.text(row['half_width'])}",
+            "by cells": share_text(row["by_runs"]),
+            "by examples": share_text(row["by_examples"]),
+            "by both": share_text(row["by_both"]),
+            "": "best" if row["best"] else "",
+        }
+        for row in projection.to_dict("records")
+    ]
+    return Table.of(rows, f"In {unit.name}; by: what the variance of the mean comes from.")
 
 
 def _half_width(value: float) -> str:

@@ -98,6 +98,34 @@ def test_what_is_done_is_free_and_says_what_a_cell_costs(done: tuple[Place, Inve
 
 
 @pytest.mark.slow
+def test_a_budget_is_spent_where_it_says_most(done: tuple[Place, Investigation], tmp_path: Path) -> None:
+    place, earlier = done
+    scored = {"metric": "f1_macro", **BIGGER}
+    made = planned(place, budget="50 cells", **scored)
+    assert made.projection is not None
+    best = made.projection[made.projection["best"]].iloc[0]
+    answers = pd.read_parquet(place.download(earlier.run_id, "predictions.parquet", tmp_path))
+    # Whatever they cost: all examples, and the runs that are paid for.
+    known = answers.loc[answers["phase"] == "golden", "example_id"].nunique()
+    assert (best["examples"], best["runs"]) == (known, 50)
+    assert made.projection["half_width"].is_monotonic_decreasing
+    assert made.document()["projection"][-1]["best"] is True
+    text = made.summary()
+    assert "What the budget says of the mean" in text
+    assert max(map(len, text.splitlines())) <= 100
+    asked = planned(place, budget="1000 requests", **scored).projection
+    assert asked is not None
+    assert (asked["runs"] == 1000 // asked["examples"]).all()
+    few = planned(place, budget="2 cells", **scored)
+    assert few.projection is None
+    assert "budget=2 cells: it does not pay for 3 cells" in few.notes[-1]
+    assert "pilot=run measures it" in planned(place, budget="1h", pilot="none", **BIGGER).notes[-1]
+    assert "comes from the approach itself" in planned(place, budget="50 cells", **BIGGER).notes[-1]
+    with pytest.raises(ParameterError, match="cells or requests"):
+        planned(place, budget="9 euros")
+
+
+@pytest.mark.slow
 def test_golden_runs_of_another_factor_are_done(done: tuple[Place, Investigation]) -> None:
     made = planned(done[0], factor="label_selection")
     assert (made.cells_done, made.cells_to_compute) == (4, 6)
@@ -380,7 +408,7 @@ def test_the_run_of_a_plan(done: tuple[Place, Investigation], monkeypatch: pytes
     assert run.data.metrics == pytest.approx(made.metrics())
     assert {"plan_cells", "plan_hours", "expected_half_width/data_order"} <= set(run.data.metrics)
     artifacts = {entry.path for entry in place.client.list_artifacts(run_id)}
-    assert artifacts == {"plan.json", "plan.md", *PLAN_TABLES}
+    assert artifacts == {"plan.json", "plan.md", *PLAN_TABLES} - {"plan_projection.json"}  # there is no budget
     logged = json.loads(run.data.tags["mlflow.loggedArtifacts"])
     assert logged == [{"path": name, "type": "table"} for name in PLAN_TABLES]
     folder = place.cache.parent

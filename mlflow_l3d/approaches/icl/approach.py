@@ -39,6 +39,7 @@ class InContextLearning(Approach):
     metrics: tuple[str, ...] = ("unparsed_share", "prompt_tokens", "f1_macro_published")
     default_model: str = "smollm2-135m-instruct"
     default_task: str = "rotten_tomatoes"
+    only_evaluates: bool = True
     published_study: PublishedStudy | None = PublishedStudy(
         ("flan-t5-base", "llama-2-13b-chat", "mistral-7b-instruct-v0.1", "zephyr-7b-alpha"),
         mitigation_runs=20,

@@ -52,6 +52,9 @@ class Plan(OnOneScreen):
         Probability with which intervals are as narrow as is said.
     notes
         What the numbers hold and what is doubtful.
+    projection
+        What a budget buys, see :func:`mlflow_l3d.studies.planning.budget.projected`; None where none was given, or
+        nothing is known.
     run_id
         The MLflow run that holds the plan; None where there is none.
     """
@@ -71,6 +74,7 @@ class Plan(OnOneScreen):
     guidance: pd.DataFrame | None
     notes: tuple[str, ...]
     assurance: float = 0.8
+    projection: pd.DataFrame | None = None
     run_id: str | None = None
 
     def to_frame(self) -> pd.DataFrame:
@@ -105,6 +109,8 @@ class Plan(OnOneScreen):
             factors=self.factors,
             designs=self.designs,
             guidance=self.guidance,
+            projection=self.projection,
+            metric=specification.metric,
             notes=self.notes,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError
@@ -11,8 +12,10 @@ from mlflow_l3d.execution.environment import default_workers
 from mlflow_l3d.parameters.table import PLAN
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.studies.base import entry_point, specified
+from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.specification import Specification, specify
+from mlflow_l3d.studies.planning.budget import projected
 from mlflow_l3d.studies.planning.notes import ROUGH, planner_notes
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
@@ -30,7 +33,10 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("mlflow_l3d")
 PLAN_DOCUMENT, PLAN_PAGE = "plan.json", "plan.md"
-PLAN_TABLES: Final = ("plan_cells.json", "plan_factors.json", "plan_designs.json", "plan_guidance.json")
+PLAN_TABLES: Final = (
+    *("plan_cells.json", "plan_factors.json", "plan_designs.json", "plan_guidance.json"),
+    "plan_projection.json",
+)
 
 
 def plan_investigation(
@@ -39,6 +45,7 @@ def plan_investigation(
     task: Task | str | None = None,
     pilot: str = "auto",
     assurance: float | str = 0.8,
+    budget: object = "none",
     progress: bool | None = None,
     **parameters: object,
 ) -> Plan:
@@ -55,6 +62,10 @@ def plan_investigation(
     assurance
         Probability with which the interval shall be as narrow as `half_width`, above 0 and below 1. With the runs that
         make it so narrow on average, it is so in half of all investigations.
+    budget
+        What may be spent on knowing the mean score: ``2h`` or ``90m`` of one worker, ``500 cells``, or ``10000
+        requests`` to an endpoint. The plan then says how many cells, evaluated on how many test examples, it is best
+        spent on.
     progress
         Whether ``pilot=run`` shows progress on stderr; None does in a notebook and on a terminal.
     **parameters
@@ -73,6 +84,7 @@ def plan_investigation(
     """
     with entry_point() as project_run:
         specification = specified(specify, approach, task, parameters)
+        allowed = Budget.parse(budget, requests=True)
         wanted = PLAN["assurance"].parse({"assurance": as_text("assurance", assurance)})
         run_id: str | None = None
         if pilot == "run":
@@ -98,10 +110,13 @@ def plan_investigation(
                 why = f"Past runs could not be read: {error_line(error)}"
         own = project_run.run_id
         made = _assemble(specification, done, known, assurance=wanted, pilot_run_id=run_id, why=why, project_run=own)
+        if allowed:
+            found = projected(specification, client, made.pilot_run_id, allowed, known.seconds)
+            made = replace(made, projection=found.table, notes=(*made.notes, found.note))
         if made.run_id is not None and client is None:
             _logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
         elif made.run_id is not None and client is not None:
-            _record(made, client, made.run_id, pilot)
+            _record(made, client, made.run_id, pilot, str(allowed))
     return made
 
 
@@ -154,7 +169,7 @@ def _assemble(
     )
 
 
-def _record(made: Plan, client: MlflowClient, run_id: str, pilot: str) -> None:
+def _record(made: Plan, client: MlflowClient, run_id: str, pilot: str, budget: str) -> None:
     """Write a plan to the run that `mlflow run` made for it."""
     specification = made.specification
     page = f"```text\n{made.summary()}```\n"
@@ -164,9 +179,9 @@ def _record(made: Plan, client: MlflowClient, run_id: str, pilot: str) -> None:
         names.CONTEXT_KEY: specification.context_key,
         names.NOTE: page[:5000],
     }
-    frames = (made.counts, made.factors, made.designs, made.guidance)
+    frames = (made.counts, made.factors, made.designs, made.guidance, made.projection)
     title = f"plan: {specification.title}"
-    given = {**specification.given, "pilot": pilot, "assurance": f"{made.assurance:g}"}
+    given = {**specification.given, "pilot": pilot, "assurance": f"{made.assurance:g}", "budget": budget}
     with (
         temporary_folder() as folder,
         auxiliary_run(client, run_id, role="plan", title=title, parameters=given) as run,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
     from mlflow_l3d.plan.cells import Cell, Outcome
-    from mlflow_l3d.studies.sweep.budget import Budget
+    from mlflow_l3d.studies.budget import Budget
 
 _logger = logging.getLogger("mlflow_l3d")
 CALL_SECONDS: Final = 10.0

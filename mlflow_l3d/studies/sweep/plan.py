@@ -16,8 +16,8 @@ from mlflow_l3d.analysis.sweep.point import value_text
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.environment import default_workers
 from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.studies.budget import duration_text
 from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.studies.sweep.budget import duration_text
 from mlflow_l3d.studies.sweep.order import FIRST_STEPS, turns
 from mlflow_l3d.studies.sweep.points import PointSpecification
 from mlflow_l3d.studies.sweep.specification import SweepSpecification

@@ -13,7 +13,7 @@ from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.table import PLACE, SWEEP
 from mlflow_l3d.parameters.values import as_text, public_name
 from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.studies.sweep.budget import Budget
+from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.sweep.points import PointSpecification, specify_points
 from mlflow_l3d.studies.sweep.request import merged, read_request
 from mlflow_l3d.tasks.base import Task

@@ -10,8 +10,8 @@ import pytest
 
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.investigation.specification import specify
-from mlflow_l3d.studies.sweep.budget import Budget
 from mlflow_l3d.studies.sweep.specification import SweepSpecification, specify_sweep
 
 BASE: dict[str, Any] = {"approach": "synthetic", "metric": "synthetic_score", "executor": "inline"}

@@ -1,4 +1,4 @@
-"""Budgets: the most that a sweep computes, in cells or in time."""
+"""Budgets: the most that is computed, in cells, in time, or in requests to an endpoint."""
 
 from __future__ import annotations
 
@@ -22,24 +22,36 @@ class Budget:
     cells
         Cells that are trained, those found done not counted.
     seconds
-        Wall clock of the training, from the start of the workers.
+        Of a sweep, wall clock of the training, from the start of the workers; of a plan, time of one worker.
+    requests
+        Questions to a model, one for each test example of a cell.
     """
 
     cells: int | None = None
     seconds: float | None = None
+    requests: int | None = None
 
     def __bool__(self) -> bool:
         """Return whether there is a bound."""
-        return self.cells is not None or self.seconds is not None
+        return self != Budget()
 
     def __str__(self) -> str:
         if self.cells is not None:
             return f"{self.cells:,} cells"
+        if self.requests is not None:
+            return f"{self.requests:,} requests"
         return "none" if self.seconds is None else duration_text(self.seconds)
 
     @classmethod
-    def parse(cls, given: Any) -> Budget:
-        """Return what is typed: ``none``, ``5000``, ``5000 cells``, ``2h``, ``90m``, ``1h 30m``.
+    def parse(cls, given: Any, *, requests: bool = False) -> Budget:
+        """Return what is typed: ``none``, ``5000``, ``5000 cells``, ``2h``, ``90m``, ``1h 30m``; ``900 requests``.
+
+        Parameters
+        ----------
+        given
+            As typed.
+        requests
+            Whether these may be counted.
 
         Raises
         ------
@@ -49,14 +61,16 @@ class Budget:
         text = str(given).strip().lower()
         if text == "none":
             return cls()
-        number = text.removesuffix("cells").strip()
-        if number.isdigit() and number.isascii() and int(number) > 0:
-            return cls(cells=int(number))
+        unit = "requests" if requests and text.endswith("requests") else "cells"
+        number = text.removesuffix(unit).strip()
+        if number.isdigit() and number.isascii() and 0 < len(number) < 16 and int(number) > 0:
+            return cls(**{unit: int(number)})
         if _TIME.fullmatch(text):
             seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
             if seconds > 0:
                 return cls(seconds=seconds)
-        raise ParameterError("budget", given, "must be none, a time as in 2h, 90m or 1h30m, or a number of cells")
+        counted = "cells or requests" if requests else "cells"
+        raise ParameterError("budget", given, f"must be none, a time as in 2h, 90m or 1h30m, or a number of {counted}")
 
 
 def duration_text(seconds: float) -> str:

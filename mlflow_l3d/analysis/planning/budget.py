@@ -1,0 +1,208 @@
+"""How far a budget goes: the runs, and the test examples of each, that say most about the mean score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import score
+
+FEWEST_RUNS: Final = 3
+MOST_RUNS: Final = 1_000_000
+PROJECTION_COLUMNS: Final = ("examples", "runs", "cost", "std", "half_width", "by_runs", "by_examples", "by_both")
+
+
+@dataclass(frozen=True)
+class ScoreVariances:
+    """What a score is made of when runs and test examples are both drawn at random.
+
+    Attributes
+    ----------
+    runs
+        Variance between runs with test sets without end, in squared units of the score.
+    examples
+        Variance between examples, each asked in runs without end; divided by the examples it is that of a mean score.
+    both
+        Variance that is neither's alone: which run gets which example right.
+    mean
+        Score.
+    pool
+        Different examples that occur.
+    per_run
+        Mean number of examples of a run.
+    shared
+        Whether all runs are evaluated on the same examples.
+    """
+
+    runs: float
+    examples: float
+    both: float
+    mean: float
+    pool: int
+    per_run: float
+    shared: bool
+
+    def of_mean(self, runs: FloatArray, examples: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the three parts of the variance of a mean over runs, each evaluated on so many examples.
+
+        Notes
+        -----
+        Where runs share their m examples, ``examples / m``. Where each draws m of the N of the pool anew, n runs use an
+        example ``n m / N`` times on average, and the part is ``examples ((1 - m / N) / (n m) + 1 / N)``.
+        """
+        if self.shared:
+            of_examples = self.examples / examples
+        else:
+            of_examples = self.examples * ((1 - examples / self.pool) / (runs * examples) + 1 / self.pool)
+        return self.runs / runs, of_examples, self.both / (runs * examples)
+
+
+def pseudo_values(
+    metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any], classes: int | None = None
+) -> FloatArray:
+    """Return the jackknife's pseudo-values of a score: one an example, whose mean is the score but for its bias.
+
+    Parameters
+    ----------
+    metric
+        Has a function.
+    labels, predictions
+        Shape (n,), n at least 2, as the metric takes them.
+    classes
+        How many classes are told apart.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (n,): ``n s - (n - 1) s_i`` with the score ``s_i`` without example i. Of the accuracy: 1 where right.
+    """
+    count = len(labels)
+    whole = score(metric, labels, predictions, classes)
+    pairs = np.stack([labels, predictions])
+    # Examples with equal label and prediction are worth the same.
+    _, first, kind = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
+    without = [score(metric, np.delete(labels, place), np.delete(predictions, place), classes) for place in first]
+    return (count * whole - (count - 1) * np.array(without))[kind.reshape(-1)]
+
+
+def score_variances(values: Sequence[FloatArray], example_ids: Sequence[npt.NDArray[Any]]) -> ScoreVariances | None:
+    """Estimate what a score is made of from runs that are independent of each other.
+
+    Parameters
+    ----------
+    values
+        Of each run, one an example: whether it is right, or :func:`pseudo_values`.
+    example_ids
+        Of each run, which example a value belongs to; none twice.
+
+    Returns
+    -------
+    ScoreVariances or None
+        None below three runs, or where no two runs share an example and what examples vary cannot be told.
+
+    Notes
+    -----
+    Mean products of pairs of values: of one run, of one example, of neither. Their differences are unbiased, whichever
+    examples a run has, as long as those are not chosen by the values; for whole tables they are the analysis of
+    variance. Estimates below zero are 0.
+    """
+    if len(values) < FEWEST_RUNS:
+        return None
+    flat = np.concatenate(values)
+    mean = float(flat.mean())
+    flat = flat - mean
+    run = np.repeat(np.arange(len(values)), [len(each) for each in values])
+    known, example = np.unique(np.concatenate(example_ids), return_inverse=True)
+    squares = float(np.square(flat).sum())
+    in_run, in_example = np.bincount(run), np.bincount(example)
+    of_runs = float(np.square(np.bincount(run, flat)).sum())
+    of_examples = float(np.square(np.bincount(example, flat)).sum())
+    total = len(flat)
+    pairs_in_runs = float(np.square(in_run, dtype=np.float64).sum()) - total
+    pairs_in_examples = float(np.square(in_example, dtype=np.float64).sum()) - total
+    if not pairs_in_runs > 0 or not pairs_in_examples > 0:
+        return None
+    same_run = (of_runs - squares) / pairs_in_runs
+    same_example = (of_examples - squares) / pairs_in_examples
+    neither = (float(flat.sum()) ** 2 - of_runs - of_examples + squares) / (
+        float(total) ** 2 - pairs_in_runs - pairs_in_examples - total
+    )
+    return ScoreVariances(
+        runs=max(0.0, same_run - neither),
+        examples=max(0.0, same_example - neither),
+        both=max(0.0, squares / total - same_run - same_example + neither),
+        mean=mean,
+        pool=len(known),
+        per_run=total / len(values),
+        shared=bool((in_example == len(values)).all()),
+    )
+
+
+def projection(
+    variances: ScoreVariances,
+    budget: float,
+    *,
+    per_run: float,
+    per_example: float,
+    most_runs: int = MOST_RUNS,
+    level: float = LEVEL,
+) -> pd.DataFrame:
+    """Say for each number of test examples how many runs a budget allows, and how well they tell the mean score.
+
+    Parameters
+    ----------
+    variances
+        Of a pilot.
+    budget
+        In the unit of the costs.
+    per_run, per_example
+        Cost of a run, and of each example that it is evaluated on; not negative, one of them above 0.
+    most_runs
+        More are not had, whatever they cost.
+    level
+        Of the interval.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns :data:`PROJECTION_COLUMNS`, one row for each number of examples from 2 to all of the pool for which the
+        budget pays three runs: ``cost``, standard error ``std`` of the mean score, ``half_width`` of its interval, and
+        the shares of its variance by runs, by examples and by both. Empty where it pays for none.
+
+    Notes
+    -----
+    The interval has Student's t with the degrees of freedom of Satterthwaite for parts that are estimated from n runs
+    and m examples, as it will have in the study.
+    """
+    examples = np.arange(2, variances.pool + 1, dtype=np.float64)
+    runs = np.minimum(np.floor(budget / (per_run + per_example * examples) * (1 + 1e-12)), most_runs)
+    examples, runs = examples[runs >= FEWEST_RUNS], runs[runs >= FEWEST_RUNS]
+    by_runs, by_examples, by_both = variances.of_mean(runs, examples)
+    total = by_runs + by_examples + by_both
+    different = examples if variances.shared else variances.pool * (1 - (1 - examples / variances.pool) ** runs)
+    with np.errstate(invalid="ignore"):
+        degrees = total**2 / (
+            by_runs**2 / (runs - 1)
+            + by_examples**2 / np.maximum(different - 1, 1)
+            + by_both**2 / ((runs - 1) * (examples - 1))
+        )
+        shares = [part / total for part in (by_runs, by_examples, by_both)]
+    quantiles = [t_quantile(float(each), level) if math.isfinite(each) else 0.0 for each in degrees]
+    std = np.sqrt(total)
+    columns = (examples, runs, runs * (per_run + per_example * examples), std, std * np.array(quantiles), *shares)
+    table = pd.DataFrame(dict(zip(PROJECTION_COLUMNS, columns, strict=True)))
+    return table.astype({"examples": "int64", "runs": "int64"})
+
+
+def best(table: pd.DataFrame) -> pd.Series:
+    """Return the row of :func:`projection` with the narrowest interval; of equal ones that with the fewest examples."""
+    return table.iloc[int(np.argmin(table["half_width"]))]

@@ -1,0 +1,144 @@
+"""What a budget buys: the runs and test examples for which the mean score of what is planned is known best."""
+
+from __future__ import annotations
+
+import math
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.planning.budget import (
+    FEWEST_RUNS,
+    MOST_RUNS,
+    ScoreVariances,
+    best,
+    projection,
+    pseudo_values,
+    score_variances,
+)
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.tracking.reader import read_investigation, read_predictions
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from mlflow_l3d.studies.budget import Budget
+    from mlflow_l3d.studies.investigation.specification import Specification
+
+_INDEPENDENT: Final = ("golden", "base")
+"""Phases of cells whose factors are all drawn anew."""
+_NEARLY: Final = 1.05
+"""How much wider than the narrowest an interval may be that is as good in practice."""
+_SHOWN: Final = (10, 30, 100, 300, 1_000, 3_000, 10_000)
+
+
+class Costs(NamedTuple):
+    """What a cell costs, in the unit of the budget: by itself, and for each example that it is evaluated on."""
+
+    per_run: float
+    per_example: float
+    words: str
+
+
+class Projected(NamedTuple):
+    """What a budget buys.
+
+    Attributes
+    ----------
+    table
+        Rows of :func:`mlflow_l3d.analysis.planning.budget.projection`, with ``best``; None where there are none.
+    note
+        What was found, or why nothing was.
+    """
+
+    table: pd.DataFrame | None
+    note: str
+
+
+def projected(
+    specification: Specification, client: MlflowClient | None, run_id: str | None, budget: Budget, seconds: float
+) -> Projected:
+    """Say how to spend a budget so that the mean score is known best.
+
+    Parameters
+    ----------
+    specification
+        What is planned.
+    client
+        Where the pilot is; None where no server answers.
+    run_id
+        The pilot, whose golden (or base) runs say what varies; None where there is none.
+    budget
+        What there is.
+    seconds
+        Of a cell of the pilot.
+    """
+    asked = f"budget={budget}"
+    if client is None or run_id is None:
+        return Projected(None, f"{asked}: nothing is known of how scores vary. pilot=run measures it.")
+    if named(specification.metric).function is None:
+        why = f"{specification.metric} comes from the approach itself, and not from predictions"
+        return Projected(None, f"{asked}: {why}. Name another metric.")
+    variances = _variances(specification, client, run_id)
+    if variances is None:
+        why = f"the pilot has fewer than {FEWEST_RUNS} golden runs with predictions on examples in common"
+        return Projected(None, f"{asked}: {why}.")
+    costs = _costs(specification, budget, seconds, variances.per_run)
+    if not math.isfinite(costs.per_run + costs.per_example):
+        return Projected(None, f"{asked}: the seconds of a cell are not known. Give cells, or pilot=run.")
+    amount = next(float(each) for each in (budget.cells, budget.requests, budget.seconds) if each is not None)
+    table = projection(variances, amount, per_run=costs.per_run, per_example=costs.per_example, most_runs=MOST_RUNS)
+    if table.empty:
+        return Projected(None, f"{asked}: it does not pay for {FEWEST_RUNS} cells ({costs.words}).")
+    top = best(table)
+    nearly = table[table["half_width"] <= _NEARLY * top["half_width"]].iloc[0]
+    wanted = {*_SHOWN, variances.pool, round(variances.per_run), int(top["examples"]), int(nearly["examples"])}
+    shown = table[table["examples"].isin(wanted)].reset_index(drop=True)
+    test_set = (
+        "the same in all cells" if variances.shared else f"drawn anew in each from the pilot's {variances.pool:,}"
+    )
+    note = (
+        f"{asked}: the mean {specification.metric} is known best with {top['runs']:,.0f} cells of "
+        f"{top['examples']:,.0f} test examples, {test_set} ({costs.words})."
+    )
+    if nearly["examples"] < top["examples"]:
+        near = f"{nearly['runs']:,.0f} of {nearly['examples']:,.0f}"
+        note += f" Nearly as well ({_NEARLY - 1:.0%} wider at most) with {near}."
+    return Projected(shown.assign(best=shown["examples"] == top["examples"]), note)
+
+
+def _costs(specification: Specification, budget: Budget, seconds: float, examples: float) -> Costs:
+    if budget.cells is not None:
+        return Costs(1.0, 0.0, "whatever their test sets cost")
+    if budget.requests is not None:
+        return Costs(0.0, 1.0, "a request for each")
+    if specification.setup.approach.only_evaluates:
+        return Costs(0.0, seconds / examples, f"{seconds / examples:.3g} s for each, as nothing is trained")
+    return Costs(seconds, 0.0, f"{seconds:.3g} s a cell, most of it training")
+
+
+def _variances(specification: Specification, client: MlflowClient, run_id: str) -> ScoreVariances | None:
+    """Return what scores of the pilot's independent runs are made of; None where it cannot be told."""
+    metric = named(specification.metric)
+    cells = read_investigation(run_id, client).cells
+    cells = cells[cells["phase"].isin(_INDEPENDENT) & cells["status"].eq("FINISHED")]
+    classes = len(specification.setup.task.class_names) or None
+    values, ids = [], []
+    with closing(read_predictions(client, cells)) as read:
+        for _, found in read:
+            if found is None or found.num_rows < 2:
+                continue
+            example_ids, labels, predictions = (
+                np.asarray(found.column(name).to_pandas()) for name in ("example_id", "label", "prediction")
+            )
+            values.append(pseudo_values(metric, labels, predictions, classes))
+            ids.append(_numbers(example_ids))
+    finite = [place for place, each in enumerate(values) if np.isfinite(each).all()]
+    return score_variances([values[place] for place in finite], [ids[place] for place in finite])
+
+
+def _numbers(example_ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return ids that numpy can sort; those of pandas' texts are objects."""
+    return example_ids if example_ids.dtype.kind in "iu" else example_ids.astype(str)
