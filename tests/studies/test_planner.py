@@ -394,7 +394,7 @@ def project_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_the_run_of_a_plan(done: tuple[Place, Investigation], monkeypatch: pytest.MonkeyPatch) -> None:
     place, _ = done
     run_id = project_run(place, monkeypatch)
-    made = planned(place, **BIGGER)
+    made = planned(place, metric="f1_macro", budget="50 cells", **BIGGER)
     assert made.run_id == run_id
     run = place.client.get_run(run_id)
     assert run.info.status == "FINISHED"
@@ -408,7 +408,7 @@ def test_the_run_of_a_plan(done: tuple[Place, Investigation], monkeypatch: pytes
     assert run.data.metrics == pytest.approx(made.metrics())
     assert {"plan_cells", "plan_hours", "expected_half_width/data_order"} <= set(run.data.metrics)
     artifacts = {entry.path for entry in place.client.list_artifacts(run_id)}
-    assert artifacts == {"plan.json", "plan.md", *PLAN_TABLES} - {"plan_projection.json"}  # there is no budget
+    assert artifacts == {"plan.json", "plan.md", *PLAN_TABLES}
     logged = json.loads(run.data.tags["mlflow.loggedArtifacts"])
     assert logged == [{"path": name, "type": "table"} for name in PLAN_TABLES]
     folder = place.cache.parent
