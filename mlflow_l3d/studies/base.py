@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from mlflow_l3d import registry
 from mlflow_l3d.execution.base import Executor, Job
+from mlflow_l3d.execution.environment import default_workers
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.progress import shows_progress
@@ -199,6 +200,14 @@ def executor_of(setup: Setup, job: Job | None = None) -> Executor:
     options = {"options": setup.executor_options} if setup.executor_options else {}
     executor: Executor = executor_class(job=job or job_of(setup), workers=setup.workers, **options)
     return executor
+
+
+def expected_workers(setup: Setup) -> int:
+    """Return how many cells a plan takes to run at a time: one where workers of other machines are not counted yet."""
+    if setup.workers is not None:
+        return setup.workers
+    elsewhere = getattr(registry.load("executor", setup.executor), "on_worker", None)
+    return 1 if elsewhere else default_workers(setup.device)
 
 
 def job_of(setup: Setup, approach: Approach | None = None) -> Job:

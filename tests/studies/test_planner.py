@@ -21,6 +21,7 @@ from mlflow_l3d.analysis.planning.precision import optimal_columns
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import rough_duration
+from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.studies.planning.notes import stop_notes
@@ -95,6 +96,13 @@ def test_what_is_done_is_free_and_says_what_a_cell_costs(done: tuple[Place, Inve
     none = planned(place, pilot="none", **BIGGER)
     assert (none.cells_done, none.cells_to_compute) == (10, 10)
     assert math.isnan(none.hours)
+
+
+@pytest.mark.parametrize(
+    ("executor", "workers", "expected"), [("ray", "auto", 1), ("ray", 8, 8), ("processes", 3, 3), ("inline", "auto", 1)]
+)
+def test_a_cluster_is_not_taken_for_this_machine(executor: str, workers: Any, expected: int) -> None:
+    assert expected_workers(specify({**SMALL, "executor": executor, "workers": workers}).setup) == expected
 
 
 @pytest.mark.slow

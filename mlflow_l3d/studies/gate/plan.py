@@ -10,9 +10,9 @@ import numpy as np
 
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.gate import Forecast
-from mlflow_l3d.execution.environment import default_workers
 from mlflow_l3d.report.gate import plan_lines, plan_text
 from mlflow_l3d.report.numbers import counted, rough_duration
+from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.gate.runs import Runs, systems_of
 from mlflow_l3d.studies.gate.specification import GateSpecification
 from mlflow_l3d.tracking.children import finished_cells
@@ -85,7 +85,7 @@ def plan_gate(specification: GateSpecification, client: MlflowClient) -> GatePla
             left[side.name] = sum(cell.key not in done for cell in wanting.cells())
     specified = [each.specification for each in asked.sides if each.specification is not None]
     setup = specified[-1].setup if specified else None
-    workers = (setup.workers or default_workers(setup.device)) if setup else 1
+    workers = expected_workers(setup) if setup else 1
     missing = sum(left.values())
     return GatePlan(
         asked,

@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.execution.environment import default_workers
 from mlflow_l3d.parameters.table import PLAN
 from mlflow_l3d.parameters.values import as_text
-from mlflow_l3d.studies.base import entry_point, specified
+from mlflow_l3d.studies.base import entry_point, expected_workers, specified
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.specification import Specification, specify
@@ -141,7 +140,7 @@ def _assemble(
     project_run: str | None,
 ) -> Plan:
     setup = specification.setup
-    workers = setup.workers or default_workers(setup.device)
+    workers = expected_workers(setup)
     counts = cell_table(specification, done)
     factors = factor_table(specification, known.factors, assurance)
     to_compute = int(counts["to_compute"].sum())

@@ -14,8 +14,8 @@ import pandas as pd
 
 from mlflow_l3d.analysis.sweep.point import value_text
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.execution.environment import default_workers
 from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.budget import duration_text
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.order import FIRST_STEPS, turns
@@ -116,7 +116,7 @@ def plan_sweep(specification: SweepSpecification, client: MlflowClient) -> Sweep
     done = {context: finished_cells(client, context) for context in contexts}
     keys = [_Counted(point, {*done[point.context_key], *spooled_cells(client, point.key)}) for point in points]
     seconds = _seconds(points, client, done)
-    workers = points[0].setup.workers or default_workers(points[0].setup.device)
+    workers = expected_workers(points[0].setup)
     new = _new(keys)
     rows = []
     for point, known, each, own in zip(points, keys, seconds, new, strict=True):
