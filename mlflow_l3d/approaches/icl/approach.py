@@ -85,6 +85,10 @@ class InContextLearning(Approach):
             found |= identity(model, recipe, cache_folder())
         else:
             endpoints.refuse_settings(model, recipe)
+        if recipe.engine == "vllm":
+            from mlflow_l3d.approaches.icl.engine.vllm import vllm_numerics
+
+            found |= vllm_numerics()
         quantise, dtype = hyperparameters["quantise"], hyperparameters["dtype"]
         if (default_quantisation(model) if quantise == recipes.AUTO else quantise) != "none":
             if dtype != recipes.AUTO:

@@ -5,8 +5,8 @@ Safetensors only, evaluation mode, no gradients; code that comes with a model is
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -141,18 +141,11 @@ def load_model(
     bits = default_quantisation(reference) if quantise == "auto" else quantise
     if bits != "none":
         need_bitsandbytes()
-    found, name = gguf.located(reference, cache, _resolve)
-    name = reference if reference in PRESETS or reference.startswith("package:") else name
     where = torch.device(device)
     if dtype == "bfloat16" and not computes_in_bfloat16(where):
         allowed = f"this {where.type.upper()} does not compute in it by itself"
         raise ParameterError("hyperparameters.dtype", dtype, allowed, "Use dtype=float32.")
-    with readable(found, name), _code_lock(trust, cache):
-        if trust:
-            check_code(found, name)
-        config, tokenizer = config_and_tokenizer(found, trust=trust)
-        kind: Literal["causal", "seq2seq"] = "seq2seq" if config.is_encoder_decoder else "causal"
-        check_generative(config, kind, name)
+    with described(reference, cache=cache, trust=trust) as (bare, found, config):
         settings: dict[str, Any] = {
             TRUST: trust,
             "dtype": dtype_on(config, where) if dtype == "auto" else torch.float32,
@@ -162,28 +155,49 @@ def load_model(
             settings |= {"dtype": half, **four_bits(where, half)}
         elif bits == "fp4":
             settings |= {"dtype": torch.float16, **four_bits(where, torch.float32, "fp4")}
-        if tokenizer.eos_token_id is None:
-            raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
-        if tokenizer.pad_token_id is None:
-            tokenizer.pad_token = tokenizer.eos_token
-        context, source = context_length(config, tokenizer, kind)
-        chat, bounded = bool(tokenizer.chat_template), is_bounded(config)
-        bare = LoadedModel(None, tokenizer, kind, context, chat, name, source, bounded)
         if check is not None:
             check(bare)
         model, info = load_weights(
-            AutoModelForSeq2SeqLM if kind == "seq2seq" else AutoModelForCausalLM, found, **settings
+            AutoModelForSeq2SeqLM if bare.kind == "seq2seq" else AutoModelForCausalLM, found, **settings
         )
         if missing := sorted(info["missing_keys"]):
             # They would be drawn at random.
             what = f"the weights lack {len(missing)} of a language model's tensors ({missing[0]} ...)"
-            raise ParameterError("model", name, what, "Use a model that generates text.")
+            raise ParameterError("model", bare.name, what, "Use a model that generates text.")
         if bits == "none":
             model = model.to(where)
         model = model.eval().requires_grad_(False)
         if dtype == "bfloat16":
             mix(model)
         return replace(bare, model=model, mixed=dtype == "bfloat16")
+
+
+@contextmanager
+def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[tuple[LoadedModel, ModelReference, Any]]:
+    """Give what is known of a model before its weights are read, without a model; where it lies; its configuration.
+
+    What is raised inside of the block about files that cannot be read becomes one line.
+
+    Raises
+    ------
+    ParameterError
+        As :func:`load_model`.
+    """
+    found, name = gguf.located(reference, cache, _resolve)
+    name = reference if reference in PRESETS or reference.startswith("package:") else name
+    with readable(found, name), _code_lock(trust, cache):
+        if trust:
+            check_code(found, name)
+        config, tokenizer = config_and_tokenizer(found, trust=trust)
+        kind: Literal["causal", "seq2seq"] = "seq2seq" if config.is_encoder_decoder else "causal"
+        check_generative(config, kind, name)
+        if tokenizer.eos_token_id is None:
+            raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        context, source = context_length(config, tokenizer, kind)
+        chat, bounded = bool(tokenizer.chat_template), is_bounded(config)
+        yield LoadedModel(None, tokenizer, kind, context, chat, name, source, bounded), found, config
 
 
 def computes_in_bfloat16(device: torch.device) -> bool:

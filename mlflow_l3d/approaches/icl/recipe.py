@@ -77,6 +77,9 @@ class Recipe:
         choices=("none", "right", "left"),
     )
     batch_size: int = hyperparameter(0, "most prompts run at once; 0 is any number that fits", low=0)
+    engine: Literal["auto", "vllm"] = hyperparameter(
+        AUTO, "vllm: run the model in vLLM, on a GPU; auto: in the engine of this package", choices=(AUTO, "vllm")
+    )
     base_url: str = hyperparameter(
         AUTO, "model=openai:NAME: where its server is, as http://127.0.0.1:8000/v1; auto: OPENAI_BASE_URL, or OpenAI"
     )
@@ -118,6 +121,12 @@ class Recipe:
         if recipe.selection == "similarity" and recipe.calibration == "contextual":
             allowed = "needs selection=random: here every text has a prompt of its own"
             raise ParameterError("hyperparameters.calibration", recipe.calibration, allowed)
+        if recipe.engine == "vllm" and recipe.quantise not in {AUTO, "none"}:
+            allowed = "is for bitsandbytes, which engine=vllm does without"
+            raise ParameterError("hyperparameters.quantise", recipe.quantise, allowed, "Leave it out.")
+        if recipe.engine == "vllm" and recipe.batch_size:
+            allowed = "has no effect: engine=vllm makes batches by itself"
+            raise ParameterError("hyperparameters.batch_size", recipe.batch_size, allowed, "Leave it out.")
         if recipe.selection == "similarity" and recipe.shots == 0:
             raise ParameterError("hyperparameters.selection", "similarity", "has nothing to select with shots=0")
         return recipe
@@ -126,7 +135,7 @@ class Recipe:
 HYPERPARAMETERS: Final = declared(Recipe)
 """Name -> declaration."""
 
-LATER: Final = ("truncation", "dtype")
+LATER: Final = ("truncation", "dtype", "engine")
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 
 ENDPOINT: Final = ("base_url", "concurrency", "max_requests", "max_cost", "price_input", "price_output")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -18,7 +19,8 @@ from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, uses_
 from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, stop_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine
 from mlflow_l3d.approaches.icl.engine.base import Engine
-from mlflow_l3d.approaches.icl.models import LoadedModel, load_model, revision
+from mlflow_l3d.approaches.icl.engine.vllm import VllmEngine, load_vllm
+from mlflow_l3d.approaches.icl.models import LoadedModel, described, load_model, revision
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, Shot
 from mlflow_l3d.approaches.icl.prompts.custom import custom_format
 from mlflow_l3d.approaches.icl.prompts.formats import format_for
@@ -27,7 +29,9 @@ from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, trunca
 from mlflow_l3d.approaches.lending import lent
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import one_thread
+from mlflow_l3d.approaches.presets import default_quantisation
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
@@ -52,6 +56,20 @@ def prompt_format(task: Task, recipe: Recipe, classes: Sequence[int]) -> PromptF
         return custom_format(recipe.template, recipe.verbaliser, columns, class_names=names, instruction=instruction)
     words = "" if recipe.verbaliser == AUTO else recipe.verbaliser
     return format_for(task.name, recipe.prompt_format, names, columns=columns, verbaliser=words)
+
+
+def _in_vllm(
+    model: str, device: str, dtype: str, cache: Path, *, trust: bool, check: Callable[[LoadedModel], None]
+) -> LoadedModel:
+    """Load a model into vLLM."""
+    with described(model, cache=cache, trust=trust) as (bare, found, _):
+        if bare.kind != "causal":
+            allowed = "takes causal models only"
+            raise ParameterError("hyperparameters.engine", "vllm", allowed, "Leave it out.")
+        if default_quantisation(model) != "none":
+            raise ParameterError("hyperparameters.engine", "vllm", f"does not take 4-bit weights, and {model} has them")
+        check(bare)
+        return replace(bare, model=load_vllm(found, device, dtype=dtype, trust=trust, context=bare.context))
 
 
 EMPTY_INPUTS: Final = ("N/A", "[MASK]", "")
@@ -91,10 +109,13 @@ class PromptSession(CellwiseSession):
         self.loaded = self._borrowed(model, device, cache)
         self.chat = uses_chat(self.recipe.chat, self.loaded)
         self.conversation = conversation_in(self.recipe.chat, self.loaded)
+        if self.recipe.engine == "vllm":
+            self.engine: Engine = VllmEngine(self.loaded.model)
+            return
         engine = CausalEngine if self.loaded.kind == "causal" else Seq2SeqEngine
         padding, most = self.loaded.tokenizer.pad_token_id, self.recipe.batch_size or None
         with self.loaded.precision():
-            self.engine: Engine = engine(self.loaded.model, padding, batch_size=most)
+            self.engine = engine(self.loaded.model, padding, batch_size=most)
 
     def _borrowed(self, model: str, device: str, cache: Path) -> LoadedModel:
         """Return the model, which all sessions of this process share, after a look at whether it fits this one."""
@@ -105,10 +126,13 @@ class PromptSession(CellwiseSession):
             check_model(loaded, self.task, recipe, self.classes, self.format)
 
         def load() -> LoadedModel:
+            if recipe.engine == "vllm":
+                return _in_vllm(model, device, recipe.dtype, cache, trust=trust, check=check)
             bits, dtype = recipe.quantise, recipe.dtype
             return load_model(model, device, quantise=bits, dtype=dtype, cache=cache, trust=trust, check=check)
 
-        found = lent(("icl", model, revision(model), device, recipe.quantise, recipe.dtype, trust), load)
+        key = ("icl", recipe.engine, model, revision(model), device, recipe.quantise, recipe.dtype, trust)
+        found = lent(key, load)
         check(found)
         return found
 
