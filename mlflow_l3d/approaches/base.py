@@ -126,6 +126,8 @@ class Approach(ABC):
         Changed whenever the same cell would give other predictions; part of the cell's key.
     factors
         Every randomness factor of the approach, those of the task included.
+    on_request
+        Those of them that have an effect only where hyperparameters ask for it: no news where they have none.
     hyperparameters
         Name -> declaration.
     metrics
@@ -149,6 +151,7 @@ class Approach(ABC):
     name: str = ""
     version: str = ""
     factors: tuple[str, ...] = ()
+    on_request: tuple[str, ...] = ()
     hyperparameters: Mapping[str, Hyperparameter] = {}
     metrics: tuple[str, ...] = ()
     default_model: str = ""

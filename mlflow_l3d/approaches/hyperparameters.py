@@ -69,6 +69,8 @@ class Hyperparameter:
         the value that goes with the others.
     spelled_before
         What a choice was called in earlier versions -> what it is called now.
+    several
+        Whether several of the choices may be given, with ``|`` between them.
     """
 
     default: Value
@@ -79,6 +81,7 @@ class Hyperparameter:
     log: bool = False
     auto: type[int | float] | None = None
     spelled_before: Mapping[str, str] = field(default_factory=dict)
+    several: bool = False
 
     @property
     def type(self) -> type:
@@ -105,7 +108,9 @@ class Hyperparameter:
         except (OverflowError, TypeError, ValueError):
             raise ParameterError(f"hyperparameters.{name}", value, f"must be a {self.type.__name__}") from None
         parsed = self.spelled_before.get(parsed, parsed) if isinstance(parsed, str) else parsed
-        if self.choices and parsed not in self.choices:
+        if self.several and isinstance(parsed, str):
+            parsed = self._listed(name, parsed)
+        elif self.choices and parsed not in self.choices:
             raise unknown_name(f"hyperparameters.{name}", str(parsed), self.choices)
         if isinstance(parsed, int | float) and self.is_number:
             low = -math.inf if self.low is None else self.low
@@ -113,6 +118,16 @@ class Hyperparameter:
             if not low <= parsed <= high or not math.isfinite(parsed):
                 raise ParameterError(f"hyperparameters.{name}", value, f"must lie in [{low:g}, {high:g}]")
         return parsed
+
+    def _listed(self, name: str, text: str) -> str:
+        """Return choices with ``|`` between them, each known and there once."""
+        given = [each.strip() for each in text.split("|")]
+        for each in given:
+            if each not in self.choices:
+                raise unknown_name(f"hyperparameters.{name}", each, self.choices)
+        if len(set(given)) < len(given):
+            raise ParameterError(f"hyperparameters.{name}", text, "must name each choice once")
+        return "|".join(given)
 
     def searched(self) -> Searched | None:
         """Return all that it allows, or None where that is open or a single value.

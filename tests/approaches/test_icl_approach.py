@@ -80,10 +80,10 @@ def test_scores_are_those_of_the_model(model: str, tmp_path: Path) -> None:
     shots = [((data.texts[0][at],), int(data.labels[at])) for at in drawn.tolist()]
     loaded = load_model(model, "cpu", cache=tmp_path)
     for place, at in enumerate(split.test.tolist()[:3]):
-        text = session.format.render(shots, (data.texts[0][at],))  # type: ignore[attr-defined]
+        text = session.formats[0].render(shots, (data.texts[0][at],))  # type: ignore[attr-defined]
         ids = prompts_ids(loaded, [text], False)[0]
         totals = []
-        for answer in session.format.answers:  # type: ignore[attr-defined]
+        for answer in session.formats[0].answers:  # type: ignore[attr-defined]
             more = answer_ids(loaded, answer, False, before="Answer:")
             with torch.inference_mode():
                 logits = loaded.model(torch.tensor([ids + more])).logits[0].log_softmax(-1)
@@ -111,7 +111,7 @@ def test_generated_answers_are_those_of_the_model(model: str, tmp_path: Path) ->
             written = session.loaded.model.generate(
                 torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), max_new_tokens=6, do_sample=False
             )
-        expected.append(session.format.parse(decode(session.loaded, written[0, len(ids) :].tolist())))
+        expected.append(session.formats[0].parse(decode(session.loaded, written[0, len(ids) :].tolist())))
     (found,) = session.run([one])
     assert found.error is None
     assert found.scores is None

@@ -17,9 +17,9 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.encoder import pretrained
 from mlflow_l3d.approaches.icl import InContextLearning, approach, models
 from mlflow_l3d.approaches.icl.checks import check_answers, check_context
+from mlflow_l3d.approaches.icl.choices import PromptChoices
 from mlflow_l3d.approaches.icl.encoding import prompts_ids
 from mlflow_l3d.approaches.icl.recipe import Recipe
-from mlflow_l3d.approaches.icl.session import prompt_format
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -155,7 +155,7 @@ def test_the_shortest_prompt_is_no_longer_than_any_that_is_made(
 
     data = uneven_task()
     one = recipe(shots=shots)
-    form = prompt_format(data, one, (0, 1, 2))
+    (form,) = PromptChoices(data, one, (0, 1, 2)).each()
     generator = np.random.default_rng(shots)
     made = []
     for _ in range(30):

@@ -96,7 +96,7 @@ def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., PromptS
     session = session_of()
     (found,) = outcomes(session, BASE)
     assert found.scores is not None
-    answers = answers_ids(session.loaded, session.format, session.chat)
+    answers = answers_ids(session.loaded, session.formats[0], session.chat)
     for row, prompt in list(zip(found.scores, full_prompts(session, BASE), strict=True))[:2]:
         expected = np.array(likelihoods(session.loaded, prompt, answers))
         np.testing.assert_allclose(row, np.exp(expected) / np.exp(expected).sum(), atol=1e-5)
@@ -108,12 +108,12 @@ def test_turns_are_the_tokens_of_the_whole_conversation(session_of: Callable[...
     assert found.scores is not None
     split, loaded = session.task.split(BASE.seeds), session.loaded
     prompts, _ = session._prompts(BASE, split.train, split.test)
-    answers = answers_ids(loaded, session.format, session.chat, session.conversation)
+    answers = answers_ids(loaded, session.formats[0], session.chat, session.conversation)
     for row, turns in list(zip(found.scores, prompts, strict=True))[:2]:
         assert isinstance(turns, list)
         assert [turn["role"] for turn in turns] == ["user", "user", "assistant", "user", "assistant", "user"]
         (prompt,) = prompts_ids(loaded, [turns], True)
-        for word, answer in zip(session.format.verbaliser, answers, strict=True):
+        for word, answer in zip(session.formats[0].verbaliser, answers, strict=True):
             whole = [*turns, {"role": "assistant", "content": word}]
             ids = loaded.tokenizer.apply_chat_template(whole, return_dict=False)
             assert [*prompt, *answer] == ids[: len(prompt) + len(answer)]
@@ -147,7 +147,7 @@ def test_generated_answers_are_those_of_generate(session_of: Callable[..., Promp
         made = loaded.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=5, do_sample=False)
         new = made[0, len(prompt) :].tolist()
         end = next((place for place, token in enumerate(new) if token in ends), len(new))
-        assert prediction == session.format.parse(decode(loaded, new[:end]))
+        assert prediction == session.formats[0].parse(decode(loaded, new[:end]))
 
 
 def test_an_investigation(tmp_path: Path, migrated_store: Path) -> None:

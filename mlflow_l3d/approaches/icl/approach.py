@@ -12,6 +12,7 @@ from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices,
 from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.endpoint import reference as endpoints
 from mlflow_l3d.approaches.icl.prompts.words import check_words
+from mlflow_l3d.approaches.icl.recipe import CHOSEN
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.approaches.presets import PRESETS, default_quantisation, target
@@ -34,7 +35,11 @@ class InContextLearning(Approach):
 
     name: str = "icl"
     version: str = "2"
-    factors: tuple[str, ...] = ("label_selection", "data_split", "data_order", "sample_choice", "model_randomness")
+    factors: tuple[str, ...] = (
+        *("label_selection", "data_split", "data_order", "sample_choice", "model_randomness"),
+        *CHOSEN,
+    )
+    on_request: tuple[str, ...] = CHOSEN
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
     metrics: tuple[str, ...] = ("unparsed_share", "prompt_tokens", "f1_macro_published")
     default_model: str = "smollm2-135m-instruct"
@@ -49,8 +54,9 @@ class InContextLearning(Approach):
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Check the hyperparameters together, and the class words; say which calibration `auto` is."""
         recipe = recipes.Recipe.of(hyperparameters)
-        if recipe.verbaliser != recipes.AUTO:
-            check_words(recipe.verbaliser)
+        for words in recipe.word_sets:
+            if words != recipes.AUTO:
+                check_words(words)
         return {**hyperparameters, "calibration": recipe.calibration}
 
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
@@ -130,13 +136,14 @@ class InContextLearning(Approach):
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return what is searched under complete hyperparameters: the shots, the format, the calibration of scores.
 
-        At most 24 combinations at level 1. A custom format stays, zero-shot stays zero-shot (else factors would come
-        into effect), and generated answers have no scores to calibrate.
+        At most 24 combinations at level 1. A custom format stays, zero-shot stays zero-shot and formats that a factor
+        chooses from stay (else factors would come into effect), and generated answers have no scores to calibrate.
         """
         space: dict[str, Searched] = {}
         if hyperparameters["shots"] != 0:
             space["shots"] = SearchRange(1, 8, log=True, whole=True, coarse=(1, 2, 5))
-        if hyperparameters["prompt_format"] != "custom":
+        chosen = hyperparameters["choice_order"] == "random"
+        if hyperparameters["prompt_format"] in {"A", "B", "C", "D"} and not chosen:
             space["prompt_format"] = SearchChoices(("A", "B", "C", "D"))
         if hyperparameters["decision"] == "score":
             space["calibration"] = SearchChoices(("none", "batch"))
@@ -159,7 +166,7 @@ class InContextLearning(Approach):
         return (cut_off, *found)
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
-        """Return the factors without an effect: no examples to choose or order, greedy answers."""
+        """Return the factors without an effect: no examples to choose or order, greedy answers, lists of one."""
         inactive: dict[str, str] = {}
         if hyperparameters["shots"] == 0:
             reason = "shots is 0, so that no example stands in the prompt; set hyperparameter shots, e.g. to 2"
@@ -170,6 +177,15 @@ class InContextLearning(Approach):
             inactive["model_randomness"] = (
                 "temperature is 0, so that the best answer is taken; set hyperparameter temperature, e.g. to 1"
             )
+        recipe, several = recipes.Recipe.of(hyperparameters), "set hyperparameter {0} to several, e.g. to {1}"
+        if len(recipe.formats) == 1:
+            fix = several.format("prompt_format", "A|B|C|D")
+            inactive["prompt_format"] = f"there is one format; {fix}"
+        if recipe.choice_order == "fixed":
+            inactive["choice_order"] = "choice_order is fixed; set hyperparameter choice_order=random"
+        if len(recipe.word_sets) == 1:
+            fix = several.format("verbaliser", "bad;good|negative;positive")
+            inactive["verbaliser"] = f"there is one set of class words; {fix}"
         return inactive
 
     def model_revision(self, model: str) -> str:

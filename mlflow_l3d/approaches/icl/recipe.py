@@ -7,9 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from mlflow_l3d.approaches.hyperparameters import Value, declared, hyperparameter
+from mlflow_l3d.approaches.icl.prompts.words import word_sets
 from mlflow_l3d.errors import ParameterError
 
 AUTO: Final = "auto"
+PROMPT_FORMAT: Final = "prompt_format"
+CHOICE_ORDER: Final = "choice_order"
+VERBALISER: Final = "verbaliser"
+CHOSEN: Final = (PROMPT_FORMAT, CHOICE_ORDER, VERBALISER)
+"""Factors that choose from what hyperparameters of the same names list."""
+_BETWEEN: Final = "||"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +26,26 @@ class Recipe:
     shots: int = hyperparameter(2, "examples of each class in the prompt; 0 is zero-shot", low=0, high=100)
     classes: str = hyperparameter("all", "classes to tell apart: all, or names or numbers joined with +, as in 0+3+5")
     prompt_format: str = hyperparameter(
-        "A", "format of the paper's Table 4, or custom (with template)", choices=("A", "B", "C", "D", "custom")
+        "A",
+        "format of the paper's Table 4, or custom (with template); several with | between them are drawn from",
+        choices=("A", "B", "C", "D", "custom"),
+        several=True,
     )
     template: str = hyperparameter(
-        AUTO, "prompt_format=custom: one example with the slot {text}, or {text_1} and {text_2}"
+        AUTO,
+        "prompt_format=custom: one example with the slot {text}, or {text_1} and {text_2}; several with || between",
     )
     instruction: str = hyperparameter(
-        AUTO, "prompt_format=custom: what stands once at the top; {options} lists the words"
+        AUTO, "prompt_format=custom: what stands once at the top; {options} lists the words; one, or one a template"
     )
-    verbaliser: str = hyperparameter(AUTO, "class words in label order, separated by ;")
+    verbaliser: str = hyperparameter(
+        AUTO, "class words in label order, separated by ;, or several sets of them with | between, to be drawn from"
+    )
+    choice_order: Literal["fixed", "random"] = hyperparameter(
+        "fixed",
+        "random: the order in which the instruction lists the class words is drawn",
+        choices=("fixed", "random"),
+    )
     chat: Literal["auto", "turns", "single", "none"] = hyperparameter(
         AUTO,
         "turns: a chat in which each example is a user's and an assistant's turn; single: one user's turn; none: plain "
@@ -107,7 +125,7 @@ class Recipe:
         recipe = cls(**hyperparameters)  # type: ignore[arg-type]
         if recipe.calibration == AUTO:
             recipe = replace(recipe, calibration="batch" if recipe.decision == "score" else "none")
-        custom = recipe.prompt_format == "custom"
+        custom = "custom" in recipe.prompt_format.split("|")
         for name in ("template", "instruction"):
             given = getattr(recipe, name)
             if given != AUTO and not custom:
@@ -115,6 +133,7 @@ class Recipe:
         if custom and (recipe.template == AUTO or recipe.verbaliser == AUTO):
             missing = "template" if recipe.template == AUTO else "verbaliser"
             raise ParameterError(f"hyperparameters.{missing}", AUTO, "must be given for prompt_format=custom")
+        recipe._check_lists()
         if recipe.decision == "generate" and recipe.calibration != "none":
             allowed = "needs decision=score: generated answers have no scores"
             raise ParameterError("hyperparameters.calibration", recipe.calibration, allowed)
@@ -131,11 +150,51 @@ class Recipe:
             raise ParameterError("hyperparameters.selection", "similarity", "has nothing to select with shots=0")
         return recipe
 
+    @property
+    def formats(self) -> tuple[tuple[str, str, str], ...]:
+        """Formats to choose from: letter or ``custom``, template, instruction."""
+        found: list[tuple[str, str, str]] = []
+        for name in self.prompt_format.split("|"):
+            templates, instructions = _parts(self.template), _parts(self.instruction)
+            if len(instructions) == 1:
+                instructions *= len(templates)
+            own = zip(templates, instructions, strict=True)
+            found += [(name, *parts) for parts in own] if name == "custom" else [(name, AUTO, AUTO)]
+        return tuple(found)
+
+    @property
+    def word_sets(self) -> tuple[str, ...]:
+        """Sets of class words to choose from, each a text."""
+        return word_sets(self.verbaliser)
+
+    def _check_lists(self) -> None:
+        """Raise if there is nothing to choose where something is to be chosen, or the same twice."""
+        templates, instructions = _parts(self.template), _parts(self.instruction)
+        if len(instructions) not in {1, len(templates)}:
+            allowed = f"{len(instructions)} instructions for {len(templates)} template(s)"
+            raise ParameterError("hyperparameters.instruction", self.instruction, allowed, "Give one, or one for each.")
+        for name, each in (("template", self.formats), (VERBALISER, self.word_sets)):
+            if len(set(each)) < len(each):
+                raise ParameterError(f"hyperparameters.{name}", getattr(self, name), "lists the same twice")
+        if "custom" in self.prompt_format.split("|") and AUTO in self.word_sets:
+            raise ParameterError(
+                "hyperparameters.verbaliser", self.verbaliser, "is auto, and prompt_format=custom has no words"
+            )
+        listed = any(name == "A" or "{options}" in instruction for name, _, instruction in self.formats)
+        if self.choice_order == "random" and not listed:
+            allowed = f"has nothing to order: prompt_format={self.prompt_format} lists no options"
+            fix = "Use prompt_format=A, or an instruction with {options}."
+            raise ParameterError("hyperparameters.choice_order", "random", allowed, fix)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(_BETWEEN)) if _BETWEEN in text else (text,)
+
 
 HYPERPARAMETERS: Final = declared(Recipe)
 """Name -> declaration."""
 
-LATER: Final = ("truncation", "dtype", "engine")
+LATER: Final = ("truncation", "dtype", "engine", "choice_order")
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 
 ENDPOINT: Final = ("base_url", "concurrency", "max_requests", "max_cost", "price_input", "price_output")

@@ -16,15 +16,14 @@ from mlflow_l3d.approaches.base import CellwiseSession, answered
 from mlflow_l3d.approaches.encoder.features import load_or_encode
 from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities, token_draws
 from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, uses_chat
+from mlflow_l3d.approaches.icl.choices import PromptChoices
 from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, stop_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine
 from mlflow_l3d.approaches.icl.engine.base import Engine
 from mlflow_l3d.approaches.icl.engine.vllm import VllmEngine, load_vllm
 from mlflow_l3d.approaches.icl.models import LoadedModel, described, load_model, revision
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, Shot
-from mlflow_l3d.approaches.icl.prompts.custom import custom_format
-from mlflow_l3d.approaches.icl.prompts.formats import format_for
-from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
+from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, truncated
 from mlflow_l3d.approaches.lending import lent
 from mlflow_l3d.approaches.models import resolve
@@ -40,22 +39,6 @@ _log = logging.getLogger(__name__)
 
 Answers: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None, dict[str, float]]
 """The place of the answer among the classes (-1 for none), scores where there are any, and metrics."""
-
-
-def prompt_format(task: Task, recipe: Recipe, classes: Sequence[int]) -> PromptFormat:
-    """Return the format of the prompts.
-
-    Raises
-    ------
-    ParameterError
-        If template or class words do not fit the task.
-    """
-    names, columns = [task.class_names[number] for number in classes], len(task.texts)
-    if recipe.prompt_format == "custom":
-        instruction = "" if recipe.instruction == AUTO else recipe.instruction
-        return custom_format(recipe.template, recipe.verbaliser, columns, class_names=names, instruction=instruction)
-    words = "" if recipe.verbaliser == AUTO else recipe.verbaliser
-    return format_for(task.name, recipe.prompt_format, names, columns=columns, verbaliser=words)
 
 
 def _in_vllm(
@@ -96,7 +79,8 @@ class PromptSession(CellwiseSession):
     def __init__(self, task: Task, recipe: Recipe, model: str, device: str, cache: Path) -> None:
         self.task, self.recipe = task, recipe
         self.classes = chosen_classes(recipe.classes, task.class_names)
-        self.format = prompt_format(task, recipe, self.classes)
+        self.choices = PromptChoices(task, recipe, self.classes)
+        self.formats = tuple(self.choices.each())
         check_shots(task, self.classes, recipe.shots)
         self.features, self.mentioned = None, False
         self._load(model, device, cache)
@@ -123,7 +107,8 @@ class PromptSession(CellwiseSession):
         trust = recipe.trust_remote_code == "true"
 
         def check(loaded: LoadedModel) -> None:
-            check_model(loaded, self.task, recipe, self.classes, self.format)
+            for each in self.formats:
+                check_model(loaded, self.task, recipe, self.classes, each)
 
         def load() -> LoadedModel:
             if recipe.engine == "vllm":
@@ -164,20 +149,20 @@ class PromptSession(CellwiseSession):
 
     def _prompts(self, cell: Cell, train: IntArray, test: IntArray) -> tuple[list[Prompt], list[Prompt]]:
         """Return the prompt of each test example, and those of the empty inputs where they are needed."""
-        recipe, labels = self.recipe, self.task.labels
+        recipe, labels, form = self.recipe, self.task.labels, self.choices.of(cell.seeds)
         order = shot_order(cell.seeds["data_order"], recipe.shots * len(self.classes))
         if self.features is None:
             drawn = random_shots(cell.seeds["sample_choice"], train, labels, self.classes, recipe.shots)
             shots = self._shots(drawn[order])
-            prompts = [self._prompt(shots, self._texts(at)) for at in test.tolist()]
-            blank = [self._prompt(shots, self._same(text)) for text in EMPTY_INPUTS]
+            prompts = [self._prompt(form, shots, self._texts(at)) for at in test.tolist()]
+            blank = [self._prompt(form, shots, self._same(text)) for text in EMPTY_INPUTS]
             return prompts, blank if recipe.calibration == "contextual" else []
         nearest = nearest_shots(self.features, train, labels, self.classes, recipe.shots, test)
         rows = zip(test.tolist(), nearest, strict=True)
-        return [self._prompt(self._shots(own[order]), self._texts(at)) for at, own in rows], []
+        return [self._prompt(form, self._shots(own[order]), self._texts(at)) for at, own in rows], []
 
-    def _prompt(self, shots: Sequence[Shot], texts: tuple[str, ...]) -> Prompt:
-        return self.format.prompt(shots, texts, self.conversation)
+    def _prompt(self, form: PromptFormat, shots: Sequence[Shot], texts: tuple[str, ...]) -> Prompt:
+        return form.prompt(shots, texts, self.conversation)
 
     def _shots(self, positions: IntArray) -> list[Shot]:
         place = {number: at for at, number in enumerate(self.classes)}
@@ -191,6 +176,7 @@ class PromptSession(CellwiseSession):
 
     def _tokens(
         self,
+        form: PromptFormat,
         test: IntArray,
         prompts: Sequence[Prompt],
         empty: Sequence[Prompt],
@@ -209,25 +195,25 @@ class PromptSession(CellwiseSession):
             _log.warning("A prompt has %d tokens; %s was trained on %d (%s).", longest, *trained)
         metrics = {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[:count]]))}
         if side != "none":
-            inputs = [self._prompt([], self._texts(at)) for at in test.tolist()]
-            frame = self._prompt([], self._same(PLACEHOLDER))
+            inputs = [self._prompt(form, [], self._texts(at)) for at in test.tolist()]
+            frame = self._prompt(form, [], self._same(PLACEHOLDER))
             ids = whole[:count], tokens[:count]
             metrics |= cut_shares(loaded, *ids, inputs, frame, chat=self.chat, side=side)
         return tokens, metrics
 
     def _answers(self, cell: Cell, test: IntArray, prompts: Sequence[Prompt], empty: Sequence[Prompt]) -> Answers:
-        loaded, recipe = self.loaded, self.recipe
+        loaded, recipe, form = self.loaded, self.recipe, self.choices.of(cell.seeds)
         if recipe.decision == "generate":
-            tokens, metrics = self._tokens(test, prompts, empty, [], recipe.max_new_tokens)
+            tokens, metrics = self._tokens(form, test, prompts, empty, [], recipe.max_new_tokens)
             drawn = None
             if recipe.temperature:
                 draws = token_draws(cell.seeds["model_randomness"], len(tokens), recipe.max_new_tokens)
                 drawn = Sampling(recipe.temperature, draws)
             written = self.engine.generate(tokens, recipe.max_new_tokens, stop_ids(loaded), sampling=drawn)
-            places = np.array([self.format.parse(decode(loaded, ids)) for ids in written], dtype=np.int64)
+            places = np.array([form.parse(decode(loaded, ids)) for ids in written], dtype=np.int64)
             return places, None, metrics | {"unparsed_share": float((places < 0).mean())}
-        answers = answers_ids(loaded, self.format, self.chat, self.conversation)
-        tokens, metrics = self._tokens(test, prompts, empty, answers, 0)
+        answers = answers_ids(loaded, form, self.chat, self.conversation)
+        tokens, metrics = self._tokens(form, test, prompts, empty, answers, 0)
         scores = self.engine.score(tokens, answers)
         return self._decided(cell, scores[: len(prompts)], scores[len(prompts) :], metrics)
 

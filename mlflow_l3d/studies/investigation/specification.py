@@ -123,7 +123,8 @@ class Specification(CellSpecification):
         split = self.split
         parts = ((split.train, "training"), (split.validation, "validation"), (split.test, "test"))
         sizes = ", ".join(f"{len(part):,} {what}" for part, what in parts if len(part))
-        left_out = (f"{name} has no effect and is left out: {why}" for name, why in self.setup.fixed_factors.items())
+        news = (pair for pair in self.setup.fixed_factors.items() if pair[0] not in self.setup.approach.on_request)
+        left_out = (f"{name} has no effect and is left out: {why}" for name, why in news)
         each = (f"Each run: {sizes} examples.",) if sizes else ()
         return (*each, *super().notes(cells), *left_out)
 

@@ -64,9 +64,14 @@ class SearchSpecification(StudySpecification):
         return self.setup.title("search")
 
     def seeds(self, base: int, count: int) -> tuple[dict[str, int], ...]:
-        """Return factor -> seed of `count` configurations from `base` on; every factor of the approach has one."""
+        """Return factor -> seed of `count` configurations from `base` on.
+
+        Every factor of the approach has one, but for those that are not asked for.
+        """
+        approach, active = self.setup.approach, self.setup.all_factors
+        factors = [name for name in approach.factors if name in active or name not in approach.on_request]
         return tuple(
-            {name: configuration_seed(self.root_seed, name, base + number) for name in self.setup.approach.factors}
+            {name: configuration_seed(self.root_seed, name, base + number) for name in factors}
             for number in range(count)
         )
 

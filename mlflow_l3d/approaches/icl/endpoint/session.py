@@ -69,7 +69,10 @@ class EndpointSession(PromptSession):
         self._client.identity = "|".join(served.identity.values())
         self._client.verify = lambda: same(self._client, served)
         self._asks = EndpointEngine(self._client, served)
-        self._way = self._asks.way(self.format.verbaliser) if recipe.decision == "score" else "generate"
+        ways = (
+            {self._asks.way(each.verbaliser) for each in self.formats} if recipe.decision == "score" else {"generate"}
+        )
+        self._way = "nothing" if "nothing" in ways else ways.pop()  # all cells alike
         self.cells_at_once = max(1, min(_MOST_CELLS, _ROUNDS * endpoint.concurrency // self._requests()))
         try:
             self._say(served)
@@ -127,15 +130,15 @@ class EndpointSession(PromptSession):
 
     async def _answered(self, cell: Cell, prompts: Sequence[Prompt], empty: Sequence[Prompt]) -> Answers:
         recipe, tally = self.recipe, Tally()
-        seed = cell.seeds["model_randomness"]
+        seed, form = cell.seeds["model_randomness"], self.choices.of(cell.seeds)
         if self._way in {"generate", "nothing"}:
             drawn = stream(seed, "requests").integers(2**31, size=len(prompts)).tolist()
             seeds = drawn if recipe.temperature else [0] * len(prompts)
             written = self._asks.generate(prompts, recipe.max_new_tokens, recipe.temperature, seeds, tally)
-            places = np.array([self.format.parse(text) for text in await written], dtype=np.int64)
+            places = np.array([form.parse(text) for text in await written], dtype=np.int64)
             unparsed = float((places < 0).mean())
             return places, None, tally.metrics | {"unparsed_share": unparsed, "generated": 1.0}
-        scores, unseen = await self._asks.score([*prompts, *empty], self.format.verbaliser, tally)
+        scores, unseen = await self._asks.score([*prompts, *empty], form.verbaliser, tally)
         found = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
         return self._decided(cell, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | found)
 

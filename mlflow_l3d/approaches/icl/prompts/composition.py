@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from mlflow_l3d.approaches.icl.prompts.parsing import parse_answer
@@ -149,6 +149,20 @@ class PromptFormat:
     def prompt(self, shots: Sequence[Shot], texts: tuple[str, ...], conversation: Conversation | None) -> Prompt:
         """Return :meth:`messages` of a conversation, or :meth:`render` where there is none."""
         return self.messages(shots, texts, conversation) if conversation else self.render(shots, texts)
+
+    def reordered(self, order: Sequence[int]) -> PromptFormat:
+        """Return the format whose instruction lists the options in another order; as it is where it lists none.
+
+        Parameters
+        ----------
+        order
+            Places of the options in their order here.
+        """
+        options = tuple(self.options[place] for place in order)
+        before, after = (
+            numbered_options([self.verbaliser[label] for label in each]) for each in (self.options, options)
+        )
+        return replace(self, options=options, instruction=self.instruction.replace(before, after)) if options else self
 
     def parse(self, text: str) -> int:
         """Return the class that a generated `text` names, or -1, as :func:`.parse_answer` does."""

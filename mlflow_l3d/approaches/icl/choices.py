@@ -1,0 +1,85 @@
+"""What the prompts of a cell are made of where there is something to choose: format, class words, order of options."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
+from mlflow_l3d.approaches.icl.prompts.custom import custom_format
+from mlflow_l3d.approaches.icl.prompts.formats import format_for
+from mlflow_l3d.approaches.icl.recipe import AUTO, CHOICE_ORDER, PROMPT_FORMAT, VERBALISER, Recipe
+from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.tasks.base import Task
+
+MOST_LISTED: Final = 7
+"""Options of which all orders are a list, 5,040 of seven; the orders of more are drawn from a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptChoices:
+    """The formats of the prompts of one task.
+
+    A level of a list is chosen by the seed of its factor modulo the length of the list: seeds are drawn from far more
+    numbers than a list has levels, so that all are as likely, and a level is a seed of itself.
+
+    Attributes
+    ----------
+    task, recipe, classes
+        What is asked, how, and the classes to tell apart.
+    """
+
+    task: Task
+    recipe: Recipe
+    classes: Sequence[int]
+
+    def of(self, seeds: Mapping[str, int]) -> PromptFormat:
+        """Return the format of a cell.
+
+        Raises
+        ------
+        ParameterError
+            If template or class words do not fit the task.
+        """
+        formats, words = self.recipe.formats, self.recipe.word_sets
+        place, others = seeds[PROMPT_FORMAT] % len(formats), seeds[VERBALISER] % len(words)
+        found = self._format(*formats[place], words[others])
+        if self.recipe.choice_order == "fixed":
+            return found
+        return found.reordered(option_order(seeds[CHOICE_ORDER], len(found.options)))
+
+    def each(self) -> Iterator[PromptFormat]:
+        """Yield every format with all class words, its options in their usual order; raises as :meth:`of` does."""
+        for parts in self.recipe.formats:
+            for words in self.recipe.word_sets:
+                yield self._format(*parts, words)
+
+    def _format(self, name: str, template: str, instruction: str, words: str) -> PromptFormat:
+        names, columns = [self.task.class_names[number] for number in self.classes], len(self.task.texts)
+        if name == "custom":
+            top = "" if instruction == AUTO else instruction
+            return custom_format(template, words, columns, class_names=names, instruction=top)
+        own = "" if words == AUTO else words
+        return format_for(self.task.name, name, names, columns=columns, verbaliser=own)
+
+
+def option_order(seed: int, count: int) -> tuple[int, ...]:
+    """Return an order of options: places in their usual order, which seed 0 leaves as it is where there are a few.
+
+    Parameters
+    ----------
+    seed
+        That of ``choice_order``. Up to :data:`MOST_LISTED` options it is the number of the order, in the order of
+        :func:`itertools.permutations`, modulo their number; beyond, a stream is drawn from.
+    count
+        Number of options.
+    """
+    if count > MOST_LISTED:
+        return tuple(stream(seed, "options").permutation(count).tolist())
+    left, rest, order = list(range(count)), seed % math.factorial(count), []
+    for size in reversed(range(count)):
+        place, rest = divmod(rest, math.factorial(size))
+        order.append(left.pop(place))
+    return tuple(order)
