@@ -8,7 +8,8 @@ from typing import Final
 GROUP_OF: Final[Mapping[str, str]] = {
     name: group
     for group, names in {
-        "what is studied": "factor task approach command model hyperparameters metric parent_run_id runs where",
+        "what is studied": "factor task approach command uri entry_point project_parameters model hyperparameters "
+        "metric parent_run_id runs where",
         "cells and when to stop": "design investigation_runs mitigation_runs golden_runs joint mitigation stop "
         "half_width epsilon self_test missing root_seed",
         "data": "num_labelled test_size test_selection text_column label_column task_kind choice_columns "

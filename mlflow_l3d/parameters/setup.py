@@ -114,8 +114,9 @@ def given_texts(
         except TypeError as error:  # a class that lacks a method of the contract cannot be called
             raise L3DError(f"approach={name}: its entry point cannot be called ({error}).") from error
     _check_approach(approach)
-    if given.get("command") and "command" not in approach.parameters:
-        raise ParameterError("command", given["command"], "has no effect", "Use approach=command.")
+    for name, of in (("command", "command"), ("uri", "project"), ("project_parameters", "project")):
+        if given.get(name) and name not in approach.parameters:
+            raise ParameterError(name, given[name], "has no effect", f"Use approach={of}.")
     given["approach"] = approach.name
     if task is not None:
         _check_task(task, given)

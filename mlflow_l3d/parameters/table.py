@@ -61,6 +61,13 @@ _TASK = Parameter("task", "auto", "name of a task, .csv, .parquet or .jsonl file
 _TRAINED = (
     Parameter("approach", "finetuning", "what is trained", Registered("approach")),
     Parameter("command", "", "approach=command: a program and its arguments, with {factor} where a seed belongs"),
+    Parameter("uri", "", "approach=project: folder of an MLflow project, or address of a git repository"),
+    Parameter("entry_point", "main", "approach=project: an entry point of it, or a script"),
+    Parameter(
+        "project_parameters",
+        "",
+        "approach=project: name=value pairs or JSON, with {factor} where a seed belongs: seed={data_order},epochs=3",
+    ),
     Parameter(
         "model", "auto", "hub id, short name (bert-base), folder, or package:NAME; auto is the approach's own default"
     ),
@@ -154,7 +161,7 @@ MAIN: Final[Parameters] = _table(
         "self_test",
         "auto",
         "try before the cells what each seed does, and stop where one does nothing or results do not repeat; auto does "
-        "so for commands",
+        "so for commands and projects",
         Choice(("auto", "run", "only", "skip")),
     ),
     Parameter("missing", "anova", "how a table that lacks cells is estimated", Choice(("anova", "reml"))),

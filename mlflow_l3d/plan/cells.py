@@ -62,6 +62,26 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class Logged:
+    """What a training logged itself; it is on the cell's run beside ours.
+
+    Attributes
+    ----------
+    params, tags
+        Name -> text.
+    metrics
+        Name, value, milliseconds since 1970, and step, of each value.
+    artifacts
+        Path below the run's artifacts -> content.
+    """
+
+    params: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    metrics: Sequence[tuple[str, float, int, int]] = ()
+    artifacts: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a session returns for one cell.
 
@@ -83,6 +103,8 @@ class Outcome:
         Name -> one value a step (an epoch, say).
     duration_seconds
         Wall clock of the training and evaluation of this cell alone.
+    logged
+        What a training wrote to a tracking store of its own, where it did.
     error, traceback
         One line and the whole traceback, where the cell raised; else None.
     """
@@ -95,6 +117,7 @@ class Outcome:
     metrics: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
     duration_seconds: float = 0.0
+    logged: Logged | None = None
     error: str | None = None
     traceback: str | None = None
 

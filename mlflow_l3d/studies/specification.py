@@ -21,6 +21,7 @@ from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import public_uri
 from mlflow_l3d.tracking.data import Data
 from mlflow_l3d.tracking.parent import Card
 
@@ -103,9 +104,8 @@ class StudySpecification(ABC):
 
     def public(self) -> dict[str, str]:
         """Return every parameter as it may be shown and logged: no private folder."""
-        return {
-            name: public_words(value) if name == "command" else public_name(value) for name, value in self.given.items()
-        }
+        shown = {"command": public_words, "project_parameters": public_words, "uri": _public_address}
+        return {name: shown.get(name, public_name)(value) for name, value in self.given.items()}
 
     def card(self) -> Card:
         """Return what the parent says of itself: also each hyperparameter alone, for the columns of MLflow's UI."""
@@ -206,6 +206,11 @@ class CellSpecification(StudySpecification):
     @abstractmethod
     def design(self) -> HasCells:
         """Return what holds the cells."""
+
+
+def _public_address(uri: str) -> str:
+    """Return an address that may be shown to others: of a folder the last part, and no password."""
+    return public_uri(public_name(uri.removeprefix("file://")))
 
 
 def heading(run_id: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from mlflow_l3d.tracking.connection import is_outage
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import Metric, Run
     from mlflow.store.entities import PagedList
 
     from mlflow_l3d.tracking.records import RunRecord
@@ -66,12 +66,13 @@ class ChildWriter:
         info = (begun or self._create(record)).info
         spool.set_run_id(key, info.run_id)
         self._log(info.run_id, record)
-        self._log_artifacts(info.artifact_uri, record, spool.predictions(key))
+        self._log_artifacts(info.artifact_uri, record, spool.predictions(key), spool.artifacts(key))
         self.client.set_terminated(info.run_id, record.status, end_time=record.end_time)
         return str(info.run_id)
 
     def _create(self, record: RunRecord) -> Run:
         tags = {
+            **record.tags_logged,
             names.PARENT_RUN_ID: self.parent_run_id,
             names.SCHEMA_TAG: names.SCHEMA,
             names.CONTEXT_KEY: self.context_key,
@@ -85,8 +86,10 @@ class ChildWriter:
     def _log(self, run_id: str, record: RunRecord) -> None:
         from mlflow.entities import Metric, Param
 
-        params = [Param(name, value[:6000]) for name, value in {**record.params(), **self.shared_params}.items()]
-        metrics = [Metric(name, value, record.end_time, 0) for name, value in record.metrics.items()]
+        ours = {**record.params(), **self.shared_params}
+        theirs = {_beside(name, ours.get(name, value) == value): value for name, value in record.params_logged.items()}
+        params = [Param(name, value[:6000]) for name, value in {**theirs, **ours}.items()]
+        metrics = _metrics(record)
         for name, values in record.curves.items():
             metrics += [Metric(f"curve/{name}", value, record.end_time, step) for step, value in enumerate(values)]
         metrics = [metric for metric in metrics if math.isfinite(metric.value)]
@@ -94,7 +97,9 @@ class ChildWriter:
         for some, others in zip_longest(batches(metrics, 900), batches(params, 100), fillvalue=()):
             self.client.log_batch(run_id, metrics=some, params=others)
 
-    def _log_artifacts(self, artifact_uri: str, record: RunRecord, predictions: Path | None) -> None:
+    def _log_artifacts(
+        self, artifact_uri: str, record: RunRecord, predictions: Path | None, logged: Path | None
+    ) -> None:
         """Upload files to the root of a run's artifacts.
 
         `MlflowClient.log_artifact` would ask for the run once more, and keep something of each of a thousand runs.
@@ -109,10 +114,32 @@ class ChildWriter:
             for file in files:
                 repository = get_artifact_repository(artifact_uri, tracking_uri=self.client.tracking_uri)
                 repository.log_artifact(str(file))  # type: ignore[no-untyped-call]
+            if logged is not None:
+                repository = get_artifact_repository(artifact_uri, tracking_uri=self.client.tracking_uri)
+                repository.log_artifacts(str(logged))  # type: ignore[no-untyped-call]
 
     def _begun(self, key: str) -> Run | None:
         wanted = condition({names.CELL_KEY: key, names.PARENT_RUN_ID: self.parent_run_id})
         return next(search(self.client, [self.experiment_id], wanted), None)
+
+
+def _metrics(record: RunRecord) -> list[Metric]:
+    """Return the metrics of a record: what its training logged with its own times and steps, and the others at 0."""
+    from mlflow.entities import Metric
+
+    last = {name: value for name, value, *_ in record.metrics_logged}
+    same = {name for name, value in last.items() if record.metrics.get(name, value) == value}
+    own = [Metric(name, value, record.end_time, 0) for name, value in record.metrics.items() if name not in same]
+    logged = [
+        Metric(_beside(name, name in same), value, milliseconds, step)
+        for name, value, milliseconds, step in record.metrics_logged
+    ]
+    return [*own, *logged]
+
+
+def _beside(name: str, same: bool) -> str:
+    """Return the name of what a training logged: another one where ours is there, and different."""
+    return name if same else f"logged.{name}"
 
 
 def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:

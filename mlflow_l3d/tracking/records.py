@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.cells import Cell, Logged, Outcome
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import public_path, public_uri
 
@@ -34,6 +34,8 @@ class RunRecord(ABC):
         Numbers; ``duration_seconds`` among them.
     curves
         Name -> one value a step.
+    params_logged, tags_logged, metrics_logged
+        What its training logged itself, see :class:`mlflow_l3d.plan.cells.Logged`; artifacts lie beside the record.
     error, traceback
         One line, and the whole, where it failed.
     """
@@ -44,6 +46,9 @@ class RunRecord(ABC):
     end_time: int
     metrics: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    params_logged: Mapping[str, str] = field(default_factory=dict)
+    tags_logged: Mapping[str, str] = field(default_factory=dict)
+    metrics_logged: Sequence[tuple[str, float, int, int]] = ()
     error: str | None = None
     traceback: str | None = None
 
@@ -154,10 +159,14 @@ class TrialRecord(RunRecord):
 
 def measured(outcome: Outcome) -> dict[str, Any]:
     """Return what a record holds of an outcome, which came in right now."""
+    logged = outcome.logged or Logged()
     return {
         "end_time": int(time.time() * 1000),
         "metrics": {**outcome.metrics, "duration_seconds": outcome.duration_seconds},
         "curves": dict(outcome.curves),
+        "params_logged": dict(logged.params),
+        "tags_logged": dict(logged.tags),
+        "metrics_logged": list(logged.metrics),
         "error": None if outcome.error is None else public_path(public_uri(outcome.error)),
         "traceback": None if outcome.traceback is None else without_private_paths(outcome.traceback),
     }

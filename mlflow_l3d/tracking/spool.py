@@ -1,8 +1,9 @@
 """The local spool: one folder a cell, written at once or not at all, so that a killed process loses nothing.
 
 A cell's folder is named by its key and holds ``cell.json`` (a :class:`~mlflow_l3d.tracking.records.CellRecord`), the
-very ``predictions.parquet`` that is uploaded, a ``checksum`` of both, and, once a run was created for it on the server,
-``run_id``. After a power cut files may be there without their content: what does not fit its checksum is not there.
+very ``predictions.parquet`` that is uploaded, ``artifacts`` that its training logged, a ``checksum`` of them all, and,
+once a run was created for it on the server, ``run_id``. After a power cut files may be there without their content:
+what does not fit its checksum is not there.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from mlflow_l3d.tracking.names import PREDICTIONS
 from mlflow_l3d.tracking.records import RunRecord
 
 if TYPE_CHECKING:
-    from mlflow_l3d.plan.cells import Outcome
+    from mlflow_l3d.plan.cells import Logged, Outcome
 
 R = TypeVar("R", bound=RunRecord)
 
 _RECORD = "cell.json"
 _RUN_ID = "run_id"
 _CHECKSUM = "checksum"
+_ARTIFACTS = "artifacts"
 
 
 class Spool(Generic[R]):
@@ -71,7 +73,7 @@ class Spool(Generic[R]):
         record
             What is known of it.
         outcome
-            Holds its predictions, if any.
+            Holds its predictions and artifacts, if any.
         predictions, run_id
             Of a cell that the server already holds: a file, and the run.
 
@@ -86,6 +88,8 @@ class Spool(Generic[R]):
             partial.mkdir(exist_ok=True)
             if outcome is not None and outcome.predictions is not None:
                 _write_predictions(outcome, partial / PREDICTIONS)
+            if outcome is not None and outcome.logged is not None:
+                _write_artifacts(outcome.logged, partial / _ARTIFACTS)
             if predictions is not None:
                 shutil.copyfile(predictions, partial / PREDICTIONS)
             if run_id is not None:
@@ -113,6 +117,11 @@ class Spool(Generic[R]):
         """Return the file of a cell's predictions; None where the cell has none."""
         path = self._place(key) / PREDICTIONS
         return path if path.is_file() else None
+
+    def artifacts(self, key: str) -> Path | None:
+        """Return the folder of what a cell's training logged; None where there is nothing."""
+        path = self._place(key) / _ARTIFACTS
+        return path if path.is_dir() else None
 
     def run_id(self, key: str) -> str | None:
         """Return the run that was created for a cell; None before."""
@@ -171,11 +180,20 @@ def unwritable(error: OSError) -> L3DError:
 
 
 def _checksum(folder: Path) -> str:
-    """Return a hash of the record of a cell and of its predictions, where it has any."""
+    """Return a hash of the record of a cell, and of its predictions and artifacts, where it has any."""
     found = hashlib.sha256((folder / _RECORD).read_bytes())
     with suppress(FileNotFoundError):
         found.update(hashlib.sha256((folder / PREDICTIONS).read_bytes()).digest())
+    for path in sorted(path for path in (folder / _ARTIFACTS).rglob("*") if path.is_file()):
+        found.update(path.relative_to(folder).as_posix().encode() + hashlib.sha256(path.read_bytes()).digest())
     return found.hexdigest()
+
+
+def _write_artifacts(logged: Logged, folder: Path) -> None:
+    for name, content in logged.artifacts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
 
 def _write_predictions(outcome: Outcome, path: Path) -> None:

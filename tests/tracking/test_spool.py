@@ -12,7 +12,7 @@ import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import private_folder
-from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.cells import Cell, Logged, Outcome
 from mlflow_l3d.tracking.records import CellRecord, without_private_paths
 from mlflow_l3d.tracking.spool import Spool
 
@@ -45,6 +45,23 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     table = pq.read_table(again.predictions("k"), partitioning=None)
     assert table.column_names == ["example_id", "label", "prediction", "score_0", "score_1"]
     assert table["prediction"].to_pylist() == [1, -1]
+
+
+def test_what_a_training_logged_is_whole_or_not_there(tmp_path: Path) -> None:
+    logged = Logged({"a": "1"}, {"b": "2"}, [("c", 0.5, 7, 1)], {"notes/a.txt": b"a"})
+    result = outcome("k", logged=logged)
+    spool = Spool(tmp_path, CellRecord)
+    spool.add(record("k", result), result)
+    found = spool.record("k")
+    assert (found.params_logged, found.tags_logged, found.metrics_logged) == (
+        {"a": "1"},
+        {"b": "2"},
+        [["c", 0.5, 7, 1]],
+    )
+    path = spool.artifacts("k") / "notes" / "a.txt"  # type: ignore[operator]
+    assert (path.read_bytes(), spool.has("k")) == (b"a", True)
+    path.write_bytes(b"")
+    assert not spool.has("k")
 
 
 def test_the_run_id_is_kept_and_forgotten(tmp_path: Path) -> None:

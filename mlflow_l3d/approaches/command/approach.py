@@ -7,6 +7,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,7 +52,9 @@ class Command(Approach):
 
     name = "command"
     version = "1"
-    parameters = ("command", "metric")
+    what = "the command"
+    otherwise = f"write it to {METRICS}"
+    parameters: tuple[str, ...] = ("command", "metric")
     brings_data = True
     self_tested = True
     hyperparameters: Mapping[str, Hyperparameter] = {
@@ -77,7 +80,7 @@ class Command(Approach):
         """Return the words of the command, and the hash of what it names."""
         del model
         names = [Path(word).name if Path(word).is_absolute() else word for word in self.template.words]
-        files = self.template.files(_listed(hyperparameters["files"]))
+        files = self.template.files(listed(hyperparameters["files"]))
         return {"command": content_key({"words": names}), "files": content_key(files)}
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
@@ -107,7 +110,7 @@ class Command(Approach):
         if path.is_file():
             found = json.loads(path.read_text(encoding="utf-8"))
             return self._checked(tuple(found["classes"]), found["metrics"])
-        _log.warning("The command is run once to see which classes it has; classes=a|b|... saves that")
+        _log.warning("%s is run once to see which classes it has; classes=a|b|... saves that", self.what.capitalize())
         written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
         path.parent.mkdir(parents=True, exist_ok=True)
         found = {"classes": list(written.classes), "metrics": sorted(written.metrics)}
@@ -118,8 +121,8 @@ class Command(Approach):
         """Return the classes, or raise where the metric can come neither from predictions nor from the command."""
         if self.metric in metrics or (classes and self.metric in registered()):
             return classes
-        allowed = f"is not among what the command wrote ({', '.join(metrics) or 'predictions alone'})"
-        raise ParameterError("metric", self.metric, allowed, f"Name one of them, or write it to {METRICS}.")
+        allowed = f"is not among what {self.what} wrote ({', '.join(metrics) or 'predictions alone'})"
+        raise ParameterError("metric", self.metric, allowed, f"Name one of them, or {self.otherwise}.")
 
     def execute(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]) -> Written:
         """Run the command once, in a fresh folder, and return what it wrote.
@@ -129,7 +132,7 @@ class Command(Approach):
         L3DError
             If it fails, or what it wrote cannot be used.
         """
-        given = environment(_listed(hyperparameters["environment"]))
+        given = environment(listed(hyperparameters["environment"]))
         folder = Path(tempfile.mkdtemp(prefix="l3d-command-"))
         small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
         try:
@@ -156,22 +159,27 @@ class CommandSession(CellwiseSession):
     def run_cell(self, cell: Cell) -> Outcome:
         """Run the command of a cell."""
         written = self.approach.execute(cell.seeds, self.hyperparameters)
-        names = self.task.class_names
+        return replace(self._outcome(cell, written), logged=written.logged)
+
+    def _outcome(self, cell: Cell, written: Written) -> Outcome:
+        names, what = self.task.class_names, self.approach.what
         if written.labels is None or written.predictions is None or written.ids is None:
             if names:
-                raise L3DError(f"the command wrote no predictions, and has classes {'|'.join(names)}")
+                raise L3DError(f"{what} wrote no predictions, and has classes {'|'.join(names)}")
+            if self.approach.metric not in written.metrics:
+                raise L3DError(f"{what} wrote no {self.approach.metric}, but {', '.join(sorted(written.metrics))}")
             return Outcome(cell.key, metrics=written.metrics)
         if not names:
-            raise L3DError("the command wrote predictions; with classes=none it must write metrics only")
+            raise L3DError(f"{what} wrote predictions; with classes=none it must write metrics only")
         if unknown := [name for name in written.classes if name not in names]:
             known = f"classes are {'|'.join(names)}"
-            raise L3DError(f"the command wrote class {unknown[0]}, and {known}: name all with hyperparameters.classes")
+            raise L3DError(f"{what} wrote class {unknown[0]}, and {known}: name all with hyperparameters.classes")
         self._check_ids(written)
         number = {name: place for place, name in enumerate(names)}
         scores = None
         if written.scores:
             if missing := [name for name in names if name not in written.scores]:
-                raise L3DError(f"the command wrote scores, and none for class {missing[0]} (score_{missing[0]})")
+                raise L3DError(f"{what} wrote scores, and none for class {missing[0]} (score_{missing[0]})")
             scores = np.column_stack([written.scores[name] for name in names])
         labels, predictions = (
             np.array([number[name] for name in found.tolist()], dtype=np.int64)
@@ -189,5 +197,6 @@ class CommandSession(CellwiseSession):
                 raise L3DError(f"{what}: an id must name the same example in all runs")
 
 
-def _listed(value: Value) -> list[str]:
+def listed(value: Value) -> list[str]:
+    """Return the parts of a hyperparameter that is a list."""
     return [part.strip() for part in str(value).split(",") if part.strip()]

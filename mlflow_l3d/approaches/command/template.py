@@ -58,14 +58,7 @@ class Template:
         if shell := sorted(_SHELL.intersection(words)):
             fix = f"Put what needs {shell[0]} into a script of its own."
             raise ParameterError("command", typed, "is run without a shell", fix)
-        names = list(dict.fromkeys(name for word in words for name in _placeholders(word, typed)))
-        factors = tuple(name for name in names if name not in {OUTPUT, HERE})
-        if not factors:
-            fix = "Write {data_order}, or a name of your own, where a seed belongs."
-            raise ParameterError("command", typed, "names no factor", fix)
-        if "all" in factors:
-            raise ParameterError("command", typed, "has a factor named all, which stands for every factor")
-        return cls(words, here or Path.cwd(), factors)
+        return cls(words, here or Path.cwd(), factors_of(words, "command", typed))
 
     def arguments(self, seeds: Mapping[str, int], output: Path) -> list[str]:
         """Return the words of one cell; files that the command names are absolute, since its folder is another one."""
@@ -103,16 +96,34 @@ class Template:
         return f"{word.partition('=')[0]}={text}" if word.startswith("-") else text
 
 
-def _placeholders(word: str, typed: str) -> list[str]:
+def factors_of(words: Iterable[str], parameter: str, typed: str) -> tuple[str, ...]:
+    """Return the factors that words name, in the order in which they come.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, or braces are none of placeholders.
+    """
+    names = dict.fromkeys(name for word in words for name in _placeholders(word, parameter, typed))
+    factors = tuple(name for name in names if name not in {OUTPUT, HERE})
+    if not factors:
+        fix = "Write {data_order}, or a name of your own, where a seed belongs."
+        raise ParameterError(parameter, typed, "names no factor", fix)
+    if "all" in factors:
+        raise ParameterError(parameter, typed, "has a factor named all, which stands for every factor")
+    return factors
+
+
+def _placeholders(word: str, parameter: str, typed: str) -> list[str]:
     try:
         fields = [each for each in string.Formatter().parse(word) if each[1] is not None]
     except ValueError as error:
-        raise ParameterError("command", typed, f"has a brace too many or too few in {word} ({error})") from None
+        raise ParameterError(parameter, typed, f"has a brace too many or too few in {word} ({error})") from None
     names = [str(name) for _, name, _, _ in fields]
     for name, (_, _, spec, conversion) in zip(names, fields, strict=True):
         if not name.isidentifier() or conversion or spec:
             fix = "Double a brace that is meant as one: {{ and }}."
-            raise ParameterError("command", typed, f"has {{{name}}}, which is no name of a factor", fix)
+            raise ParameterError(parameter, typed, f"has {{{name}}}, which is no name of a factor", fix)
     return names
 
 

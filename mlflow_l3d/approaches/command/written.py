@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.plan.cells import Logged
 
 PREDICTIONS: Final = ("predictions.csv", "predictions.parquet", "predictions.jsonl")
 METRICS: Final = "metrics.json"
@@ -34,7 +35,9 @@ class Written:
     scores
         Name of a class -> shape (n,), float32: columns ``score_<class>``.
     metrics
-        Of ``metrics.json``.
+        Of ``metrics.json``, or those that were logged.
+    logged
+        What a project logged.
     """
 
     ids: npt.NDArray[np.int64] | npt.NDArray[np.str_] | None = None
@@ -42,6 +45,7 @@ class Written:
     predictions: npt.NDArray[np.str_] | None = None
     scores: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
+    logged: Logged | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -60,15 +64,22 @@ def read(folder: Path) -> Written:
     L3DError
         If there is nothing, or it is not what docs/bring-your-own.md says.
     """
-    files = [name for name in PREDICTIONS if (folder / name).is_file()]
-    if len(files) > 1:
-        raise L3DError(f"the command wrote {' and '.join(files)}: one of them is enough")
     metrics = _metrics(folder / METRICS) if (folder / METRICS).is_file() else {}
-    if files:
-        return _predictions(folder / files[0], metrics)
-    if not metrics:
+    if not metrics and not _files(folder):
         raise L3DError(f"the command wrote neither {' or '.join(PREDICTIONS)} nor {METRICS} to {{output}}")
-    return Written(metrics=metrics)
+    return with_predictions(folder, metrics)
+
+
+def with_predictions(folder: Path, metrics: dict[str, float]) -> Written:
+    """Return metrics, and the predictions of a folder where it has any."""
+    files = _files(folder)
+    if len(files) > 1:
+        raise L3DError(f"there are {' and '.join(files)}: one of them is enough")
+    return _predictions(folder / files[0], metrics) if files else Written(metrics=metrics)
+
+
+def _files(folder: Path) -> list[str]:
+    return [name for name in PREDICTIONS if (folder / name).is_file()]
 
 
 def _metrics(path: Path) -> dict[str, float]:

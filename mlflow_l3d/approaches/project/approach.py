@@ -1,0 +1,200 @@
+"""``approach=project``: a cell is one run of an entry point of an MLflow project, with seeds among its parameters."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from mlflow_l3d.approaches.command import Command
+from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, listed
+from mlflow_l3d.approaches.command.process import run
+from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of
+from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, with_predictions
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
+from mlflow_l3d.approaches.project import store
+from mlflow_l3d.approaches.project.entry_points import EntryPoint, entry_point
+from mlflow_l3d.approaches.project.located import ENV_MANAGERS, LOCAL, Located, located
+from mlflow_l3d.approaches.project.reseeding import SEEDED
+from mlflow_l3d.approaches.project.reseeding import variables as reseeding
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.metrics.known import registered
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.plan.cells import content_key
+
+_MEGABYTE: Final = 10**6
+_MLFLOW: Final = ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK")
+
+_log = logging.getLogger(__name__)
+
+
+class Project(Command):
+    """An MLflow project that trains and evaluates; see docs/bring-your-own.md.
+
+    Parameters
+    ----------
+    uri
+        Its folder, or the address of a git repository, with ``#folder`` where it is not at the root.
+    entry_point
+        One of its entry points, or a script.
+    project_parameters
+        Parameter -> value, or ``name=value`` pairs: ``seed={data_split},epochs=3``. Each placeholder but ``{output}``
+        and ``{here}`` is a factor. In the place of a parameter may stand a function that seeds a global generator
+        (:data:`mlflow_l3d.approaches.project.reseeding.SEEDED`), for a project that takes no seed.
+    metric
+        The metric that is investigated; where it is none of ours, the project logs it.
+    here
+        Folder that files are relative to; by default the current one.
+
+    Raises
+    ------
+    ParameterError
+        If the parameters are not well-formed.
+    """
+
+    name = "project"
+    version = "1"
+    what = "the project"
+    otherwise = "log it"
+    parameters = ("uri", "entry_point", "project_parameters", "metric")
+    hyperparameters: Mapping[str, Hyperparameter] = {
+        **Command.hyperparameters,
+        "files": Hyperparameter("", "files and folders outside the project whose content decides results"),
+        "version": Hyperparameter("", "commit or branch, where the project is a git repository"),
+        "env_manager": Hyperparameter(
+            LOCAL, "environment of the project: local is this one; virtualenv, uv or conda: MLflow makes it, once"
+        ),
+        "artifacts": Hyperparameter(10.0, "megabytes of what a run logs as artifacts that are kept", low=0.0),
+    }
+
+    def __init__(
+        self,
+        uri: str,
+        entry_point: str = "main",
+        project_parameters: str | Mapping[str, object] = "",
+        metric: str = AUTO,
+        here: Path | None = None,
+    ) -> None:
+        self.uri, self.entry_point, self.here = str(uri), entry_point, here or Path.cwd()
+        self.given = _pairs(project_parameters)
+        typed = ",".join(f"{name}={value}" for name, value in self.given.items())
+        self.factors = factors_of(self.given.values(), "project_parameters", typed)
+        _check_seeded(self.given, dict.fromkeys((*self.factors, OUTPUT, HERE), 0))
+        self.template = Template(tuple(self.given.values()), self.here, self.factors)
+        self.metric = "f1_macro" if metric == AUTO else metric
+        self.metrics = () if self.metric in registered() else (metric,)
+        self._found: dict[tuple[str, str], tuple[Located, EntryPoint]] = {}
+
+    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
+        """Return the entry point and its parameters, and the hash of the files.
+
+        Raises
+        ------
+        ParameterError
+            If the project, its entry point or a parameter of it is not there.
+        """
+        del model
+        place, _ = self._project(hyperparameters)
+        files = {**place.files, **self.template.files(listed(hyperparameters["files"]))}
+        said = {"entry_point": self.entry_point, "parameters": _public(self.given)}
+        return {
+            "project": content_key({**said, "env_manager": hyperparameters["env_manager"]}),
+            "files": content_key(files),
+        }
+
+    def label(self, hyperparameters: Mapping[str, Value]) -> str:
+        """Return the name of the project, else of its folder."""
+        place, point = self._project(hyperparameters)
+        return point.project or (place.folder.name if "://" not in self.uri else Path(self.uri).stem)
+
+    def _project(self, hyperparameters: Mapping[str, Value]) -> tuple[Located, EntryPoint]:
+        """Return the project and its entry point; what MLflow fetched stays as it is while this object is there."""
+        version, env_manager = str(hyperparameters["version"]), str(hyperparameters["env_manager"])
+        if env_manager not in ENV_MANAGERS:
+            raise unknown_name("hyperparameters.env_manager", env_manager, ENV_MANAGERS)
+        if (version, env_manager) not in self._found:
+            place = located(self.uri, version, env_manager, self.here, cache_folder())
+            point = entry_point(place.folder, self.entry_point)
+            point.check([name for name in self.given if name not in SEEDED])
+            if point.environment and env_manager == LOCAL:
+                makes = "hyperparameters.env_manager=virtualenv, uv or conda makes its own"
+                _log.warning("%s asks for %s, and runs in this environment; %s", self.uri, point.environment, makes)
+            self._found[version, env_manager] = place, point
+        return self._found[version, env_manager]
+
+    def execute(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]) -> Written:
+        """Run the entry point once, on a copy of the project, and return what it logged.
+
+        Raises
+        ------
+        L3DError
+            If it fails, or what it logged cannot be used.
+        """
+        place, point = self._project(hyperparameters)
+        passed_on = [name for name in _MLFLOW if name in os.environ]
+        inherited = {**environment([*passed_on, *listed(hyperparameters["environment"])]), **place.environment}
+        empty = store.template(cache_folder() / "projects" / f"store-{place.mlflow}.db", inherited)
+        folder = Path(tempfile.mkdtemp(prefix="l3d-project-"))
+        try:
+            copy, output = folder / "project", folder / "artifacts"
+            copy.mkdir()
+            output.mkdir()
+            place.copy(copy)
+            tracking = store.fresh(empty, folder, output)
+            values = self._values(seeds, output, point)
+            reseeded = reseeding({name: int(values[name]) for name in SEEDED if name in values}, folder / "seeds")
+            line = point.line({name: value for name, value in values.items() if name not in SEEDED})
+            # What MLproject declares is a line for a shell, which MLflow gives to bash, too; values in it are quoted.
+            run(["bash", "-c", line], copy, {**inherited, **tracking, **reseeded})
+            logged, metrics = store.logged(folder, tracking["MLFLOW_RUN_ID"])
+            written = with_predictions(output, metrics)
+            if written.predictions is None and not metrics:
+                raise L3DError(f"the project logged no metric, and no artifact {' or '.join(PREDICTIONS)}")
+            kept, left_out = store.artifacts(output, float(hyperparameters["artifacts"]) * _MEGABYTE, PREDICTIONS)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        tags = {**logged.tags, store.LEFT_OUT: ", ".join(left_out)} if left_out else logged.tags
+        params = {**_public(values), **logged.params}
+        return replace(written, logged=replace(logged, params=params, tags=tags, artifacts=kept))
+
+    def _values(self, seeds: Mapping[str, int], output: Path, point: EntryPoint) -> dict[str, str]:
+        """Return the parameters of one run; files that are named where we are have whole paths."""
+        places = {**{name: seeds[name] % HIGHEST_SEED for name in self.factors}, OUTPUT: output, HERE: self.here}
+        values = {name: value.format_map(places) for name, value in self.given.items()}
+        located = {name: str((self.here / value).resolve()) for name, value in values.items() if name in point.paths}
+        return {**values, **{name: path for name, path in located.items() if Path(path).exists()}}
+
+
+def _check_seeded(given: Mapping[str, str], places: Mapping[str, int]) -> None:
+    for name in SEEDED:
+        if not given.get(name, "0").format_map(places).isdecimal():
+            raise ParameterError(
+                f"project_parameters.{name}", given[name], "must be a factor in braces, as {data_split}"
+            )
+
+
+def _public(values: Mapping[str, str]) -> dict[str, str]:
+    """Return values that may be shown to others: of a whole path, the name."""
+    return {name: Path(value).name if Path(value).is_absolute() else value for name, value in values.items()}
+
+
+def _pairs(given: str | Mapping[str, object]) -> dict[str, str]:
+    """Return what was typed: JSON, or name=value pairs separated by commas."""
+    if isinstance(given, Mapping):
+        return {str(name): str(value) for name, value in given.items()}
+    if given.lstrip().startswith("{"):
+        try:
+            return _pairs(json.loads(given))
+        except (json.JSONDecodeError, AttributeError) as error:
+            raise ParameterError("project_parameters", given, f"is no JSON ({error})") from None
+    pairs = [part.partition("=") for part in given.split(",") if part.strip()]
+    if wrong := next((name for name, equals, _ in pairs if not equals), ""):
+        fix = 'A value that has a comma needs JSON: {"name": "a,b"}.'
+        raise ParameterError("project_parameters", given, f"has {wrong.strip()}, which is no name=value", fix)
+    return {name.strip(): value.strip() for name, _, value in pairs}

@@ -1,0 +1,173 @@
+"""Where a project lies, and the environment that it runs in: both are made by MLflow itself, once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from mlflow_l3d.approaches.command.process import run
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.paths import private_folder
+from mlflow_l3d.plan.cells import content_key
+
+LOCAL: Final = "local"
+ENV_MANAGERS: Final = (LOCAL, "virtualenv", "uv", "conda")
+_NOT_OURS: Final = frozenset(
+    {
+        ".git",
+        ".venv",
+        "venv",
+        "__pycache__",
+        ".ipynb_checkpoints",
+        ".pytest_cache",
+        "mlruns",
+        "mlartifacts",
+        "mlflow.db",
+    }
+)
+"""Names of what lies in a project's folder and is no part of it: what earlier runs left there above all."""
+_LARGE: Final = 1 << 20
+_PROBE: Final = """
+import json, os, shutil, sys
+shutil.copytree(".", os.environ["L3D_PROJECT"], ignore=shutil.ignore_patterns(".git"))
+kept = ("PATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "PYTHONHOME")
+found = {name: value for name, value in os.environ.items() if name in kept or name.startswith("CONDA_")}
+json.dump(found, open(os.environ["L3D_PROBE"], "w"))
+"""
+
+
+@dataclass(frozen=True)
+class Located:
+    """A project that can be run.
+
+    Attributes
+    ----------
+    folder
+        Its files; they are never written to.
+    environment
+        Variables of the environment that it runs in.
+    files
+        Name -> hash of its files.
+    mlflow
+        What tells the MLflow of that environment from others.
+    """
+
+    folder: Path
+    environment: Mapping[str, str]
+    files: Mapping[str, str]
+    mlflow: str
+
+    def copy(self, target: Path) -> None:
+        """Copy the files for one run; large ones are links."""
+        for name in self.files:
+            source, place = self.folder / name, target / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if source.stat().st_size > _LARGE:
+                place.symlink_to(source)
+            else:
+                shutil.copy(source, place)
+
+
+def located(uri: str, version: str, env_manager: str, here: Path, cache: Path) -> Located:
+    """Return a project where it lies, or where MLflow fetched it to, in this environment, or in one that MLflow made.
+
+    Parameters
+    ----------
+    uri
+        A folder relative to `here`, or what MLflow takes: the address of a git repository, with ``#folder``.
+    version
+        Commit or branch of a git repository; empty for its default branch.
+    env_manager
+        One of :data:`ENV_MANAGERS`.
+    here, cache
+        Folder where it was typed, and where what is fetched is kept.
+
+    Raises
+    ------
+    ParameterError
+        If it leads nowhere, or the environment cannot be made.
+    """
+    if not uri:
+        raise ParameterError("uri", uri, "must be the folder of an MLflow project, or the address of a git repository")
+    name, _, inside = uri.partition("#")
+    folder = here / Path(name).expanduser()
+    is_here = "://" not in uri and folder.is_dir()
+    if "://" not in uri and not is_here and not re.match(r"[^/]+:", uri):
+        raise ParameterError("uri", uri, "is no folder here, and no address of a git repository")
+    if is_here and version:
+        raise ParameterError("hyperparameters.version", version, f"has no effect: {uri} is a folder", "Leave it out.")
+    if is_here and env_manager == LOCAL:
+        folder = (folder / inside).resolve()
+        if not folder.is_dir():
+            raise ParameterError("uri", uri, f"has no folder {inside}")
+        return Located(folder, _this_environment(), hashes(folder), _version())
+    return _by_mlflow(str(folder.resolve()) + uri[len(name) :] if is_here else uri, uri, version, env_manager, cache)
+
+
+def _by_mlflow(address: str, uri: str, version: str, env_manager: str, cache: Path) -> Located:
+    """Let MLflow fetch a project and make its environment, in which a script of ours says where both are.
+
+    A file is an entry point, too, so that what runs is ``mlflow run`` as anybody types it.
+    """
+    with tempfile.TemporaryDirectory(prefix="l3d-project-") as name:
+        folder = Path(name)
+        probe, found, copied = folder / "probe.py", folder / "found.json", folder / "project"
+        probe.write_text(_PROBE, encoding="utf-8")
+        words = [sys.executable, "-m", "mlflow", "run", address, "-e", str(probe), "--env-manager", env_manager]
+        words += ["--version", version] if version else []
+        ours = {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}", "TMPDIR": name}
+        told = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_RUN")}
+        told |= {**ours, **_this_environment(), "L3D_PROBE": str(found), "L3D_PROJECT": str(copied)}
+        try:
+            run(words, folder, told)
+        except L3DError as error:
+            why = str(error).partition(": ")[2]
+            what = f"MLflow cannot fetch it, or make its environment (env_manager={env_manager}): {why}"
+            raise ParameterError("uri", uri, what) from None
+        environment = json.loads(found.read_text(encoding="utf-8"))
+        files = hashes(copied)
+        kept = cache / "projects" / content_key(files)
+        if not kept.is_dir():
+            private_folder(kept.parent)
+            shutil.copytree(copied, partial := kept.with_name(f".{folder.name}"))
+            partial.rename(kept)
+    if env_manager == LOCAL:
+        return Located(kept, environment, files, _version())
+    return Located(kept, environment, files, content_key({"PATH": environment["PATH"].split(os.pathsep)[0]}))
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """Return name -> hash of the files of a project, in the order of their names."""
+    found = {}
+    for path in sorted(_files(folder.iterdir())):
+        with path.open("rb") as file:
+            found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.name not in _NOT_OURS:
+            if path.is_dir() and not path.is_symlink():
+                yield from _files(path.iterdir())
+            elif path.is_file():
+                yield path
+
+
+def _this_environment() -> dict[str, str]:
+    """Return the variables with which ``python`` is the interpreter that this one runs in."""
+    return {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])}
+
+
+def _version() -> str:
+    return metadata.version("mlflow-skinny")

@@ -1,0 +1,103 @@
+"""A tracking store of one run, for one run of a project: what the project logs there is read and handed on.
+
+MLflow needs seconds for an empty SQLite store. One is made with the MLflow of the project's environment (its schema is
+that of its version) and kept; a run gets a copy, which takes a millisecond. The tables that are read and changed are
+those of MLflow 1 to 3; importing MLflow in every worker would take longer than most of what is done here.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from mlflow_l3d.approaches.command.process import run
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.paths import private_folder
+from mlflow_l3d.plan.cells import Logged
+
+STORE: Final = "mlflow.db"
+LEFT_OUT: Final = "artifacts_left_out"
+"""Tag that names artifacts above the limit."""
+_OURS: Final = ("mlflow.", "l3d.")
+_MAKE: Final = """
+import sys
+from mlflow import MlflowClient
+client = MlflowClient("sqlite:///" + sys.argv[1])
+client.create_run(client.create_experiment("project"))
+"""
+
+
+def template(kept: Path, environment: Mapping[str, str]) -> Path:
+    """Return a store with one run, made in an environment where it is not kept already.
+
+    Raises
+    ------
+    L3DError
+        If the environment has no MLflow.
+    """
+    if not kept.is_file():
+        private_folder(kept.parent)
+        partial = kept.with_name(f".{kept.name}.{id(kept)}.tmp")
+        try:
+            run(["python", "-c", _MAKE, str(partial)], kept.parent, environment)
+        except L3DError as error:
+            raise L3DError(f"the project's environment cannot make a tracking store: {error}") from None
+        partial.replace(kept)
+    return kept
+
+
+def fresh(template: Path, folder: Path, artifacts: Path) -> dict[str, str]:
+    """Copy a store to a folder, with its artifacts in another; return the variables that lead a project there."""
+    store = folder / STORE
+    shutil.copyfile(template, store)
+    with closing(sqlite3.connect(store)) as tables, tables:
+        ((run_id, experiment_id),) = tables.execute("SELECT run_uuid, experiment_id FROM runs").fetchall()
+        tables.execute("UPDATE runs SET artifact_uri = ?", (artifacts.as_uri(),))
+        tables.execute("UPDATE experiments SET artifact_location = ?", ((folder / "more").as_uri(),))
+    return {
+        "MLFLOW_TRACKING_URI": f"sqlite:///{store}",
+        "MLFLOW_RUN_ID": str(run_id),
+        "MLFLOW_EXPERIMENT_ID": str(experiment_id),
+    }
+
+
+def logged(folder: Path, run_id: str) -> tuple[Logged, dict[str, float]]:
+    """Return what a run of the store in a folder holds, without artifacts, and the last value of each finite metric."""
+    with closing(sqlite3.connect(folder / STORE)) as tables:
+
+        def rows(query: str) -> list[Any]:
+            return tables.execute(f"SELECT {query} WHERE run_uuid = ?", (run_id,)).fetchall()
+
+        latest = {name: float(value) for name, value, nan in rows("key, value, is_nan FROM latest_metrics") if not nan}
+        history = rows("key, value, timestamp, step FROM metrics")
+        params, tags = (dict(rows(f"key, value FROM {table}")) for table in ("params", "tags"))
+    last = {name: value for name, value in latest.items() if math.isfinite(value)}
+    metrics = [
+        (str(name), float(value), int(time), int(step))
+        for name, value, time, step in sorted(history, key=lambda row: (row[0], row[3], row[2]))
+        if name in last and math.isfinite(value)
+    ]
+    tags = {name: value for name, value in tags.items() if not name.startswith(_OURS)}
+    return Logged(params, tags, metrics), last
+
+
+def artifacts(folder: Path, most: float, without: tuple[str, ...]) -> tuple[dict[str, bytes], list[str]]:
+    """Return path -> content of files in a folder, small ones first up to `most` bytes, and the paths of the others.
+
+    `without` are names of files at its root that nobody needs.
+    """
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    sizes = sorted((path.stat().st_size, path.relative_to(folder).as_posix()) for path in files)
+    taken, left_out, total = {}, [], 0
+    for size, name in sizes:
+        total += size
+        if total > most:
+            left_out.append(name)
+        elif name not in without:
+            taken[name] = (folder / name).read_bytes()
+    return taken, left_out
