@@ -17,7 +17,7 @@ from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Valu
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import REPLICATE
+from mlflow_l3d.plan.factors import OF_NO_APPROACH
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
@@ -298,4 +298,5 @@ def defect(approach: object) -> str:
     needed = {"name": approach.name, "version": approach.version, "factors": approach.factors}
     if lacking := [name for name, value in needed.items() if not value]:
         return f"it lacks {', '.join(lacking)}"
-    return f"its factor {REPLICATE} has another name: that one repeats a cell" if REPLICATE in approach.factors else ""
+    taken = [name for name in OF_NO_APPROACH if name in approach.factors]
+    return f"its factor {taken[0]} must have another name: that one is of no approach" if taken else ""

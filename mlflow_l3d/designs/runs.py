@@ -10,7 +10,7 @@ from mlflow_l3d.designs.joint import check_factors
 from mlflow_l3d.designs.mitigation import Mitigation, check_mitigation
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell, cell_key
-from mlflow_l3d.plan.factors import REPLICATE, configuration_seed
+from mlflow_l3d.plan.factors import OF_NO_APPROACH, configuration_seed
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,12 @@ class PlannedRuns(ABC):
     ) -> Cell:
         """Return a cell with the seeds and the key that belong to its configurations, one for each factor.
 
-        A cell that repeats no other one has no configuration of the factor `replicate`, so that its key is the same
-        whether that is investigated or not.
+        A cell has a configuration of `replicate` or `test_sample` in the table of that factor only, so that its key is
+        the same whether that is investigated or not.
         """
-        ordered = {name: configurations[name] for name in self.all_factors if name != REPLICATE or factor == REPLICATE}
+        ordered = {
+            name: configurations[name] for name in self.all_factors if name not in OF_NO_APPROACH or factor == name
+        }
         seeds = {name: configuration_seed(self.root_seed, name, number) for name, number in ordered.items()}
         return Cell(phase, factor, row, column, index, ordered, seeds, cell_key(self.context_key, seeds))
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import length_hint
 
+from mlflow_l3d.execution.samples import training
 from mlflow_l3d.plan.cells import Cell
+from mlflow_l3d.plan.factors import TEST_SAMPLE
 
 
 @dataclass(slots=True)
@@ -86,13 +88,21 @@ class Queue:
         return self.look_ahead(count) if hint < 0 else min(count, self._here() + hint)
 
     def take(self, most: int) -> Call | None:
-        """Return the next call, of at most `most` cells where they are new; None where there is none."""
+        """Return the next call, of at most `most` cells where they are new; None where there is none.
+
+        Cells that differ from its last one in their test examples alone come along, since they are trained once.
+        """
         if not self.look_ahead(1):
             return None
         if self._returned:
             return self._returned.popleft()
         self.look_ahead(most)
-        return Call([self._waiting.popleft() for _ in range(min(most, len(self._waiting)))])
+        cells = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        while (
+            TEST_SAMPLE in cells[-1].seeds and self.look_ahead(1) and training(self._waiting[0]) == training(cells[-1])
+        ):
+            cells.append(self._waiting.popleft())
+        return Call(cells)
 
     def put_back(self, calls: Iterable[Call]) -> None:
         """Let calls that were not started, or not finished, be the next ones."""

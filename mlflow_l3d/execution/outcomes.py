@@ -17,9 +17,10 @@ from mlflow_l3d.approaches.failures import check_device, failed, one_line
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import halves
+from mlflow_l3d.execution.samples import half, trainings, whole
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import REPLICATE, configuration_seed
+from mlflow_l3d.plan.factors import REPLICATE, TEST_SAMPLE, configuration_seed
 from mlflow_l3d.tasks.base import Task
 
 _logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Iterator[Out
 
     Cells that have no outcome when the call is over, because it raised or left them out, are tried again in calls of
     half as many, so that a cell which spoils its call is in the end alone, and only that one fails. An outcome of no
-    cell, or a second one, is dropped.
+    cell, or a second one, is dropped. Cells that differ in their test examples alone are trained once.
 
     Parameters
     ----------
@@ -46,6 +47,30 @@ def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Iterator[Out
     LostDeviceError
         If the accelerator takes no more work from this process; the cells without an outcome need another one.
     """
+    if not any(TEST_SAMPLE in cell.seeds for cell in cells):
+        yield from _run_cells(session, cells, job)
+        return
+    groups = {group[0].key: group for group in trainings(cells)}
+    with closing(_run_cells(session, [whole(group[0]) for group in groups.values()], job)) as outcomes:
+        for outcome in outcomes:
+            group = groups[outcome.key]
+            for cell in group:
+                yield _of_sample(outcome, cell, job, len(group)) if TEST_SAMPLE in cell.seeds else outcome
+
+
+def _of_sample(outcome: Outcome, cell: Cell, job: Job, cells: int) -> Outcome:
+    """Return the outcome of a cell on its half of the test examples; the time of the training is shared out."""
+    shared = outcome.duration_seconds / cells
+    if outcome.error is not None:
+        return replace(outcome, key=cell.key, duration_seconds=shared)
+    try:
+        return replace(finished(half(outcome, cell), cell, job), duration_seconds=shared)
+    except Exception as error:  # noqa: BLE001
+        return failed(cell.key, error, shared)
+
+
+def _run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Generator[Outcome, None, None]:
+    """Run cells that are trained each by itself; see :func:`run_cells`."""
     left = {cell.key: cell for cell in cells}
     if len(cells) <= 1 or len(left) < len(cells):
         for single in cells:
@@ -69,7 +94,7 @@ def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Iterator[Out
     if left:
         _logger.warning("%s: %d without an outcome are tried again in smaller calls (%s)", call, len(left), why)
     for part in halves(list(left.values())):
-        yield from run_cells(session, part, job)
+        yield from _run_cells(session, part, job)
 
 
 def _given(session: Session, cells: Sequence[Cell]) -> Generator[Outcome | BaseException, None, None]:

@@ -122,7 +122,7 @@ MAIN: Final[Parameters] = _table(
         "factor",
         "data_order",
         "randomness factors to investigate: names separated by commas, or `all`; a+b is a and b jointly; replicate "
-        "(also all,replicate) trains the same cell again",
+        "(also all,replicate) trains the same cell again, test_sample (also all,test_sample) draws the test examples",
     ),
     _TASK,
     *_TRAINED,

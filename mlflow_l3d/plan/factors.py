@@ -39,6 +39,10 @@ TASK_FACTORS: Final = ("label_selection", "data_split")
 """Factors that the task draws from, whatever the approach."""
 REPLICATE: Final = "replicate"
 """The factor of which nothing is drawn: its configurations are the same cell again."""
+TEST_SAMPLE: Final = "test_sample"
+"""The factor that draws half of the evaluated examples; cells that differ in it alone are trained once."""
+OF_NO_APPROACH: Final = (REPLICATE, TEST_SAMPLE)
+"""Factors that are investigated on request, whatever the approach; cells of other tables have none of them."""
 
 
 def _word(text: str) -> int:

@@ -111,7 +111,8 @@ def test_factor_named_twice(value: str) -> None:
 @pytest.mark.parametrize("value", ["all,data_order", "data_order,all", "all,replicate,data_order"])
 def test_all_beside_names(value: str) -> None:
     with pytest.raises(
-        ParameterError, match=rf"^factor={value}: must be `all`, `all,replicate`, or names without it\.$"
+        ParameterError,
+        match=rf"^factor={value}: must be `all`, `all,replicate`, `all,test_sample`, or names without it\.$",
     ):
         small(factor=value)
 

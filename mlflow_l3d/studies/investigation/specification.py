@@ -17,7 +17,7 @@ from mlflow_l3d.parameters.search_document import Searches, splits_of
 from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.plan.factors import REPLICATE, TASK_FACTORS
+from mlflow_l3d.plan.factors import OF_NO_APPROACH, REPLICATE, TASK_FACTORS, TEST_SAMPLE
 from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
 from mlflow_l3d.studies.specification import CellSpecification, context_of, versions
 from mlflow_l3d.tasks.base import Task
@@ -51,8 +51,8 @@ class Specification(CellSpecification):
 
     @property
     def all_factors(self) -> tuple[str, ...]:
-        """Factors that have an effect, and `replicate` where that is investigated."""
-        return (*self.setup.all_factors, *(name for name in self.factors if name == REPLICATE))
+        """Factors that have an effect, and those of no approach that are investigated."""
+        return (*self.setup.all_factors, *(name for name in self.factors if name in OF_NO_APPROACH))
 
     def design(self) -> Design:
         """Return the design of the cells."""
@@ -195,6 +195,9 @@ def specify(
     if REPLICATE in factors and not plan.design.repeats:
         allowed = f"repeats a cell, which design={plan.design.name} has no place for"
         raise ParameterError("factor", REPLICATE, allowed, "Use design=crossed, nested or radial.")
+    if TEST_SAMPLE in factors and (plan.design.own_golden or not plan.design.repeats):
+        allowed = f"draws halves of a row's test examples, which design={plan.design.name} has no place for"
+        raise ParameterError("factor", TEST_SAMPLE, allowed, "Use design=crossed or nested.")
     context = context_of(setup)
     layout = {
         "context": context,
@@ -225,16 +228,18 @@ def specify(
 def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
     """Return the factors that `text` names, checked against those of the approach; ``all`` stays as it is."""
     parts = [part.strip() for part in text.split(",")]
-    if "all" in parts and set(parts) - {"all", REPLICATE}:
-        raise ParameterError("factor", text, f"must be `all`, `all,{REPLICATE}`, or names without it")
-    known = (*approach.factors, "all", REPLICATE)
+    apart = {"all", *OF_NO_APPROACH}
+    if "all" in parts and set(parts) - apart:
+        allowed = f"must be `all`, {', '.join(f'`all,{name}`' for name in OF_NO_APPROACH)}, or names without it"
+        raise ParameterError("factor", text, allowed)
+    known = (*approach.factors, "all", *OF_NO_APPROACH)
     names = []
     for part in parts:
         members = (part,) if part in known else tuple(name.strip() for name in part.split("+"))
         for name in members:
             if name not in known:
                 raise unknown_name("factor", name, known, f"a factor of {approach.name}:")
-        if len(members) > 1 and not {"all", REPLICATE}.isdisjoint(members):
+        if len(members) > 1 and not apart.isdisjoint(members):
             raise ParameterError("factor", part, "joins factors of the approach only", "Name the others by themselves.")
         names.append(part if len(members) == 1 else joint_name(members, approach.factors))
     if len(set(names)) < len(names):
@@ -245,13 +250,13 @@ def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
 def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mapping[str, str]) -> tuple[str, ...]:
     """Return the factors to investigate; each must have an effect, and another one that is mitigated meanwhile."""
     active = tuple(name for name in approach.factors if name not in fixed_factors)
-    named = tuple(name for name in wanted if name not in {"all", REPLICATE})
-    repeated = tuple(name for name in wanted if name == REPLICATE)
+    named = tuple(name for name in wanted if name not in {"all", *OF_NO_APPROACH})
+    added = tuple(name for name in wanted if name in OF_NO_APPROACH)
     for name in named:
         for member in factor_members(name, approach.factors):
             if member in fixed_factors:
                 raise ParameterError("factor", member, f"has no effect here: {fixed_factors[member]}")
-    if len(active) + len(repeated) < 2:
+    if len(active) + len(added) < 2:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in fixed_factors.items())
         which = f"only {active[0]} has" if active else "none has"
         allowed = f"needs two factors with an effect, one to investigate and one to mitigate, and {which}"
@@ -259,4 +264,4 @@ def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mappi
     for name in named:
         if set(factor_members(name, active)) == set(active):
             raise ParameterError("factor", name, "joins every factor that has an effect: none is left to mitigate")
-    return (*active, *repeated) if "all" in wanted else wanted
+    return (*active, *added) if "all" in wanted else wanted
