@@ -12,6 +12,7 @@ from mlflow_l3d.version import __version__
 # From here to __all__: written by .ci/write.py from the table of verbs, for type checkers.
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.callable import Callable
+    from mlflow_l3d.approaches.training import training
     from mlflow_l3d.studies.ablation.run import ablate
     from mlflow_l3d.studies.comparison.run import compare
     from mlflow_l3d.studies.evaluation.delete import delete
@@ -45,6 +46,7 @@ __all__ = [
     "search",
     "seeds",
     "sweep",
+    "training",
 ]
 
 

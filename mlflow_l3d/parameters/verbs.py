@@ -189,5 +189,6 @@ VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in _ROWS}
 PUBLIC: Final = {verb.function: verb.module for verb in _ROWS} | {
     "Investigation": VERBS["investigate"].module,
     "Callable": "mlflow_l3d.approaches.callable",
+    "training": "mlflow_l3d.approaches.training",
 }
 """Name in the package `mlflow_l3d` -> the module that it is loaded from."""

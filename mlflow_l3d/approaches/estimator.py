@@ -1,0 +1,141 @@
+"""A scikit-learn estimator as an approach: each of its random states has a stream of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.plan.factors import TASK_FACTORS, stream
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import Split
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+ORDER: Final = "data_order"
+RANDOM_STATE: Final = "model_initialisation"
+
+
+class Estimator(Callable):
+    """A classifier or regressor of scikit-learn, or a pipeline that begins with texts.
+
+    ``random_state`` means several things: where weights begin, which features a tree looks at, which examples are held
+    out for early stopping. A pipeline has several. All are drawn from one factor, each from a stream of its own, and
+    none from a global generator; the order in which examples are fitted is another factor, since many solvers depend on
+    it, whatever their random state is.
+
+    Parameters
+    ----------
+    estimator
+        It is fitted on texts: a list of them, or an array of shape (n, columns) where a task has several columns. It is
+        cloned for each cell.
+    name
+        Name of the approach; by default that of the last step.
+    random_state
+        The factor that decides all random states; empty for none, which leaves them as they are.
+    order
+        The factor that decides the order of the training examples; empty leaves them as the split has them.
+    version
+        Changed whenever the same cell would give other predictions, as where a function is a parameter; other
+        parameters of the estimator and the version of scikit-learn need no change of it.
+
+    Raises
+    ------
+    ParameterError
+        If the estimator has no random state, or two factors are one.
+    """
+
+    self_tested = True
+
+    def __init__(
+        self,
+        estimator: BaseEstimator,
+        *,
+        name: str = "",
+        random_state: str = RANDOM_STATE,
+        order: str = ORDER,
+        version: str = "1",
+    ) -> None:
+        from sklearn.base import is_regressor
+
+        self.estimator, self.random_state, self.order = estimator, random_state, order
+        states = random_states(estimator)
+        last = type(estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator).__name__
+        if random_state and not states:
+            fix = 'Say random_state="".'
+            raise ParameterError("random_state", random_state, f"has no effect: {last} has no random_state", fix)
+        super().__init__(
+            self.fitted_and_asked,
+            name=name or last.lower(),
+            version=version,
+            factors=[factor for factor in (random_state, order) if factor] or TASK_FACTORS,
+            task_kinds=("regression",) if is_regressor(estimator) else ("classification",),
+        )
+
+    def numerics(self, device: str) -> Mapping[str, str]:
+        """Return the version of scikit-learn, too."""
+        import sklearn
+
+        return {**super().numerics(device), "scikit-learn": sklearn.__version__}
+
+    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
+        """Return the hash of all parameters of the estimator."""
+        del hyperparameters, model
+        said = self.estimator.get_params(deep=True)
+        given = {name: re.sub(r" at 0x[0-9a-f]+", "", repr(value)) for name, value in said.items()}
+        return {"estimator": content_key({"type": repr(type(self.estimator)), **given})}
+
+    def fitted_and_asked(
+        self, task: Task, split: Split, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]
+    ) -> npt.ArrayLike:
+        """Fit a clone on the training examples of a split, and return what it says of the test examples."""
+        from sklearn.base import clone
+
+        del hyperparameters
+        model = clone(self.estimator)
+        if self.random_state:
+            seed = seeds[self.random_state]
+            drawn = {name: int(stream(seed, name).integers(2**32 - 1)) for name in random_states(model)}
+            model.set_params(**drawn)
+        train = split.train
+        if self.order:
+            train = stream(seeds[self.order], "order").permutation(train)
+        model.fit(_texts(task, train), task.labels[train])
+        test = _texts(task, split.test)
+        predicted = np.asarray(model.predict(test))
+        scores = None if task.kind == "regression" else _scores(model, test, len(task.class_names))
+        # Those of some estimators, as SVC, name another class than they predict.
+        return predicted if scores is None or (scores.argmax(axis=1) != predicted).any() else scores
+
+
+def random_states(estimator: BaseEstimator) -> tuple[str, ...]:
+    """Return the names of all random states of an estimator and of what it is made of."""
+    names: Iterable[str] = estimator.get_params(deep=True)
+    return tuple(sorted(name for name in names if name.rpartition("__")[2] == "random_state"))
+
+
+def _scores(model: Any, texts: Any, classes: int) -> npt.NDArray[np.float64] | None:
+    """Return class scores of shape (n, classes); None where an estimator has none."""
+    name = next((name for name in ("predict_proba", "decision_function") if hasattr(model, name)), None)
+    if name is None:
+        return None
+    found = np.asarray(getattr(model, name)(texts), dtype=np.float64)
+    found = np.column_stack([-found, found]) if found.ndim == 1 else found
+    # Of few examples a class may be missing, and has no column.
+    scores = np.full((len(found), classes), 0.0 if name == "predict_proba" else found.min() - 1)
+    scores[:, np.asarray(model.classes_)] = found
+    return scores
+
+
+def _texts(task: Task, positions: npt.NDArray[np.intp]) -> Sequence[str] | npt.NDArray[Any]:
+    if len(task.texts) == 1:
+        return [task.texts[0][position] for position in positions]
+    return np.array([[column[position] for column in task.texts] for position in positions])

@@ -1,0 +1,209 @@
+"""The decorator, and estimators of scikit-learn: what decides a result is in the key, or a factor."""
+
+import importlib
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+
+from mlflow_l3d import training
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.estimator import Estimator, random_states
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.execution.pool import pickled
+from mlflow_l3d.tasks.settings import SplitSettings
+from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.testing import one_cell
+
+MODULE = """
+from mlflow_l3d import training
+
+LIMIT = 3
+UNUSED = 1
+
+class Model:
+    def fit(self):
+        return helper()
+
+@training(factors=["data_order"], hyperparameters={"rate": 0.5})
+def mine(task, split, seeds, hyperparameters):
+    return [Model().fit() for _ in split.test]
+
+def helper():
+    return (lambda: LIMIT)() % 2
+"""
+
+
+def small_task():
+    return replace(generate(60, 2), settings=SplitSettings(num_labelled=16, test_size=10))
+
+
+def outcome(approach, task=None, **moved):
+    session = approach.prepare(
+        task or small_task(), resolve_hyperparameters(approach, {}), model="", device="cpu", cache=None
+    )
+    cell = one_cell(approach.factors)
+    (found,) = session.run([replace(cell, seeds={**cell.seeds, **moved})])
+    assert found.error is None
+    return found
+
+
+@pytest.fixture
+def source_of(tmp_path, monkeypatch):
+    """Import the module with something else in it, and return the approach and what its key has."""
+    monkeypatch.syspath_prepend(tmp_path)
+    count = iter(range(100))
+
+    def made(old="", new=""):
+        name = f"mine_{next(count)}"
+        assert old in MODULE
+        (tmp_path / f"{name}.py").write_text(MODULE.replace(old, new, 1))
+        importlib.invalidate_caches()
+        approach = importlib.import_module(name).mine
+        return approach, approach.dependencies({}, "")
+
+    return made
+
+
+def test_the_key_has_the_source_and_all_that_it_names(source_of):
+    approach, before = source_of()
+    assert (approach.name, approach.version) == ("mine", "1")
+    assert approach.factors == ("label_selection", "data_split", "data_order")
+    assert approach.hyperparameters["rate"] == Hyperparameter(0.5, "rate")
+    assert source_of("UNUSED = 1", "UNUSED = 2")[1] == before
+    for old, new in (("LIMIT = 3", "LIMIT = 4"), ("% 2", "% 3"), ("return helper()", "return 1 + helper()")):
+        assert source_of(old, new)[1] != before
+    assert source_of('factors=["data_order"]', 'factors=["data_order"], version="7"')[1] == {}
+
+
+def test_a_worker_needs_no_source(source_of, tmp_path):
+    import pickle
+
+    approach, before = source_of()
+    for file in tmp_path.glob("mine_*.py"):
+        file.unlink()
+    copy = pickle.loads(pickled(approach, "processes"))
+    assert copy.dependencies({}, "") == before
+    assert outcome(copy).predictions.tolist() == [1] * 10
+    assert copy(None, replace(small_task().split(one_cell(copy.factors).seeds), test=np.arange(2)), {}, {}) == [1, 1]
+
+
+def test_a_function_without_source_needs_a_version():
+    names = {"__name__": "nowhere"}
+    exec("def typed(task, split, seeds, hyperparameters):\n    return 0", names)
+    with pytest.raises(ParameterError, match=r"^function=typed: has no source.*Give a version"):
+        training(factors=[])(names["typed"]).dependencies({}, "")
+    assert training(factors=[], version="1")(names["typed"]).dependencies({}, "") == {}
+
+
+class Recorded(ClassifierMixin, BaseEstimator):
+    """Says what it was fitted with."""
+
+    seen: ClassVar[list[tuple[int, int, list[str]]]] = []
+
+    def __init__(self, random_state=None, inner=None):
+        self.random_state, self.inner = random_state, inner
+
+    def fit(self, texts, labels):
+        """Note everything that may be drawn."""
+        self.seen.append((self.random_state, self.inner.random_state, texts))
+        return self
+
+    def predict(self, texts):
+        """Name one class."""
+        return np.zeros(len(texts), dtype=np.int64)
+
+
+def test_every_random_state_has_a_stream_of_its_own_and_the_order_another():
+    inner = RandomForestClassifier(random_state=7)
+    approach = Estimator(Recorded(inner=inner))
+    assert random_states(approach.estimator) == ("inner__random_state", "random_state")
+    assert (approach.name, approach.self_tested) == ("recorded", True)
+    for moved in ({}, {}, {"model_initialisation": 5}, {"data_order": 5}):
+        outcome(approach, **moved)
+    first, again, drawn, ordered = Recorded.seen
+    assert first == again
+    assert first[0] != first[1] != 7
+    assert {first[0], first[1]}.isdisjoint(drawn[:2])
+    assert first[2] == drawn[2]
+    assert first[:2] == ordered[:2]
+    assert first[2] != ordered[2]
+    assert sorted(first[2]) == sorted(ordered[2])
+    assert inner.random_state == 7
+
+
+def test_what_an_estimator_says_is_in_the_key():
+    keys = {
+        Estimator(make_pipeline(CountVectorizer(), RandomForestClassifier(trees))).dependencies({}, "")["estimator"]
+        for trees in (3, 3, 4)
+    }
+    assert len(keys) == 2
+
+
+def test_an_estimator_without_a_random_state():
+    steps = make_pipeline(CountVectorizer(preprocessor=small_task), MultinomialNB())
+    with pytest.raises(ParameterError, match=r"random_state=model_initialisation: has no effect: MultinomialNB"):
+        Estimator(steps)
+    assert Estimator(steps, random_state="").factors == ("label_selection", "data_split", "data_order")
+    assert " at 0x" not in str(Estimator(steps, random_state="").dependencies({}, ""))
+
+
+@pytest.mark.parametrize(("last", "classes"), [(MultinomialNB(), 3), (LinearSVC(), 2), (LinearSVC(), 3)])
+def test_class_scores_name_the_class_that_is_predicted(last, classes):
+    task = replace(generate(90, classes), settings=SplitSettings(num_labelled=20, test_size=18))
+    steps = make_pipeline(CountVectorizer(), last)
+    found = outcome(Estimator(steps, random_state=""), task)
+    assert found.scores.shape == (18, classes)
+    split = task.split(one_cell(("label_selection", "data_split")).seeds)
+    texts = np.array(task.texts[0])
+    told = steps.fit(texts[split.train], task.labels[split.train]).predict(texts[split.test])
+    assert found.scores.argmax(axis=1).tolist() == found.predictions.tolist() == told.tolist()
+
+
+def test_a_regressor_takes_scores():
+    task = small_task()
+    scores = replace(task, labels=task.labels / 2, kind="regression", class_names=(), metric="pearson")
+    approach = Estimator(make_pipeline(CountVectorizer(), GradientBoostingRegressor(n_estimators=2)))
+    assert approach.task_kinds == ("regression",)
+    assert outcome(approach, scores).predictions.dtype == np.float64
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true but no accelerator:UserWarning")
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("decorator", "small_network"), ("estimator", "forest"), ("estimator", "linear"), ("trainer", "trainer")],
+)
+def test_trainings_of_the_page_are_moved_by_every_factor(name, made, tmp_path, monkeypatch):
+    """The same cell is the same again, and each factor alone makes it another one."""
+    page = (Path(__file__).parents[2] / "docs" / "bring-your-own.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(rf"<!-- test: {name} -->\n```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / f"page_{made}.py").write_text(shown)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module(f"page_{made}")
+    if name == "trainer":
+        from finetuning_models import tiny_bert
+
+        monkeypatch.setattr(module, "MODEL", tiny_bert(tmp_path / "model", num_hidden_layers=1))
+    approach = getattr(module, made)
+    first = outcome(approach).scores.tolist()
+    assert outcome(approach).scores.tolist() == first
+    for factor in approach.factors[2:]:
+        assert outcome(approach, **{factor: 5}).scores.tolist() != first, factor
+
+
+def test_a_class_without_an_example_has_the_lowest_score():
+    from mlflow_l3d.approaches.estimator import _scores
+
+    model = make_pipeline(CountVectorizer(), LinearSVC()).fit(["so good", "too bad"], [0, 2])
+    assert (_scores(model, ["good", "bad"], 4).argmax(axis=1) == [0, 2]).all()
