@@ -23,7 +23,7 @@ class Server:
 
     def __init__(self, *, gives: str = "prompt", chat: bool = True, model: str = "tiny", fingerprint: str = "fp1"):
         self.gives, self.chat, self.model, self.fingerprint = gives, chat, model, fingerprint
-        self.size = 1
+        self.size, self.newer = 1, False
         self.requests, self.keys, self.under_way, self.most = [], set(), 0, 0
         self.faults, self.retry_after, self.delay = deque(), None, 0.0
         self.lock = threading.Lock()
@@ -94,6 +94,9 @@ class Server:
             headers = [("Retry-After", self.retry_after)] if self.retry_after else []
             message = {"error": {"message": f"no (key {key})", "type": "x", "code": None}}
             self.reply(handler, message, fault, headers)
+        elif self.newer and "max_tokens" in body:
+            words = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+            self.reply(handler, {"error": {"message": words, "code": "unsupported_parameter"}}, 400)
         elif handler.path.endswith("/chat/completions") and not self.chat:
             self.reply(handler, {"error": {"message": "no chat template"}}, 400)
         else:

@@ -109,6 +109,19 @@ def test_without_log_probabilities_answers_are_generated_and_a_line_says_so(serv
         run(server, tmp_path, calibration="contextual")
 
 
+def test_models_that_insist_on_the_newer_name_of_the_limit(server, tmp_path):
+    (older,) = run(server, tmp_path / "a", decision="generate")
+    server.newer = True
+    server.requests.clear()
+    (newer,) = run(server, tmp_path / "b", decision="generate")
+    assert newer.error is None
+    np.testing.assert_array_equal(newer.predictions, older.predictions)
+    first, *rest = server.requests
+    assert first["max_tokens"] == 1
+    assert all(body["max_completion_tokens"] in {1, 10} and "max_tokens" not in body for body in rest)
+    assert {body["max_completion_tokens"] for body in rest} == {1, 10}
+
+
 def test_seeds_and_temperature_are_passed_and_the_same_cell_asks_the_same(server, tmp_path):
     first = run(server, tmp_path / "a", (0, 1), decision="generate", temperature=0.5)
     sent = [(body["seed"], body["temperature"]) for body in server.requests][1:]

@@ -22,6 +22,7 @@ _FIRST_WAIT: Final = 0.5
 _LAST_SECONDS: Final = 60.0
 _SERVER_TRIES_AGAIN: Final = frozenset({408, 409})
 _NEVER: Final = frozenset({401, 403, 404})
+_NEW_LIMIT: Final = "max_completion_tokens"  # what newer models of OpenAI's call `max_tokens`, and insist on
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
 
 Read = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -68,6 +69,7 @@ class Client:
         self._flying: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self._resume, self._away, self._checking = 0.0, False, asyncio.Lock()
         self._stopped: L3DError | None = None
+        self._renamed: Mapping[str, str] = {}
 
     async def ask(self, path: str, body: Mapping[str, Any], read: Read) -> dict[str, Any]:
         """Return what `read` makes of the answer, from the store where this was asked before.
@@ -148,13 +150,15 @@ class Client:
     async def _sent(
         self, path: str, body: Mapping[str, Any], read: Callable[[Any], Any], tries: int
     ) -> tuple[Any, float, float]:
-        whole, most = {"model": self.endpoint.name, **body}, self._most(body)
+        most = self._most(body)
         failures = refusals = 0
         while True:
             await self._ready()
             if self._stopped is not None:
                 raise self._stopped
             self.store.reserve(most)
+            renamed = self._renamed
+            whole = {"model": self.endpoint.name, **{renamed.get(name, name): each for name, each in body.items()}}
             try:
                 answer: Any = await self._openai.post(path, body=whole, cast_to=object)
                 found = read(answer)
@@ -167,6 +171,9 @@ class Client:
             except Exception as error:  # noqa: BLE001 - sorted below
                 status = getattr(error, "status_code", None)
                 self.store.release(most if status else 0.0)
+                if status == 400 and not renamed and "messages" in body and _NEW_LIMIT in _said(error):
+                    self._renamed = {"max_tokens": _NEW_LIMIT}
+                    continue
                 limited = status == 429 and _code(error) != "insufficient_quota"
                 failures, refusals = failures + (not limited), refusals + limited
                 again = status is None or status >= 500 or status in _SERVER_TRIES_AGAIN
