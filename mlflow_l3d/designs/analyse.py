@@ -157,6 +157,7 @@ def analyse(
             plan,
             chance=chance,
             collapse=collapse,
+            percent=named(metric).percent,
             others=(
                 *searched_split_checks(cells, plan.searched_splits),
                 *_selections(design, scores, importances, chance),
@@ -241,6 +242,7 @@ def all_checks(
     *,
     chance: float | None = None,
     collapse: Collapse | None = None,
+    percent: bool = True,
     others: Iterable[Check] = (),
 ) -> tuple[Check, ...]:
     """Return every check that fires, warnings first, else by number and factor.
@@ -257,6 +259,8 @@ def all_checks(
         Score of guessing, for collapsed golden runs; None where the metric has none.
     collapse
         The two parts of the score, where some runs collapsed.
+    percent
+        Whether people read the metric in percent.
     others
         Checks that need more than scores, to be put among these.
     """
@@ -267,7 +271,7 @@ def all_checks(
     if pooled:
         found.append(pooled_check(golden))
     elif not records or not design.own_golden:
-        found += golden_checks(golden, chance=chance)
+        found += golden_checks(golden, chance=chance, percent=percent)
     if not pooled:
         found += tail_checks(golden, design.own_golden or "golden runs", chance=chance if collapse else None)
     told = any(check.code == "L3D013" for check in found)
@@ -277,7 +281,8 @@ def all_checks(
         closes = not (plan.mitigated or pooled)
         # Golden runs are evaluated on all test examples.
         whole = closes and record.factor != TEST_SAMPLE
-        own = design.checks(record, closes=whole, reml=plan.missing == "reml", chance=chance)
+        how = {} if percent else {"percent": False}  # a design of another package may not know of it
+        own = design.checks(record, closes=whole, reml=plan.missing == "reml", chance=chance, **how)
         # That cells repeat is no seed that was used twice, and needs no interval.
         repeats = record.factor == REPLICATE and record.contributed_std == 0
         found += (check for check in own if not (repeats and check.code in {"L3D007", "L3D010"}))

@@ -221,11 +221,18 @@ class Design(PlannedRuns):
 
     @classmethod
     def checks(
-        cls, record: Importance, *, closes: bool = True, reml: bool = False, chance: float | None = None
+        cls,
+        record: Importance,
+        *,
+        closes: bool = True,
+        reml: bool = False,
+        chance: float | None = None,
+        percent: bool = True,
     ) -> Iterable[Check]:
         """Return the checks of one factor; see :func:`mlflow_l3d.analysis.importance.checks.factor_checks`."""
         pairs = bool(cls.own_golden)
-        return factor_checks(record, model=cls.model, pairs=pairs, closes=closes, reml=reml, chance=chance)
+        how = {"closes": closes, "reml": reml, "percent": percent}
+        return factor_checks(record, model=cls.model, pairs=pairs, chance=chance, **how)
 
     @classmethod
     def strategies(cls, importances: Mapping[str, Importance]) -> dict[str, StrategyResult]:

@@ -80,10 +80,16 @@ class _Baseline(TableDesign):
 
     @classmethod
     def checks(
-        cls, record: Importance, *, closes: bool = True, reml: bool = False, chance: float | None = None
+        cls,
+        record: Importance,
+        *,
+        closes: bool = True,
+        reml: bool = False,
+        chance: float | None = None,
+        percent: bool = True,
     ) -> Iterable[Check]:
         """Return the checks of one factor."""
-        return baseline_checks(record)
+        return baseline_checks(record, percent=percent)
 
     @classmethod
     def strategies(cls, importances: Mapping[str, Importance]) -> dict[str, StrategyResult]:

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy.typing as npt
 
@@ -16,6 +16,11 @@ from mlflow_l3d.metrics import classification, regression
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import UNPARSED, class_numbers
 from mlflow_l3d.metrics.regression import numbers
+
+_ERRORS: Final = frozenset(
+    {"loss", "error", "errors", "mae", "mse", "rmse", "rmsle", "mape", "perplexity", "wer", "cer", "ter"}
+)
+"""Words in names of metrics of which less is better, and which are no fractions."""
 
 _logger = logging.getLogger(__name__)
 
@@ -41,8 +46,13 @@ def registered() -> Mapping[str, Metric]:
 
 
 def named(name: str) -> Metric:
-    """Return the metric of a name; of one that only an approach knows, greater is better and no more is known."""
-    return registered().get(name, Metric(name))
+    """Return the metric of a name.
+
+    Of one that only an approach knows the name alone says more: of ``rmse``, ``validation_loss`` and the like smaller
+    is better, and they are read in their own unit. Of all others greater is better, and they are read in percent.
+    """
+    error = not _ERRORS.isdisjoint(name.lower().replace("-", "_").split("_"))
+    return registered().get(name, Metric(name, greater_is_better=not error, percent=not error))
 
 
 def of_kind(kind: str, *, secondary: bool = True) -> tuple[Metric, ...]:

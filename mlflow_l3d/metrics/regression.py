@@ -33,6 +33,10 @@ def _mse(labels: Floats, predictions: Floats) -> float:
     return float(np.square(labels - predictions).mean())
 
 
+def _rmse(labels: Floats, predictions: Floats) -> float:
+    return math.sqrt(_mse(labels, predictions))
+
+
 def _mae(labels: Floats, predictions: Floats) -> float:
     return float(np.abs(labels - predictions).mean())
 
@@ -52,6 +56,7 @@ METRICS: Final = (
         for name, function, words in (
             ("mse", _mse, "mean squared error, in the squared unit of the labels"),
             ("mae", _mae, "mean absolute error, in the unit of the labels"),
+            ("rmse", _rmse, "root of the mean squared error, in the unit of the labels"),
         )
     ),
 )

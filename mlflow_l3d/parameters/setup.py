@@ -124,7 +124,7 @@ def given_texts(
     for parameter in known.values():
         if parameter.name != "approach":  # it may be an object, which no entry point names
             parameter.parse(given)
-    every = registered().values() if "seeds" in known else of_kind("classification", secondary=False)
+    every = (each for each in registered().values() if "seeds" in known or not each.secondary)
     allowed = [metric.name for metric in every if not metric.opt_in]
     auto = ["auto"] if known["metric"].default == "auto" else []
     Choice((*auto, *allowed, *approach.metrics)).parse("metric", given["metric"])
@@ -230,10 +230,13 @@ def set_up(
 def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Value], metric: str = "") -> None:
     """Raise if the approach does not take tasks of this kind, or the metric is not one of theirs."""
     under = approach.task_kinds_under(hyperparameters)
-    kinds_of_metric = named(metric).kinds if metric in set(registered()) - {*approach.metrics} else (task.kind,)
+    # What an approach without predictions gives as a number may have the name of one of ours.
+    its_own = approach.brings_data and not task.class_names and task.kind == "classification"
+    theirs = {*approach.metrics, *([metric] if its_own else [])}
+    kinds_of_metric = named(metric).kinds if metric in set(registered()) - theirs else (task.kind,)
     if task.kind == "regression" and task.kind not in kinds_of_metric:
         allowed = f"is a metric of classes, and {task.name} is a regression task"
-        fix = f"Use the entry point seeds, which has {', '.join(each.name for each in of_kind(task.kind))}."
+        fix = f"Use {', '.join(each.name for each in of_kind(task.kind))}."
         raise ParameterError("metric", metric, allowed, fix)
     what = task.kind.replace("_", " ")
     if task.kind not in under:
@@ -244,6 +247,12 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
     if task.kind not in kinds_of_metric:
         allowed = f"is a metric of regressions, and {task.name} is a {what} task"
         raise ParameterError("metric", metric, allowed, "Use accuracy, f1_macro or matthews_corrcoef.")
+
+
+def headline_metric(asked: str, task: Task) -> str:
+    """Return what `metric` stands for in an investigation: auto is F1 macro, or the task's own without classes."""
+    own = "f1_macro" if task.kind == "classification" else task.metric
+    return own if asked == "auto" else asked
 
 
 def _check_approach(approach: object) -> None:

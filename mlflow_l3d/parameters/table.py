@@ -92,6 +92,8 @@ _SIZES = (
 _PLACE = (
     Parameter("text_column", "auto", "text column of a file or data set; two for sentence pairs, separated by a comma"),
     Parameter("label_column", "label", "label column of a file or data set"),
+    Parameter("task_kind", "auto", "classification, regression or multiple_choice; auto goes by the data"),
+    Parameter("choice_columns", "auto", "columns of a multiple-choice file, separated by commas"),
     Parameter("device", "auto", "cpu, cuda, cuda:N, mps; auto takes an accelerator where there is one"),
     Parameter(
         "deterministic",
@@ -166,7 +168,11 @@ MAIN: Final[Parameters] = _table(
     ),
     Parameter("missing", "anova", "how a table that lacks cells is estimated", Choice(("anova", "reml"))),
     _ROOT_SEED,
-    Parameter("metric", "auto", "the metric whose spread is investigated; auto is f1_macro"),
+    Parameter(
+        "metric",
+        "auto",
+        "the metric whose spread is investigated; auto is f1_macro; of scores pearson",
+    ),
     Parameter(
         "hyperparameters",
         "default",
@@ -240,8 +246,6 @@ SEEDS: Final[Parameters] = _table(
     replace(_SIZES[0], help="training examples, drawn once from the task's train part; auto is all of them"),
     replace(_SIZES[1], help="evaluated examples, drawn once from its validation part; auto is all of them"),
     replace(_ROOT_SEED, help="the number that these draws are derived from; the seeds are not"),
-    Parameter("task_kind", "auto", "classification, regression or multiple_choice; auto goes by the data"),
-    Parameter("choice_columns", "auto", "columns of a multiple-choice file, separated by commas"),
     *_PLACE,
 )
 

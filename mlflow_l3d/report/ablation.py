@@ -11,7 +11,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.planning.subsets import NUMBERS
-from mlflow_l3d.report.numbers import bracketed, points, shorten, signed
+from mlflow_l3d.report.numbers import Unit, bracketed, shorten, signed, unit_of
 from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, dress, panels
 from mlflow_l3d.report.table import Table, document
 from mlflow_l3d.report.text import WIDTH
@@ -64,8 +64,8 @@ def spread(frame: pd.DataFrame) -> pd.DataFrame:
     return result.astype({"test_examples": "Int64", "investigation_runs": "Int64"})
 
 
-def ablation_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the paper's Table 3 as texts: the mean over the choices, standard deviations in percentage points.
+def ablation_table(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the paper's Table 3 as texts: the mean over the choices, in percentage points where the metric is read so.
 
     Returns
     -------
@@ -73,19 +73,20 @@ def ablation_table(frame: pd.DataFrame) -> pd.DataFrame:
         Index ``factor`` and ``number``; a column for each setting, named by the table's header lines: mitigation runs,
         investigation runs, test size, share of the baseline.
     """
-    columns = {}
+    columns, unit = {}, unit_of(metric)
     for _, part in spread(frame).groupby("setting", sort=True):
         first = part.iloc[0]
         runs = "-" if pd.isna(first["investigation_runs"]) else str(first["investigation_runs"])
         head = (str(first["mitigation_runs"]), runs, _size(first), f"{100 * first['share_of_baseline']:.3g}%")
         index = pd.MultiIndex.from_frame(part[["factor", "number"]].replace({"number": _WORDS}))
-        columns[head] = pd.Series(list(map(_text, part["number"], part["mean"])), index=index)
+        texts = [_text(name, mean, unit) for name, mean in zip(part["number"], part["mean"], strict=True)]
+        columns[head] = pd.Series(texts, index=index)
     return pd.DataFrame(columns).rename_axis(columns=list(_HEAD))
 
 
-def ablation_text(title: str, frame: pd.DataFrame, notes: Sequence[str] = ()) -> str:
+def ablation_text(title: str, frame: pd.DataFrame, metric: str, notes: Sequence[str] = ()) -> str:
     """Return table and ranges as text."""
-    table = ablation_table(frame)
+    table = ablation_table(frame, metric)
     repeats = int(frame["repeat"].max()) + 1
     rows: list[tuple[str, ...]] = []
     for factor, part in table.groupby("factor", sort=False):
@@ -95,7 +96,7 @@ def ablation_text(title: str, frame: pd.DataFrame, notes: Sequence[str] = ()) ->
     lines += _ranges(frame) if repeats > 1 else []
     legend = (
         f"Means over {repeats} random choices of rows, columns, golden runs and examples. Standard deviations in "
-        "percentage points. The first column is all that was run. corrected: importance with its 95 % interval."
+        f"{unit_of(metric).name}. The first column is all that was run. corrected: importance with its 95 % interval."
     )
     return document(title, (), [lines, legend, *[f"- {note}" for note in notes]])
 
@@ -167,7 +168,7 @@ def _line(axes: Axes, part: pd.DataFrame, colour: str, label: str) -> None:
     axes.fill_between(own["runs"], own["low"], own["high"], color=colour, alpha=0.15, linewidth=0)
 
 
-def _text(name: str, value: float) -> str:
+def _text(name: str, value: float, unit: Unit) -> str:
     if name.startswith("importance"):
         return signed(value)
-    return points(value, 3 if name in ("contributed_std", "mitigated_std") else 2)
+    return unit.text(value, 3 if name in ("contributed_std", "mitigated_std") else 2)

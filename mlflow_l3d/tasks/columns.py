@@ -118,7 +118,7 @@ def encode_labels(table: Table, column: str) -> tuple[IntArray, tuple[str, ...]]
     types = {type(value) for value in values}
     if float in types:
         allowed = "must hold whole numbers or class names, not decimal numbers: scores (regression) have no classes"
-        fix = "Store classes as integers; the entry point seeds reads scores, with task_kind=regression."
+        fix = "Store classes as integers; task_kind=regression reads scores."
         raise ParameterError("label_column", column, allowed, fix)
     if types not in ({int}, {bool}, {str}):
         found = ", ".join(sorted(each.__name__ for each in types)) or "nothing"

@@ -49,11 +49,11 @@ def check_one_sort(values: Sequence[Any], column: str) -> None:
     if names and len(names) < len(decimal):
         row, value = names[0]
         others = "other rows decimal numbers (scores)"
-        fix = "Correct it; the entry point seeds reads scores, with task_kind=regression."
+        fix = "Correct it; task_kind=regression reads scores."
     elif len(decimal) < len(names) or (not names and len(decimal) <= _FEW * len(present)):
         row, value = decimal[0]
         others = "other rows class names" if names else "nearly all other rows whole numbers (classes)"
-        fix = "Correct it; if it is a score, the entry point seeds reads scores with task_kind=regression."
+        fix = "Correct it; if it is a score, use task_kind=regression."
     else:
         return
     raise ParameterError("label_column", column, f"row {row} of the data has {shorten(value)!r}, and {others}", fix)
@@ -142,7 +142,7 @@ def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]
         names = " and ".join(candidates) if len(candidates) == 2 else ", ".join(candidates)
         if reading.numbered_choices:
             return "multiple_choice", (f"{names} are read as choices (multiple choice)",)
-        return "classification", (f"{names} are read as texts; the entry point seeds reads them as choices",)
+        return "classification", (f"{names} are read as texts; task_kind=multiple_choice reads them as choices",)
     label_column = reading.label_column
     values = table.column(label_column)
     present = [value for value in values if not missing(value)]
@@ -154,7 +154,7 @@ def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]
         # Where whole numbers have gaps, pandas makes them decimal: the gap is then the fault.
         check_labels_there(values, label_column)
         allowed = "holds whole numbers stored as decimal ones, which may be classes or scores (regression)"
-        fix = "Store classes as integers; the entry point seeds reads scores, with task_kind=regression."
+        fix = "Store classes as integers; task_kind=regression reads scores."
         raise ParameterError("label_column", label_column, allowed, fix)
     return "regression", ("labels are decimal numbers and are read as scores (regression)",)
 

@@ -65,7 +65,7 @@ def test_each_kind_has_its_metrics_in_one_order() -> None:
     of_classes = ["accuracy", "precision_macro", "recall_macro", "f1_macro", "matthews_corrcoef"]
     for kind in OF_CLASSES:
         assert [metric.name for metric in known.of_kind(kind)][:5] == of_classes
-    assert [metric.name for metric in known.of_kind(*OF_NUMBERS)][:4] == ["pearson", "spearman", "mse", "mae"]
+    assert [metric.name for metric in known.of_kind(*OF_NUMBERS)][:5] == ["pearson", "spearman", "mse", "mae", "rmse"]
     assert list(known.scores_of(LABELS, PREDICTIONS))[:5] == of_classes
     assert list(known.scores_of(LABELS, PREDICTIONS, only=["f1_macro"])) == ["f1_macro"]
     assert known.of_kind("no kind") == ()
@@ -84,6 +84,12 @@ def test_what_only_an_approach_knows_is_better_when_it_is_greater() -> None:
     metric = known.named("synthetic_score")
     assert (metric.sign, metric.percent, metric.chance_level(2)) == (1.0, True, None)
     assert math.isnan(known.score(metric, LABELS, PREDICTIONS))
+
+
+@pytest.mark.parametrize("name", ["validation_loss", "Top-Error", "perplexity", "dev_wer"])
+def test_what_only_an_approach_knows_is_an_error_by_its_name(name: str) -> None:
+    metric = known.named(name)
+    assert (metric.sign, metric.percent) == (-1.0, False)
 
 
 def test_chance_is_known_where_the_classes_are() -> None:

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import mean_absolute_error, mean_squared_error
+from sklearn.metrics import mean_absolute_error, mean_squared_error, root_mean_squared_error
 
 from mlflow_l3d.metrics.known import scores_of
 
@@ -17,6 +17,7 @@ from mlflow_l3d.metrics.known import scores_of
 def test_equal_to_scipy_and_scikit_learn(pairs):
     labels, predictions = np.array(pairs, dtype=float).T / 5
     found = scores_of(labels, predictions, "regression")
+    assert found["rmse"] == pytest.approx(root_mean_squared_error(labels, predictions))
     assert found["mse"] == pytest.approx(mean_squared_error(labels, predictions))
     assert found["mae"] == pytest.approx(mean_absolute_error(labels, predictions))
     if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
@@ -28,7 +29,7 @@ def test_equal_to_scipy_and_scikit_learn(pairs):
 
 def test_the_same_numbers_are_perfect():
     found = scores_of([1.0, 2.5, 5.0], [1.0, 2.5, 5.0], "regression")
-    assert found == pytest.approx({"pearson": 1, "spearman": 1, "mse": 0, "mae": 0})
+    assert found == pytest.approx({"pearson": 1, "spearman": 1, "mse": 0, "mae": 0, "rmse": 0})
 
 
 @pytest.mark.parametrize(

@@ -83,10 +83,20 @@ def test_what_hyperparameters_allow() -> None:
 
 def test_a_metric_of_classes_on_scores() -> None:
     with pytest.raises(
-        ParameterError, match=r"^metric=f1_macro: is a metric of classes, and mine is a regression task"
+        ParameterError, match=r"^metric=f1_macro: is a metric of classes, and mine is a regression task.* Use pearson, "
     ):
-        specify({**FEW, "approach": "fake"}, approach=TakesAll(), task=a_task("regression"))
+        specify({**FEW, "approach": "fake", "metric": "f1_macro"}, approach=TakesAll(), task=a_task("regression"))
+    with pytest.raises(ParameterError, match=r"^metric=rmse: is a metric of regressions, and mine is a classification"):
+        specify({**FEW, "approach": "fake", "metric": "rmse"}, approach=TakesAll(), task=a_task("classification"))
     check_kind(a_task("regression"), TakesAll(), {"kind": "plain"}, "pearson")
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"), [("classification", "f1_macro"), ("regression", "pearson"), ("multiple_choice", "accuracy")]
+)
+def test_an_investigation_is_about_the_metric_of_the_kind(kind: str, metric: str) -> None:
+    found = specify({**FEW, "approach": "fake"}, approach=TakesAll(), task=a_task(kind))
+    assert (found.metric, found.setup.task.kind) == (metric, kind)
 
 
 def set_up_own(bound: Task | None, root_seed: int = 0, fraction: float = 0.0, **changes: object) -> Setup:

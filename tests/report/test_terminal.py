@@ -190,6 +190,8 @@ def test_a_metric_that_is_not_read_in_percent_keeps_its_unit(importance, analysi
     assert "units: units of mse" in text
     assert "percentage" not in text
     assert "points" not in text
+    golden = found.importances["data_order"].golden
+    assert f"unluckiest run scored {golden.max():.3f}, the luckiest {golden.min():.3f}" in text
 
 
 @pytest.mark.parametrize(

@@ -141,10 +141,10 @@ def test_radial_rows_keep_base_and_swaps_together() -> None:
         assert line["importance_corrected"] == record.importance_corrected
         assert line["share_of_baseline"] == pytest.approx(0.6)
     assert frame["investigation_runs"].isna().all()
-    table = ablation_table(frame)
+    table = ablation_table(frame, "f1_macro")
     assert [tuple(column)[:3] for column in table.columns] == [("10", "-", "all"), ("6", "-", "all")]
     assert list(table.loc["one"].index) == list(table.loc["two"].index)
-    text = ablation_text("radial", pd.concat([frame, frame.assign(repeat=1)]))
+    text = ablation_text("radial", pd.concat([frame, frame.assign(repeat=1)]), "f1_macro")
     assert "6 base runs, all examples" in text
 
 

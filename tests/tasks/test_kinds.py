@@ -104,7 +104,7 @@ def test_columns_of_choices_are_texts_with_a_drawn_split_and_choices_with_the_ow
     path = write(tmp_path, columns)
     drawn, own = load_task(path, settings=PLAIN), load_task(path, settings=OWN)
     assert (drawn.kind, len(drawn.texts)) == ("classification", 4)
-    assert "the entry point seeds reads them as choices" in " ".join(drawn.notes)
+    assert "task_kind=multiple_choice reads them as choices" in " ".join(drawn.notes)
     assert (own.kind, len(own.texts), len(own.choices)) == ("multiple_choice", 2, 2)
     named = load_task(path, Reading(text_column="choice1"), settings=OWN)
     assert (named.kind, named.texts) == ("classification", (own.choices[0],))

@@ -14,6 +14,11 @@ def points(value: float) -> str:
     return f"{100 * value:.2f}"
 
 
+def in_unit(value: float, *, percent: bool) -> str:
+    """Return a score or standard deviation in percentage points, or, where it is not read so, as it is."""
+    return points(value) if percent else f"{value:.4g}"
+
+
 def counted(number: int, noun: str) -> str:
     """Return "1 cell", or "2 cells"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

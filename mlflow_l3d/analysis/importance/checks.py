@@ -9,7 +9,7 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.check_words import counted, counted_of, named, points
+from mlflow_l3d.analysis.importance.check_words import counted, counted_of, in_unit, named, points
 from mlflow_l3d.analysis.importance.closure import closure
 from mlflow_l3d.analysis.importance.failures import OF_RUNS_THAT_END, counted_at_chance, failures
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
@@ -30,7 +30,7 @@ LEAST_EQUAL: Final = 5
 _AGAIN: Final = "See the errors of the failed runs, then run the same command again: only missing cells are computed."
 
 
-def golden_checks(golden: FloatArray, *, chance: float | None = None) -> Iterator[Check]:
+def golden_checks(golden: FloatArray, *, chance: float | None = None, percent: bool = True) -> Iterator[Check]:
     """Yield the checks of the golden runs alone: L3D003, L3D004, L3D005."""
     known = golden[np.isfinite(golden)]
     lost = len(golden) - len(known)
@@ -47,8 +47,9 @@ def golden_checks(golden: FloatArray, *, chance: float | None = None) -> Iterato
         )
         yield Check("L3D003", "warning", "Golden runs missing", message)
     if _constant(known):
+        score = in_unit(known[0], percent=percent)
         message = (
-            f"All {len(known)} golden runs score {points(known[0])}: importance is undefined. Either the model learns "
+            f"All {len(known)} golden runs score {score}: importance is undefined. Either the model learns "
             "nothing and predicts one class, or no factor has an effect; look at the predictions of one run."
         )
         yield Check("L3D004", "warning", "Constant golden scores", message)
@@ -64,6 +65,7 @@ def factor_checks(
     closes: bool = True,
     reml: bool = False,
     chance: float | None = None,
+    percent: bool = True,
 ) -> Iterator[Check]:
     """Yield the checks of one factor: L3D001, L3D002, L3D004 to L3D007, L3D010, L3D012.
 
@@ -82,10 +84,12 @@ def factor_checks(
         Whether restricted maximum likelihood was asked for where cells are missing.
     chance
         Score of guessing; None where the metric has none.
+    percent
+        Whether people read the metric in percent.
     """
     yield from _verdict(record)
     yield from _missing_cells(record, pairs=pairs, reml=reml and model.shared_columns)
-    yield from _scores(record)
+    yield from _scores(record, percent=percent)
     if pairs:
         yield from _without_effect(record)
     else:
@@ -94,11 +98,11 @@ def factor_checks(
         if 3 <= len(with_scores(record.table)) < LEAST_EQUAL and math.isnan(record.importance_ci_low):
             yield from _without_effect(record)
         if closes:
-            yield from _closure(record, model, chance)
+            yield from _closure(record, model, chance, percent=percent)
     yield from _few_rows(record, model, "mitigation_runs" if pairs else "mitigation_runs or investigation_runs")
 
 
-def baseline_checks(record: Importance) -> Iterator[Check]:
+def baseline_checks(record: Importance, *, percent: bool = True) -> Iterator[Check]:
     """Yield the checks of one factor under a baseline strategy: L3D002, L3D004, L3D005."""
     if record.cells_missing:
         message = (
@@ -106,7 +110,7 @@ def baseline_checks(record: Importance) -> Iterator[Check]:
             f"standard deviation is that of the others. {_AGAIN}"
         )
         yield Check("L3D002", "warning", "Cells missing", message, record.factor)
-    yield from _scores(record)
+    yield from _scores(record, percent=percent)
 
 
 def pooled_check(scores: FloatArray) -> Check:
@@ -130,12 +134,13 @@ def product_check() -> Check:
     return Check("L3D009", "warning", "Joint columns share configurations", message)
 
 
-def _scores(record: Importance) -> Iterator[Check]:
+def _scores(record: Importance, *, percent: bool) -> Iterator[Check]:
     """L3D004 and L3D005 of a table."""
     known = record.table[np.isfinite(record.table)]
     if _constant(known):
+        score = in_unit(known[0], percent=percent)
         message = (
-            f"All {len(known)} cells score {points(known[0])}: importance is undefined. Either every run predicts one "
+            f"All {len(known)} cells score {score}: importance is undefined. Either every run predicts one "
             "class, or no factor has an effect; look at the predictions of one run."
         )
         yield Check("L3D004", "warning", "Constant scores", message, record.factor)
@@ -258,16 +263,17 @@ def _collapsed(share: float, count: int, what: str, factor: str | None) -> Itera
     yield Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Collapsed runs", message, factor)
 
 
-def _closure(record: Importance, model: TableModel, chance: float | None) -> Iterator[Check]:
+def _closure(record: Importance, model: TableModel, chance: float | None, *, percent: bool) -> Iterator[Check]:
     """L3D006: table and golden runs estimate the same total variance, and differ by more than chance."""
     found = closure(record.table, record.golden, model, chance=chance)
     if found is None or found.p >= CLOSURE_LEVEL:
         return
     odds = f"about 1 of {1 / found.p:,.0f}" if found.p > 1e-6 else "fewer than 1 of a million"
+    table, golden = (in_unit(std, percent=percent) for std in (found.table_std, found.golden_std))
     of = f" ({counted(found.left_out, 'run')} below chance left out)" if found.left_out else ""
     message = (
-        f"The table implies a standard deviation of {points(found.table_std)} points when every factor varies, the "
-        f"golden runs show {points(found.golden_std)}{of}: chance alone does this in {odds} investigations. Either a "
+        f"The table implies a standard deviation of {table}{' points' if percent else ''} when every factor varies, "
+        f"the golden runs show {golden}{of}: chance alone does this in {odds} investigations. Either a "
         "factor is not varied in one of the two, or a seed is shared where it should not be. Compare the seed.* and "
         "factor.* parameters of golden runs and cells."
     )

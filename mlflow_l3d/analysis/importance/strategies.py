@@ -94,13 +94,15 @@ def strategy_frame(results: Iterable[StrategyResult]) -> pd.DataFrame:
     return frame.astype({"std": "float64", "golden_std": "float64", "important": "boolean"})
 
 
-def strategy_table(results: Iterable[StrategyResult]) -> pd.DataFrame:
+def strategy_table(results: Iterable[StrategyResult], *, scale: int = 100) -> pd.DataFrame:
     """Return the table as the paper prints it: standard deviations in percentage points with three decimals.
 
     Parameters
     ----------
     results
         At most one a factor and strategy, as fractions.
+    scale
+        What they are multiplied by: 1 for a metric that is not read in percent.
 
     Returns
     -------
@@ -111,7 +113,7 @@ def strategy_table(results: Iterable[StrategyResult]) -> pd.DataFrame:
     """
     texts: dict[str, dict[str, str]] = {}
     for result in sorted(results, key=lambda each: each.strategy != "golden"):
-        text = f"{100 * result.std:.3f}{' (*)' if result.important else ''}"
+        text = f"{scale * result.std:.3f}{' (*)' if result.important else ''}"
         columns: Sequence[str] = STRATEGIES if result.strategy == "golden" else (result.strategy,)
         texts.setdefault(result.factor, dict.fromkeys(STRATEGIES, "")).update(dict.fromkeys(columns, text))
     table = pd.DataFrame.from_dict(texts, orient="index", columns=list(STRATEGIES))

@@ -67,7 +67,8 @@ class Answers:
     ----------
     cells
         Place -> three arrays of one length, at least 1: number of the example (0 .. examples - 1), label, prediction;
-        of any type of whole numbers. Cells of one test set are quicker where they share the first.
+        of any type of whole numbers; labels and predictions of a regression are decimal. Cells of one test set are
+        quicker where they share the first.
     examples
         How many different examples there are.
     """
@@ -76,8 +77,13 @@ class Answers:
     examples: int
 
     @cached_property
-    def classes(self) -> int:
-        """How many classes occur in any cell; fewer examples may lack one, which then counts as one that is missed."""
+    def classes(self) -> int | None:
+        """How many classes occur in any cell; fewer examples may lack one, which then counts as one that is missed.
+
+        None of a regression.
+        """
+        if any(part.dtype.kind == "f" for _, *both in self.cells.values() for part in both):
+            return None
         return occurring(*(np.unique(part) for _, *both in self.cells.values() for part in both))
 
     @property
@@ -94,7 +100,7 @@ class Answers:
 def from_predictions() -> list[str]:
     """Return the metrics that can be computed anew from fewer predictions."""
     every = registered().values()
-    return [metric.name for metric in every if "classification" in metric.kinds and not metric.secondary]
+    return [metric.name for metric in every if metric.function is not None and not metric.secondary]
 
 
 def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None = None, rank: IntArray) -> Tables:
@@ -121,7 +127,8 @@ def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None 
     for place, (numbers, labels, predictions) in answers.cells.items():
         if (chosen := of_set.get(id(numbers))) is None:
             chosen = of_set[id(numbers)] = _lowest(rank[numbers], size)
-        truth, guess = labels[chosen].astype(np.int64), predictions[chosen].astype(np.int64)
+        kind = np.int64 if answers.classes is not None else np.float64
+        truth, guess = labels[chosen].astype(kind), predictions[chosen].astype(kind)
         value = score(function, truth, guess, answers.classes)
         if place.factor is None:
             plain[place.row] = value

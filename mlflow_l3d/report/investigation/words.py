@@ -11,6 +11,7 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES, TEN
 from mlflow_l3d.analysis.stability.results import Consistency
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.investigation.verdicts import Shown, Status
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, signed
 from mlflow_l3d.report.text import Answer
@@ -67,6 +68,7 @@ def _luck(shown: Shown) -> Answer:
     # A design's own runs are not independent of each other; the record's std allows for it.
     std = record.golden_std if shown.design.own_golden else float(scores.std())
     low, high = float(scores.min()), float(scores.max())
+    unlucky, lucky = (low, high) if named(shown.analysis.metric).greater_is_better else (high, low)
     bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, unit.text)
     collapse = shown.analysis.collapse
     sure = "" if bounds == MISSING else f" ({shown.say('{level}')} interval of the deviation {bounds})"
@@ -77,7 +79,7 @@ def _luck(shown: Shown) -> Answer:
             f"{shown.analysis.metric} in {unit.name}, mean ± standard deviation over {len(scores)} {runs}{sure}: "
             f"{shown.design.words.drawn or _DRAWN[shown.golden_word]}.",
             *([] if collapse is None or not collapse.collapsed else [_parts(shown, collapse, len(scores))]),
-            f"The unluckiest run scored {unit.text(low)}, the luckiest {unit.text(high)}: {unit.text(high - low)} "
+            f"The unluckiest run scored {unit.text(unlucky)}, the luckiest {unit.text(lucky)}: {unit.text(high - low)} "
             f"{unit.noun} apart.",
             f"Rule of thumb: one run of each of two methods tells them apart only where they differ by more than "
             f"{unit.text(SINGLE_RUN_LIMIT * std, 1)} {unit.noun}.",

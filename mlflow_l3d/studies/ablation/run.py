@@ -65,11 +65,11 @@ class Ablation(OnOneScreen):
 
     def table(self) -> pd.DataFrame:
         """Return the layout of the paper's Table 3, as texts: a column a setting, rows golden model and factors."""
-        return ablation_table(self.frame)
+        return ablation_table(self.frame, self.metric)
 
     def summary(self) -> str:
         """Return table and ranges as text of at most 100 columns."""
-        return ablation_text(f"ablation of run {self.run_id} ({self.metric})", self.frame, self.notes)
+        return ablation_text(f"ablation of run {self.run_id} ({self.metric})", self.frame, self.metric, self.notes)
 
 
 def ablate(

@@ -26,7 +26,8 @@ def first_notes(asked: GateSpecification, client: MlflowClient) -> Iterator[str]
         questions = "1 other question was" if others == 1 else f"{others} other questions were"
         yield f"{questions} asked of these two by a gate: a false claim in any of them is likelier than alpha."
     if asked.metric.name not in registered():
-        yield f"{asked.metric.name} is no metric of this installation: more of it is taken to be better."
+        side = "more" if asked.metric.greater_is_better else "less"
+        yield f"{asked.metric.name} is no metric of this installation: {side} of it is taken to be better."
     if not asked.paired:
         yield "The two have different root seeds: their runs share nothing, and are compared as independent ones."
 

@@ -12,7 +12,7 @@ import pandas as pd
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.published import as_published
-from mlflow_l3d.parameters.setup import given_texts, set_up
+from mlflow_l3d.parameters.setup import given_texts, headline_metric, set_up
 from mlflow_l3d.parameters.source_text import RUN_ID, parse
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.parameters.values import as_text
@@ -205,9 +205,9 @@ def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, *
     asked |= {key: value for key, value in machine.items() if value != "auto"}
     given, approach = given_texts(asked, MAIN, None, None)
     resolved, _ = as_published(given, approach)
-    metric = "f1_macro" if resolved["metric"] == "auto" else resolved["metric"]
     root_seed = int(MAIN["root_seed"].parse(given))
     setup = set_up(resolved, approach, None, root_seed=root_seed, searches=find_search)
+    metric = headline_metric(resolved["metric"], setup.task)
     context = context_of(setup)
     return GoldenSpecification(
         given=given,

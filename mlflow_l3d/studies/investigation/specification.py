@@ -14,7 +14,7 @@ from mlflow_l3d.designs.joint import factor_members, joint_name
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches, splits_of
-from mlflow_l3d.parameters.setup import given_texts, set_up
+from mlflow_l3d.parameters.setup import given_texts, headline_metric, set_up
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import OF_NO_APPROACH, REPLICATE, TASK_FACTORS, TEST_SAMPLE
@@ -187,10 +187,10 @@ def specify(
     """
     given, approach = given_texts(parameters, MAIN, approach, task)
     asked, remarks = as_published(given, approach)
-    metric = asked["metric"] = "f1_macro" if asked["metric"] == "auto" else asked["metric"]
     plan = parse_plan(asked, approach.factors)
     wanted = _wanted_factors(given["factor"], approach)
     setup = set_up(asked, approach, task, root_seed=plan.root_seed, searches=searches, read=read)
+    metric = headline_metric(asked["metric"], setup.task)
     factors = _effective(wanted, approach, setup.fixed_factors)
     if REPLICATE in factors and not plan.design.repeats:
         allowed = f"repeats a cell, which design={plan.design.name} has no place for"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.progress import progress_bar
@@ -259,7 +260,8 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         self._waiting[trial.number] = trial
         self._log_scores()
         if math.isfinite(self.best):
-            self._bar.set_postfix_str(f"{stage}, best {self.metric.name} {100 * self.best:.1f}", refresh=False)
+            best = unit_of(self.metric.name).text(self.best, 1)
+            self._bar.set_postfix_str(f"{stage}, best {self.metric.name} {best}", refresh=False)
         self._bar.update()
 
     def _log_scores(self) -> None:

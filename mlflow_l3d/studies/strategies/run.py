@@ -20,7 +20,7 @@ from mlflow_l3d.analysis.importance.strategies import (
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.parameters.table import STRATEGIES
-from mlflow_l3d.report.numbers import signed
+from mlflow_l3d.report.numbers import Unit, signed, unit_of
 from mlflow_l3d.report.text import heading
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.files import temporary_folder, write_tables
@@ -64,9 +64,14 @@ class Comparison(OnOneScreen):
     investigations: Mapping[str, Investigation]
     results: tuple[StrategyResult, ...]
 
+    @property
+    def unit(self) -> Unit:
+        """What standard deviations are written in."""
+        return unit_of(self.investigations["crossed"].analysis.metric)
+
     def table(self) -> pd.DataFrame:
         """Return the layout of the paper's Table 1: standard deviations in percentage points, ``(*)`` for important."""
-        return strategy_table(self.results)
+        return strategy_table(self.results, scale=self.unit.scale)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a factor and strategy: std, golden_std, important, as fractions."""
@@ -83,7 +88,7 @@ class Comparison(OnOneScreen):
             *heading(title),
             f"cells computed: {done}; {reused} shared or taken from earlier runs",
             *(f"MLflow run {self.run_id}", "", table.to_string(), ""),
-            "std in percentage points; (*) important: random and fixed from half of the golden std on,",
+            f"std in {self.unit.name}; (*) important: random and fixed from half of the golden std on,",
             "interactions where the importance score is above 0.",
             *("", *_differences(crossed.analysis, self.results), ""),
         ]
@@ -182,7 +187,7 @@ def _note(comparison: Comparison) -> str:
     lines = ["| factor | random | fixed | interactions |", "|---|---|---|---|"]
     for factor, row in comparison.table().iterrows():
         lines.append(f"| {factor} | {row['random']} | {row['fixed']} | {row['interactions']} |")
-    return "\n".join([*lines, "", "std in percentage points; (*) important by that strategy."])
+    return "\n".join([*lines, "", f"std in {comparison.unit.name}; (*) important by that strategy."])
 
 
 def _differences(analysis: Analysis, results: tuple[StrategyResult, ...]) -> list[str]:

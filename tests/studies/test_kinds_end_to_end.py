@@ -1,0 +1,98 @@
+"""Investigations whose answers are numbers, or one of several choices: every study reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from run_helpers import Place, sqlite_place
+
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.studies.ablation.run import ablate
+from mlflow_l3d.studies.comparison.run import compare
+from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.investigation.run import Investigation, investigate
+from mlflow_l3d.tasks.base import Task, TaskKind
+from mlflow_l3d.tasks.identity import make_task
+from mlflow_l3d.tasks.settings import Split
+
+LABELS = np.random.default_rng(0).normal(20, 5, 200)
+TEXTS = [[f"text {k}" for k in range(200)]]
+FACTORS = ("data_order", "model_initialisation")
+SIZES = {"investigation_runs": 3, "mitigation_runs": 3, "golden_runs": 4, "num_labelled": 40, "test_size": 30}
+
+
+def numbers(task: Task, split: Split, seeds: Mapping[str, int], given: Mapping[str, Any]) -> np.ndarray:
+    shift, noise = (np.random.default_rng(seeds[name]) for name in FACTORS)
+    return task.labels[split.test] + shift.normal() + noise.normal(size=len(split.test))
+
+
+def worse_numbers(task: Task, split: Split, seeds: Mapping[str, int], given: Mapping[str, Any]) -> np.ndarray:
+    return numbers(task, split, seeds, given) + 10
+
+
+def choices(task: Task, split: Split, seeds: Mapping[str, int], given: Mapping[str, Any]) -> np.ndarray:
+    wrong = np.random.default_rng(seeds["data_order"]).random(len(split.test)) < 0.2
+    return np.where(wrong, 1 - task.labels[split.test], task.labels[split.test])
+
+
+def investigated(place: Place, kind: TaskKind, function: Any = numbers, **given: Any) -> Investigation:
+    more = {"choices": TEXTS * 2} if kind == "multiple_choice" else {}
+    labels = LABELS if kind == "regression" else np.arange(200) % 2
+    approach = Callable(function, name=function.__name__, version="1", factors=FACTORS, task_kinds=[kind])
+    task = make_task("mine", TEXTS, labels, kind=kind, **more)
+    with place.entered():
+        return investigate(approach=approach, task=task, executor="inline", **{**SIZES, **given})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path_factory.mktemp("kinds"))
+
+
+@pytest.fixture(scope="module")
+def scored(place: Place) -> Investigation:
+    return investigated(place, "regression", factor=",".join(FACTORS), metric="rmse")
+
+
+def test_numbers_have_the_importance_of_the_scores(scored: Investigation, place: Place) -> None:
+    cells = scored.cells[scored.cells["factor"] == "data_order"]
+    table = cells.pivot(index="row", columns="column", values="rmse").to_numpy()
+    golden = scored.cells.loc[scored.cells["phase"] == "golden", "rmse"].to_numpy()
+    assert np.allclose(np.square(golden), scored.cells.loc[scored.cells["phase"] == "golden", "mse"])
+    found = scored.analysis.importances["data_order"]
+    assert found.importance == pytest.approx(importance(table, golden, factor="data_order").importance)
+    # A shift moves the error, and neither the order of predictions nor what Pearson's correlation sees.
+    of_runs = scored.analysis.regression
+    assert of_runs["data_order"]["consistency_pearson"] == pytest.approx(1)
+    assert of_runs["data_order"]["consistency_ccc"] < 1
+    text = scored.summary()
+    assert f"scored {golden.max():.3f}, the luckiest {golden.min():.3f}" in " ".join(text.split())
+    assert "points" not in text
+
+
+def test_other_studies_read_them(scored: Investigation, place: Place) -> None:
+    with place.entered():
+        again = evaluate(scored.run_id, metric="mae", log=False)
+        fewer = ablate(scored.run_id, test_sizes="10", rows="3", columns="3", repeats=2)
+    assert again.analysis.metric == "mae"
+    kept = fewer.frame[fewer.frame["factor"] == "golden_model"].set_index("test_examples")["score_mean"]
+    assert np.unique(kept.loc[10]).size > 1  # which examples there are moves the error
+    assert kept[kept.index.isna()].to_numpy() == pytest.approx(scored.cells.query("phase == 'golden'")["rmse"].mean())
+    assert "Standard deviations in units" in " ".join(fewer.summary().split())
+    other = investigated(place, "regression", factor="data_order", metric="rmse", function=worse_numbers)
+    with place.entered():
+        text = " ".join(compare(f"{other.run_id},{scored.run_id}").summary().split())
+    # The mean absolute error is 10 larger: less is better, and nothing is in points.
+    assert "Is worse_numbers better than numbers? numbers by" in text
+    assert "points" not in text
+
+
+def test_choices(place: Place) -> None:
+    found = investigated(place, "multiple_choice", choices, factor="data_order", design="radial", golden_runs="auto")
+    assert found.analysis.metric == "accuracy"
+    assert found.analysis.consistencies["data_order"].consistency < 1
