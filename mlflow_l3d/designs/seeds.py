@@ -57,5 +57,6 @@ class SeedsDesign:
 
 
 def derived_seeds(seed: int, factors: Sequence[str]) -> dict[str, int]:
-    """Return the seed of each factor of training that one seed of the study decides."""
-    return {name: stream_seed(seed, "seed study", name) for name in factors if name not in TASK_FACTORS}
+    """Return the seed of each factor of training that one seed of the study decides; one of that name is that seed."""
+    given = (*TASK_FACTORS, SEED)
+    return {name: stream_seed(seed, "seed study", name) for name in factors if name not in given}

@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.project import Project
 from mlflow_l3d.approaches.project import store as stores
+from mlflow_l3d.approaches.project.approach import _OTHER_EXPERIMENT
 from mlflow_l3d.approaches.project.entry_points import entry_point
 from mlflow_l3d.approaches.project.located import located
 from mlflow_l3d.approaches.project.reseeding import variables
@@ -35,6 +37,7 @@ entry_points:
 REAL = """
 import sys
 import mlflow
+mlflow.set_experiment("theirs")
 with mlflow.start_run():
     mlflow.log_param("seed", sys.argv[1])
     mlflow.log_params({"kind": "linear"})
@@ -152,10 +155,12 @@ def test_what_is_left_in_the_folder_changes_no_key_and_what_is_trained_does(fold
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kept_store")
-def test_what_a_project_logs_is_the_outcome(folder):
+def test_what_a_project_logs_is_the_outcome(folder, monkeypatch):
+    (folder / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "temporary"))
     (folder / "shop" / "train.py").write_text(REAL)
     approach = project(folder, project_parameters={"seed": "{a}", "data": "data.csv"})
-    hyperparameters = resolve_hyperparameters(approach, {"classes": "a|b", "artifacts": 0.001})
+    hyperparameters = resolve_hyperparameters(approach, {"classes": "a|b", "artifacts": 0.001, "experiment": "theirs"})
     task = approach.own_task(hyperparameters, folder / "cache")
     assert task.name == "shop"
     session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=folder)
@@ -172,14 +177,15 @@ def test_what_a_project_logs_is_the_outcome(folder):
         ("rmse", 0.4, 1),
         ("rmse", 0.3, 2),
     ]
-    assert not [path for path in Path(os.environ.get("TMPDIR", "/tmp")).glob("l3d-project-*") if path.is_dir()]
+    assert list((folder / "temporary").iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("script", "why"),
     [
         ("raise SystemExit('no such file')", "ended with exit status 1: no such file"),
-        ("", "the project logged no metric, and no artifact predictions.csv"),
+        (f"raise SystemExit('because {_OTHER_EXPERIMENT}. Make')", "name it, hyperparameters.experiment=NAME"),
+        ("", "the project logged no metric where MLflow leads it, and no predictions.csv"),
         (FAST.replace("SEED", "0").replace("rmse", "loss"), "the project wrote no rmse, but loss"),
     ],
 )
@@ -210,6 +216,7 @@ def test_a_child_holds_what_its_project_logged(folder, tracking_uri, monkeypatch
     client = MlflowClient()
     children = client.search_runs(["0"], f"tags.`mlflow.parentRunId` = '{found.run_id}'")
     assert len({child.data.metrics["rmse"] for child in children}) == 2
+    assert {child.data.params["random.seed"] for child in children} == {"42", "43"}
     for child in children:
         history = client.get_metric_history(child.info.run_id, "rmse")
         assert [(metric.timestamp, metric.step) for metric in history] == [(1000, 0), (1001, 1)]

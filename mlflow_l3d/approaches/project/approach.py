@@ -29,6 +29,7 @@ from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.cells import content_key
 
 _MEGABYTE: Final = 10**6
+_OTHER_EXPERIMENT: Final = "active experiment ID does not match environment run ID"
 _MLFLOW: Final = ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK")
 
 _log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class Project(Command):
         "env_manager": Hyperparameter(
             LOCAL, "environment of the project: local is this one; virtualenv, uv or conda: MLflow makes it, once"
         ),
+        "experiment": Hyperparameter("", "name of the experiment that the project sets in its code, where it does"),
         "artifacts": Hyperparameter(10.0, "megabytes of what a run logs as artifacts that are kept", low=0.0),
     }
 
@@ -146,16 +148,15 @@ class Project(Command):
             copy.mkdir()
             output.mkdir()
             place.copy(copy)
-            tracking = store.fresh(empty, folder, output)
+            tracking = store.fresh(empty, folder, output, str(hyperparameters["experiment"]))
             values = self._values(seeds, output, point)
             reseeded = reseeding({name: int(values[name]) for name in SEEDED if name in values}, folder / "seeds")
             line = point.line({name: value for name, value in values.items() if name not in SEEDED})
-            # What MLproject declares is a line for a shell, which MLflow gives to bash, too; values in it are quoted.
-            run(["bash", "-c", line], copy, {**inherited, **tracking, **reseeded})
+            _run(line, copy, {**inherited, **tracking, **reseeded})
             logged, metrics = store.logged(folder, tracking["MLFLOW_RUN_ID"])
             written = with_predictions(output, metrics)
             if written.predictions is None and not metrics:
-                raise L3DError(f"the project logged no metric, and no artifact {' or '.join(PREDICTIONS)}")
+                raise L3DError(f"the project logged no metric where MLflow leads it, and no {' or '.join(PREDICTIONS)}")
             kept, left_out = store.artifacts(output, float(hyperparameters["artifacts"]) * _MEGABYTE, PREDICTIONS)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -169,6 +170,17 @@ class Project(Command):
         values = {name: value.format_map(places) for name, value in self.given.items()}
         located = {name: str((self.here / value).resolve()) for name, value in values.items() if name in point.paths}
         return {**values, **{name: path for name, path in located.items() if Path(path).exists()}}
+
+
+def _run(line: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Run what MLproject declares: a line for a shell, which MLflow gives to bash, too; values in it are quoted."""
+    try:
+        run(["bash", "-c", line], folder, environment)
+    except L3DError as error:
+        if _OTHER_EXPERIMENT not in str(error):
+            raise
+        said = "the project sets an experiment in its code: name it, hyperparameters.experiment=NAME"
+        raise L3DError(said) from None
 
 
 def _check_seeded(given: Mapping[str, str], places: Mapping[str, int]) -> None:

@@ -51,14 +51,19 @@ def template(kept: Path, environment: Mapping[str, str]) -> Path:
     return kept
 
 
-def fresh(template: Path, folder: Path, artifacts: Path) -> dict[str, str]:
-    """Copy a store to a folder, with its artifacts in another; return the variables that lead a project there."""
+def fresh(template: Path, folder: Path, artifacts: Path, experiment: str = "") -> dict[str, str]:
+    """Copy a store to a folder, with its artifacts in another; return the variables that lead a project there.
+
+    MLflow refuses a project that sets another experiment than that of its run: `experiment` is the name that it sets.
+    """
     store = folder / STORE
     shutil.copyfile(template, store)
     with closing(sqlite3.connect(store)) as tables, tables:
         ((run_id, experiment_id),) = tables.execute("SELECT run_uuid, experiment_id FROM runs").fetchall()
         tables.execute("UPDATE runs SET artifact_uri = ?", (artifacts.as_uri(),))
         tables.execute("UPDATE experiments SET artifact_location = ?", ((folder / "more").as_uri(),))
+        if experiment:
+            tables.execute("UPDATE experiments SET name = ? WHERE experiment_id = ?", (experiment, experiment_id))
     return {
         "MLFLOW_TRACKING_URI": f"sqlite:///{store}",
         "MLFLOW_RUN_ID": str(run_id),

@@ -10,7 +10,10 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.table import PLACE, SWEEP
 from mlflow_l3d.parameters.values import as_text
 
-WITH_COMMAS: Final = ("factor", "hyperparameters", "mitigation", "text_column", "executor_options")
+WITH_COMMAS: Final = (
+    *("factor", "hyperparameters", "mitigation", "text_column", "executor_options"),
+    *("command", "project_parameters"),
+)
 """Parameters whose own values hold commas: a semicolon separates several values."""
 
 
