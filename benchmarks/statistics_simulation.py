@@ -17,6 +17,7 @@ import numpy as np
 from _common import machine, table
 from _further import further_lines
 from _goals import HEAD, goal_lines
+from _levels import levels_lines
 from _planning import ASSURANCE, HALF_WIDTH, MOST_PILOTS, PILOT_HALF_WIDTH, pilot_lines, planning_lines
 from _ranking import LESS, MORE, ranking_lines
 from _stopping import INTERIM_ANALYSES, stopped_lines, stopping_lines
@@ -261,6 +262,11 @@ def main() -> None:
             f"Coverage in % of 95 % intervals ({tables} tables each; radial: M base runs, 2 factors)",
             (*size, "crossed", "nested", "radial", "rows-only jackknife", "rows-only bootstrap"),
             coverage_lines,
+        ),
+        "levels": (
+            f"Coverage in % of 95 % intervals, all levels of a fixed list under every row ({tables} tables each)",
+            (*size, "normal", "exponential", "normal, as if columns were drawn"),
+            levels_lines,
         ),
         "score": (
             f"Published and corrected score of crossed tables ({tables} each; L = M N golden runs)",

@@ -201,6 +201,14 @@ class Approach(ABC):
         """Return the factors that have no effect under these hyperparameters, each with the reason and the fix."""
         return {}
 
+    def levels(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, int]:  # noqa: ARG002
+        """Return the factors that choose from a list, each with the length of it; by default none does.
+
+        The seed of such a factor chooses the element at the seed modulo that length, so that each is as likely and the
+        number of an element is a seed of it.
+        """
+        return {}
+
     def classes(self, task: Task, hyperparameters: Mapping[str, Value]) -> int:  # noqa: ARG002
         """Return how many classes are told apart under complete hyperparameters; macro averages are over so many.
 

@@ -75,6 +75,8 @@ class Design(PlannedRuns):
     """Whether the factors that are not investigated have configurations that may be restricted (``mitigation``)."""
     products: ClassVar[bool] = False
     """Whether the columns of joint factors may be the product of their configurations (``joint=product``)."""
+    lists: ClassVar[bool] = False
+    """Whether the columns of a factor are all levels of a list, as ``Approach.levels`` counts them."""
     repeats: ClassVar[bool] = False
     """Whether the factor `replicate` may be investigated: a cell differs from another one in it alone."""
     ablates: ClassVar[bool] = True

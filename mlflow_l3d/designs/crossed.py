@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from mlflow_l3d.analysis.importance.models import CROSSED
+from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.designs.joint import JOINT, factor_members, product_configurations
 from mlflow_l3d.designs.mitigation import distinct_rows
 from mlflow_l3d.designs.table import TableDesign
@@ -25,9 +26,10 @@ class CrossedDesign(TableDesign):
     """
 
     name = "crossed"
-    model = planning = CROSSED
+    model = CROSSED
+    planning: ClassVar[TableModel | None] = CROSSED
     products = repeats = True
-    stops = ("interval", "epsilon")
+    stops: ClassVar[tuple[str, ...]] = ("interval", "epsilon")
 
     def check_runs(self) -> None:
         """Raise ParameterError where rows would repeat."""

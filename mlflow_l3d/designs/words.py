@@ -94,6 +94,17 @@ CROSSED: Final = Words(
     "a limit that more rows do not move."
 )
 NESTED: Final = Words(reading=(("Cell, row, column", f"{_CELL}has columns of its own."), _STDS))
+LEVELS: Final = Words(
+    reading=(
+        (
+            "Cell, row, column",
+            "A cell is one training and evaluation. A column is one level of the investigated factor, and the columns "
+            "are all levels there are; a row is one configuration of all other factors, and meets every level. "
+            "Intervals are over rows alone.",
+        ),
+        _STDS,
+    )
+)
 
 
 def baseline(rows: str, reading: str, within: str, caution: str) -> Words:

@@ -1,4 +1,4 @@
-"""The two ways in which the columns of an M x N table of scores belong together."""
+"""The ways in which the columns of an M x N table of scores belong together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from mlflow_l3d.analysis.importance.crossed import crossed_components, crossed_estimate, crossed_without_each
 from mlflow_l3d.analysis.importance.estimate import Estimate, Variances
+from mlflow_l3d.analysis.importance.levels import levels_components, levels_estimate, levels_without_each
 from mlflow_l3d.analysis.importance.nested import nested_components, nested_estimate, nested_variances_without_each
 from mlflow_l3d.analysis.importance.variances import MeanSquares
 from mlflow_l3d.analysis.typing import FloatArray
@@ -47,3 +48,7 @@ NESTED: Final = TableModel(
     "nested", False, nested_estimate, nested_components, lambda table: (nested_variances_without_each(table),)
 )
 """Every row has columns of its own: one-way analysis of variance."""
+LEVELS: Final = TableModel(
+    "levels", False, levels_estimate, levels_components, lambda table: (levels_without_each(table),)
+)
+"""Every row has the same columns, and these are all there are: no draws."""

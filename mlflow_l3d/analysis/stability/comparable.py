@@ -108,6 +108,12 @@ class WholeTables(Comparable):
         return factor, None
 
 
+class EveryLevel(Comparable):
+    """The runs of one row of a factor are compared, which never have the same level, as two golden runs may."""
+
+    measures = False
+
+
 class Pairs(Comparable):
     """Base run i is compared with swap i, for each factor.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,6 +11,7 @@ from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
+from mlflow_l3d.approaches.icl.choices import MOST_LISTED
 from mlflow_l3d.approaches.icl.endpoint import reference as endpoints
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.icl.recipe import CHOSEN
@@ -148,6 +150,14 @@ class InContextLearning(Approach):
         if hyperparameters["decision"] == "score":
             space["calibration"] = SearchChoices(("none", "batch"))
         return space
+
+    def levels(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, int]:
+        """Return how many formats, sets of class words and, of a few options, orders there are to choose from."""
+        recipe, options = recipes.Recipe.of(hyperparameters), self.classes(task, hyperparameters)
+        orders = math.factorial(options) if options <= MOST_LISTED else 0
+        found = dict(zip(CHOSEN, (len(recipe.formats), orders, len(recipe.word_sets)), strict=True))
+        inactive = self.inactive_factors(hyperparameters)
+        return {name: count for name, count in found.items() if count and name not in inactive}
 
     def classes(self, task: Task, hyperparameters: Mapping[str, Value]) -> int:
         """Return how many classes the hyperparameter `classes` names."""

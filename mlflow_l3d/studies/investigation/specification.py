@@ -198,6 +198,8 @@ def specify(
     if TEST_SAMPLE in factors and (plan.design.own_golden or not plan.design.repeats):
         allowed = f"draws halves of a row's test examples, which design={plan.design.name} has no place for"
         raise ParameterError("factor", TEST_SAMPLE, allowed, "Use design=crossed or nested.")
+    if plan.design.lists:
+        _check_levels(factors, plan, approach.levels(setup.task, setup.hyperparameters))
     context = context_of(setup)
     layout = {
         "context": context,
@@ -265,3 +267,16 @@ def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mappi
         if set(factor_members(name, active)) == set(active):
             raise ParameterError("factor", name, "joins every factor that has an effect: none is left to mitigate")
     return (*active, *added) if "all" in wanted else wanted
+
+
+def _check_levels(factors: tuple[str, ...], plan: Plan, levels: Mapping[str, int]) -> None:
+    """Raise unless each factor chooses from a list, of as many levels as there are columns."""
+    known = ", ".join(levels)
+    for name in factors:
+        if name not in levels:
+            allowed = f"chooses from no list, and design={plan.design.name} takes every level of one"
+            raise ParameterError("factor", name, allowed, f"Use {known or 'design=crossed'}.")
+        if plan.investigation_runs != levels[name]:
+            allowed = f"must be {levels[name]}, the levels of {name}, each of which is a column"
+            fix = "Investigate lists of other lengths one at a time." if len(factors) > 1 else ""
+            raise ParameterError("investigation_runs", plan.investigation_runs, allowed, fix)

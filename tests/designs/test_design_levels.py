@@ -1,0 +1,103 @@
+"""The design of a fixed list: which cells it has, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from run_helpers import sqlite_place
+
+from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.designs.crossed import CrossedDesign
+from mlflow_l3d.designs.levels import LevelsDesign
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.investigation.run import investigate
+from mlflow_l3d.studies.investigation.specification import specify
+
+ALL = ("label_selection", "data_split", "wording", "order")
+SIZES = (3, 4, 6, 7, "context")
+LISTS = {"approach": "icl", "design": "levels", "golden_runs": 4, "mitigation_runs": 4, "test_size": 20}
+
+
+def test_the_seed_of_a_column_is_its_level_and_everything_else_is_as_in_the_crossed_design() -> None:
+    own, drawn = (list(each(("wording", "order"), ALL, *SIZES).cells()) for each in (LevelsDesign, CrossedDesign))
+    assert len({cell.key for cell in own}) == len(own) == len(drawn)
+    for mine, other in zip(own, drawn, strict=True):
+        assert mine.configurations == other.configurations
+        changed = {name for name in ALL if mine.seeds[name] != other.seeds[name]}
+        assert changed == ({mine.factor} if mine.phase == "investigation" else set())
+        if mine.factor:
+            assert mine.seeds[mine.factor] == mine.column
+        else:
+            assert mine.key == other.key
+
+
+def test_joint_factors_are_refused() -> None:
+    with pytest.raises(ParameterError, match=r"^factor=wording\+order: joins factors"):
+        LevelsDesign(("wording+order",), ALL, *SIZES)
+
+
+class Wordings:
+    """Right in 60, 80 and 90 % of the test examples by the wording, and one more or less by the order."""
+
+    def __call__(self, task: Any, split: Any, seeds: Any, hyperparameters: Any) -> Any:
+        right = (12, 16, 18)[seeds["wording"] % 3] + seeds["order"] % 2
+        labels = task.labels[split.test]
+        return np.where(np.arange(len(labels)) < right, labels, 1 - labels)
+
+
+class Listed(Callable):
+    """An approach with a list of three wordings."""
+
+    def levels(self, task: Any, hyperparameters: Any) -> dict[str, int]:
+        return {"wording": 3}
+
+
+def test_the_contributed_std_is_that_of_the_levels(tmp_path: Path, migrated_store: Path) -> None:
+    approach = Listed(Wordings(), name="wordings", version="1", factors=("wording", "order"))
+    with sqlite_place(migrated_store, tmp_path).entered():
+        found = investigate(
+            approach=approach, task="synthetic", factor="wording", design="levels", metric="accuracy",
+            investigation_runs=3, mitigation_runs=12, golden_runs=60, num_labelled=20, test_size=20, executor="inline",
+        )  # fmt: skip
+    record = found.analysis.importances["wording"]
+    levels = np.array([12, 16, 18]) / 20
+    assert record.contributed_std == pytest.approx(levels.std())
+    assert record.components is not None
+    assert record.components.contributed == pytest.approx(levels.var())
+    means = record.table.mean(axis=1)
+    assert record.components.mitigated == pytest.approx(means.var(ddof=1))
+    assert record.importance_ci_low < record.importance_corrected < record.importance_ci_high
+    assert record.golden_std == pytest.approx(np.sqrt(levels.var() + 0.025**2), rel=0.2)
+    assert not found.analysis.prediction_importances
+    assert "L3D006" not in {check.code for check in found.analysis.checks}
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"factor": "data_order"},
+            "factor=data_order: chooses from no list, and design=levels takes every level of one.",
+        ),
+        (
+            {"factor": "prompt_format"},
+            "investigation_runs=10: must be 4, the levels of prompt_format, each of which is",
+        ),
+        (
+            {"factor": "prompt_format,choice_order", "investigation_runs": 4},
+            "investigation_runs=4: must be 2, the levels of choice_order, each of which is a column. Investigate lists",
+        ),
+        ({"factor": "prompt_format", "joint": "product"}, "joint=product: is for design=crossed only."),
+        ({"factor": "prompt_format", "stop": "interval"}, "stop=interval: needs design="),
+        ({"factor": "replicate"}, "factor=replicate: "),
+        ({"factor": "test_sample"}, "factor=test_sample: "),
+    ],
+)
+def test_mistakes(changes: dict[str, Any], line: str) -> None:
+    given = {**LISTS, "hyperparameters": {"prompt_format": "A|B|C|D", "choice_order": "random"}, **changes}
+    with pytest.raises(ParameterError) as caught:
+        specify(given)
+    assert str(caught.value).startswith(line)
