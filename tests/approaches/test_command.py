@@ -1,9 +1,11 @@
 """Commands: what is typed, what is run, and what is read of what they write."""
 
 import json
-import os
+import shlex
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -95,16 +97,20 @@ def test_a_program_that_is_not_there(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-def test_a_command_ends_with_a_worker_that_is_killed(tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("line", [False, True])
+def test_a_command_ends_with_a_worker_that_is_killed(line, how, tmp_path):
+    """A line for a shell has children of its own, which end, too."""
     child = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    words = f"{shlex.join([sys.executable, '-c', child])} && echo" if line else [sys.executable, "-c", child]
     parent = (
-        "import sys; from pathlib import Path; from mlflow_l3d.approaches.command.process import run; "
-        f"run([sys.executable, '-c', {child!r}], Path({str(tmp_path)!r}), {{}})"
+        "from pathlib import Path; from mlflow_l3d.approaches.command.process import run, run_line; "
+        f"{'run_line' if line else 'run'}({words!r}, Path({str(tmp_path)!r}), {{'PATH': '/usr/bin:/bin'}})"
     )
-    worker = subprocess.Popen([sys.executable, "-c", parent])
+    worker = subprocess.Popen([sys.executable, "-c", parent], stderr=subprocess.DEVNULL)
     while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
         time.sleep(0.02)
-    worker.kill()
+    worker.send_signal(how)
     worker.wait()
     path = Path("/proc") / (tmp_path / "pid").read_text() / "cmdline"
     deadline = time.monotonic() + 10
@@ -185,7 +191,9 @@ def session_of(command, folder, **given):
     return approach, task, approach.prepare(task, hyperparameters, model="", device="cpu", cache=folder)
 
 
-def test_a_cell_is_a_run_with_its_seeds(tmp_path):
+def test_a_cell_is_a_run_with_its_seeds(tmp_path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "train.py").write_text(SCRIPT)
     approach, task, session = session_of("python train.py {seed}", tmp_path)
     assert task.class_names == ("a", "b")
@@ -195,7 +203,7 @@ def test_a_cell_is_a_run_with_its_seeds(tmp_path):
     seed = one_cell(approach.factors).seeds["seed"] % 2**31
     assert outcome.predictions.tolist() == [seed % (i + 2) % 2 for i in range(6)]
     assert outcome.labels.tolist() == [0, 1] * 3
-    assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob("l3d-command-*/predictions.csv"))
+    assert list((tmp_path / "temporary").iterdir()) == []
     # The classes are remembered: the script need not run again, until it is another one.
     remembered = session_of("python train.py {seed}", tmp_path)[1]
     assert remembered.fingerprint == task.fingerprint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
@@ -18,8 +19,16 @@ _TAIL_BYTES: Final = 4096
 _LONGEST_LINE: Final = 200
 
 
-def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+def run_line(line: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Run a line for a shell as :func:`run` does; what it starts ends with it, however that is."""
+    # The shell is told when we are gone, and takes its group, all that it started, with it.
+    run(["bash", "-c", f"trap 'kill -KILL 0' TERM; ({line}\n) & wait $!"], folder, environment, group=True)
+
+
+def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, group: bool = False) -> None:
     """Run a command in a folder until it ends.
+
+    With `group` it has a process group of its own, and is sent SIGTERM when this process is killed.
 
     Raises
     ------
@@ -28,19 +37,27 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     """
     with tempfile.TemporaryFile() as said:
         try:
-            status = subprocess.run(  # noqa: S603 - what the user typed, without a shell
+            process = subprocess.Popen(  # noqa: S603 - what the user typed, without a shell
                 list(arguments),
                 cwd=folder,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                check=False,
-                preexec_fn=_ends_with_us(),
-            ).returncode
+                preexec_fn=_ends_with_us(signal.SIGTERM if group else signal.SIGKILL),
+                process_group=0 if group else None,
+            )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason})") from None
+        try:
+            status = process.wait()
+        except BaseException:
+            if group:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
+            raise
         if status:
             said.seek(max(0, said.tell() - _TAIL_BYTES))
             lines = said.read().decode("utf-8", "replace").split("\n")
@@ -50,9 +67,9 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
         raise L3DError(f"the command ended with {how}: {last[-_LONGEST_LINE:]}")
 
 
-def _ends_with_us() -> Callable[[], None] | None:
-    """Return what lets a child die with its parent, be that killed: Linux only."""
+def _ends_with_us(how: signal.Signals) -> Callable[[], None] | None:
+    """Return what sends a child a signal when its parent dies, be that killed: Linux only."""
     if not sys.platform.startswith("linux"):
         return None
     library = ctypes.CDLL(None)  # loaded before the fork: afterwards little is safe
-    return lambda: library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    return lambda: library.prctl(_PR_SET_PDEATHSIG, how)
