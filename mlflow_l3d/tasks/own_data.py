@@ -1,12 +1,13 @@
-"""The task of an approach that brings its data itself: only its classes are known here."""
+"""The task of an approach that brings its data itself: only its kind and classes are known here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import fingerprint
 from mlflow_l3d.tasks.settings import Split
 
@@ -22,7 +23,8 @@ class OwnData(Task):
         return Split(_NONE, _NONE, _NONE)
 
 
-def own_data(name: str, classes: tuple[str, ...]) -> Task:
-    """Return the task with these classes; none where the approach has metrics only."""
-    task = OwnData(name, ((),), _NONE, classes, _NONE)
-    return OwnData(name, ((),), _NONE, classes, _NONE, fingerprint=fingerprint(task))
+def own_data(name: str, classes: tuple[str, ...], kind: TaskKind = "classification") -> Task:
+    """Return the task with these classes; none of a regression, and where the approach has metrics only."""
+    metric = "pearson" if kind == "regression" else "accuracy"
+    task = OwnData(name, ((),), _NONE, classes, _NONE, kind=kind, metric=metric)
+    return replace(task, fingerprint=fingerprint(task))

@@ -150,7 +150,7 @@ def test_predictions_are_read_alike_from_all_files(kind, tmp_path):
         ({"predictions.csv": "example_id,label,prediction\n1,a,a\n1,a,b"}, "example_id 1 stands there twice"),
         ({"predictions.csv": "example_id,label,prediction\n1,a,a\n2,a,"}, "prediction is missing in row 2"),
         ({"predictions.csv": "example_id,label,prediction\n1,a,nan"}, "prediction is missing in row 1"),
-        ({"predictions.csv": "example_id,label,prediction\n1,0.5,1"}, "label holds 0.5; classes are texts or whole"),
+        ({"predictions.csv": "example_id,label,prediction\n1,0.5,a"}, "label holds 0.5; classes are texts or whole"),
         ({"predictions.csv": "example_id,label,prediction,score_a\n1,a,a,x"}, "score_a must hold numbers"),
         ({"predictions.csv": ""}, "cannot be read"),
         ({"predictions.csv": "x", "predictions.jsonl": "x"}, "one of them is enough"),
@@ -181,6 +181,13 @@ with open("predictions.csv", "w") as file:
     writer.writerow(["example_id", "label", "prediction"])
     for i in range(6):
         writer.writerow([i, "ab"[i % 2], "ab"[int(sys.argv[1]) % (i + 2) % 2]])
+"""
+
+
+NUMBERS = """
+import sys
+rows = [f"{i},{i + 0.5 * (sys.argv[2] == 'decimal')},{i + int(sys.argv[1]) % 3}" for i in range(4)]
+open("predictions.csv", "w").write("\\n".join(["example_id,label,prediction", *rows]))
 """
 
 
@@ -216,6 +223,8 @@ def test_a_cell_is_a_run_with_its_seeds(tmp_path, monkeypatch):
     ("script", "classes", "why"),
     [
         (SCRIPT, "a|c", r"wrote class b, and classes are a\|c: name all with"),
+        (SCRIPT, "numbers", "wrote predictions that are no numbers, and its task is a regression"),
+        (NUMBERS.replace("sys.argv[2]", "'decimal'"), "a|b", "wrote decimal numbers, and its task has classes"),
         (SCRIPT, "none", "with classes=none it must write metrics only"),
         ("open('metrics.json', 'w').write('{\"a\": 1}')", "a|b", "wrote no predictions, and has classes"),
         ("import time", "a|b", "wrote neither"),
@@ -226,6 +235,22 @@ def test_a_cell_with_something_else_fails_alone(script, classes, why, tmp_path):
     approach, _, session = session_of("python train.py {seed}", tmp_path, classes=classes)
     (outcome,) = session.run([one_cell(approach.factors)])
     assert why.replace("\\", "") in outcome.error
+
+
+@pytest.mark.parametrize(("labels", "classes"), [("decimal", "auto"), ("whole", "numbers")])
+def test_numbers_are_a_regression_where_one_is_decimal_or_who_types_it_says_so(labels, classes, tmp_path):
+    (tmp_path / "train.py").write_text(NUMBERS)
+    approach, task, session = session_of(f"python train.py {{seed}} {labels}", tmp_path, classes=classes)
+    assert (task.kind, task.class_names, task.metric) == ("regression", (), "pearson")
+    cell = one_cell(approach.factors)
+    (outcome,) = session.run([cell])
+    shift = cell.seeds["seed"] % 2**31 % 3
+    assert outcome.error is None
+    assert outcome.labels.tolist() == [i + 0.5 * (labels == "decimal") for i in range(4)]
+    assert outcome.predictions.tolist() == [i + shift for i in range(4)]
+    assert outcome.predictions.dtype == float
+    again = session_of(f"python train.py {{seed}} {labels}", tmp_path, classes=classes)[1]  # from the cache
+    assert (again.kind, again.fingerprint) == (task.kind, task.fingerprint)
 
 
 def test_an_id_must_stay_with_its_example(tmp_path):

@@ -27,6 +27,8 @@ from mlflow_l3d.tasks.own_data import own_data
 HIGHEST_SEED: Final = 2**31
 """Seeds that a command is given lie below: every library takes such."""
 NO_CLASSES: Final = "none"
+NUMBERS: Final = "numbers"
+"""What `classes` says of a regression."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,9 +59,11 @@ class Command(Approach):
     parameters: tuple[str, ...] = ("command", "metric")
     brings_data = True
     self_tested = True
+    task_kinds = ("classification", "regression")
     hyperparameters: Mapping[str, Hyperparameter] = {
         "classes": Hyperparameter(
-            AUTO, "names of all classes, separated by |; none: metrics only; auto: those of a run before"
+            AUTO,
+            "names of all classes, separated by |; numbers: a regression; none: metrics only; auto: as a run before",
         ),
         "files": Hyperparameter("", "files and folders whose content decides results, beside those the command names"),
         "environment": Hyperparameter("", "environment variables that the command is given beside the usual ones"),
@@ -68,6 +72,7 @@ class Command(Approach):
     def __init__(self, command: str | Iterable[str], metric: str = AUTO, here: Path | None = None) -> None:
         self.template = Template.of(command, here)
         self.factors = self.template.factors
+        self.asked = metric
         self.metric = "f1_macro" if metric == AUTO else metric
         self.metrics = () if self.metric in registered() else (metric,)
 
@@ -97,30 +102,34 @@ class Command(Approach):
             If that run fails.
         """
         given = str(hyperparameters["classes"])
+        numbers = given == NUMBERS
         if given != AUTO:
-            classes = () if given == NO_CLASSES else tuple(part.strip() for part in given.split("|"))
+            classes = () if given in (NO_CLASSES, NUMBERS) else tuple(part.strip() for part in given.split("|"))
         else:
-            classes = self._tried(hyperparameters, cache)
-        return own_data(self.label(hyperparameters), classes)
+            classes, numbers = self._tried(hyperparameters, cache)
+        return own_data(self.label(hyperparameters), classes, "regression" if numbers else "classification")
 
-    def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> tuple[str, ...]:
-        """Return the classes of a run with all seeds 0, from the cache where it was run before."""
+    def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> tuple[tuple[str, ...], bool]:
+        """Return the classes of a run with all seeds 0, and whether it predicts numbers; cached."""
         key = content_key(dict(self.dependencies(hyperparameters, "")))
         path = cache / "commands" / f"{key}.json"
         if path.is_file():
             found = json.loads(path.read_text(encoding="utf-8"))
-            return self._checked(tuple(found["classes"]), found["metrics"])
+            return self._checked(tuple(found["classes"]), found["metrics"], numbers=found.get("numbers", False))
         _log.warning("%s is run once to see which classes it has; classes=a|b|... saves that", self.what.capitalize())
         written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
         path.parent.mkdir(parents=True, exist_ok=True)
-        found = {"classes": list(written.classes), "metrics": sorted(written.metrics)}
+        found = {"classes": list(written.classes), "metrics": sorted(written.metrics), "numbers": written.decimal}
         path.write_text(json.dumps(found), encoding="utf-8")
-        return self._checked(written.classes, found["metrics"])
+        return self._checked(written.classes, found["metrics"], numbers=written.decimal)
 
-    def _checked(self, classes: tuple[str, ...], metrics: Sequence[str]) -> tuple[str, ...]:
-        """Return the classes, or raise where the metric can come neither from predictions nor from the command."""
-        if self.metric in metrics or (classes and self.metric in registered()):
-            return classes
+    def _checked(
+        self, classes: tuple[str, ...], metrics: Sequence[str], *, numbers: bool
+    ) -> tuple[tuple[str, ...], bool]:
+        """Return classes and kind, or raise where the metric can come neither from predictions nor from the command."""
+        scored = (classes and self.metric in registered()) or (numbers and self.asked in (AUTO, *registered()))
+        if self.metric in metrics or scored:
+            return classes, numbers
         allowed = f"is not among what {self.what} wrote ({', '.join(metrics) or 'predictions alone'})"
         raise ParameterError("metric", self.metric, allowed, f"Name one of them, or {self.otherwise}.")
 
@@ -162,13 +171,24 @@ class CommandSession(CellwiseSession):
         return replace(self._outcome(cell, written), logged=written.logged)
 
     def _outcome(self, cell: Cell, written: Written) -> Outcome:
-        names, what = self.task.class_names, self.approach.what
+        names, what, numbers = self.task.class_names, self.approach.what, self.task.kind == "regression"
         if written.labels is None or written.predictions is None or written.ids is None:
-            if names:
-                raise L3DError(f"{what} wrote no predictions, and has classes {'|'.join(names)}")
+            if names or numbers:
+                known = "numbers to predict" if numbers else f"classes {'|'.join(names)}"
+                raise L3DError(f"{what} wrote no predictions, and has {known}")
             if self.approach.metric not in written.metrics:
                 raise L3DError(f"{what} wrote no {self.approach.metric}, but {', '.join(sorted(written.metrics))}")
             return Outcome(cell.key, metrics=written.metrics)
+        if numbers:
+            try:
+                numeric = written.as_numbers()
+            except ValueError:
+                raise L3DError(f"{what} wrote predictions that are no numbers, and its task is a regression") from None
+            self._check_ids(numeric)
+            return Outcome(cell.key, numeric.ids, numeric.labels, numeric.predictions, metrics=numeric.metrics)
+        if written.decimal:
+            fix = "name them by hyperparameters.classes=numbers, or write class names"
+            raise L3DError(f"{what} wrote decimal numbers, and its task has classes: {fix}")
         if not names:
             raise L3DError(f"{what} wrote predictions; with classes=none it must write metrics only")
         if unknown := [name for name in written.classes if name not in names]:

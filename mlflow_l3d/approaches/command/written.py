@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ class Written:
     ids
         Shape (n,), int64 or str; None without predictions.
     labels, predictions
-        Shape (n,), str: the names of classes.
+        Shape (n,), str: the names of classes; float64 where all are numbers and one of them is not whole.
     scores
         Name of a class -> shape (n,), float32: columns ``score_<class>``.
     metrics
@@ -41,16 +41,28 @@ class Written:
     """
 
     ids: npt.NDArray[np.int64] | npt.NDArray[np.str_] | None = None
-    labels: npt.NDArray[np.str_] | None = None
-    predictions: npt.NDArray[np.str_] | None = None
+    labels: npt.NDArray[Any] | None = None
+    predictions: npt.NDArray[Any] | None = None
     scores: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     logged: Logged | None = None
 
     @property
+    def decimal(self) -> bool:
+        """Whether predictions are numbers, not all of them whole, and so those of a regression."""
+        return self.labels is not None and self.labels.dtype.kind == "f"
+
+    def as_numbers(self) -> Written:
+        """Return it with labels and predictions as numbers; raise a ValueError where one is none."""
+        labels, predictions = (
+            None if values is None else values.astype(float) for values in (self.labels, self.predictions)
+        )
+        return replace(self, labels=labels, predictions=predictions)
+
+    @property
     def classes(self) -> tuple[str, ...]:
-        """The names of classes that occur, numbers in their order; empty without predictions."""
-        if self.labels is None or self.predictions is None:
+        """The names of classes that occur, numbers in their order; empty without predictions, and of a regression."""
+        if self.labels is None or self.predictions is None or self.decimal:
             return ()
         found = {*self.labels.tolist(), *self.predictions.tolist(), *self.scores}
         return tuple(sorted(found, key=lambda name: (0, int(name), name) if _is_number(name) else (1, 0, name)))
@@ -118,8 +130,20 @@ def _predictions(path: Path, metrics: dict[str, float]) -> Written:
             raise L3DError(f"{path.name}: {name} must hold numbers") from None
         if np.isnan(scores[name.removeprefix(_SCORE)]).any():
             raise L3DError(f"{path.name}: {name} must hold numbers")
-    labels, predictions = (np.array([_class(value, name, path) for value in columns[name]]) for name in COLUMNS[1:])
+    labels, predictions = _decimal(columns) or (
+        np.array([_class(value, name, path) for value in columns[name]]) for name in COLUMNS[1:]
+    )
     return Written(numbers, labels, predictions, scores, metrics)
+
+
+def _decimal(columns: dict[str, list[Any]]) -> list[npt.NDArray[np.float64]] | None:
+    """Return labels and predictions where all are finite numbers, and one of them is not whole."""
+    try:
+        found = [np.array([float(value) for value in columns[name]]) for name in COLUMNS[1:]]
+    except (TypeError, ValueError):
+        return None
+    known = all(np.isfinite(values).all() for values in found)
+    return found if known and any((values % 1).any() for values in found) else None
 
 
 def _columns(path: Path) -> dict[str, list[Any]]:
@@ -167,7 +191,7 @@ def _class(value: Any, column: str, path: Path) -> str:
         except ValueError:
             return text
     if not value.is_integer():
-        fix = "classes are texts or whole numbers; of a regression, write metrics.json"
+        fix = "classes are texts or whole numbers, and of a regression every label and prediction is a number"
         raise L3DError(f"{path.name}: {column} holds {value:g}; {fix}")
     return str(int(value))
 
