@@ -49,6 +49,24 @@ def test_without_bias_where_each_run_has_examples_of_its_own():
     assert (np.abs(np.mean(sums, axis=0) - list(TRUTH.values())) < 5 * errors).all()
 
 
+def test_a_list_that_is_used_equally_often_moves_no_mean():
+    generator, shift = np.random.default_rng(5), np.array([-1.0, 0.0, 2.0])
+    found = []
+    for _ in range(300):
+        level = generator.integers(0, 3, 18)
+        table = drawn(generator, 18, 15) + shift[level][:, None]
+        ids = [np.arange(15)] * 18
+        plain, listed = score_variances(list(table), ids), score_variances(list(table), ids, level.tolist(), 3)
+        found.append([plain.runs, listed.runs, listed.examples, listed.both])
+    means, errors = np.mean(found, axis=0), np.std(found, axis=0) / 300**0.5
+    truth = [TRUTH["runs"] + shift.var(), *TRUTH.values()]
+    assert (np.abs(means - truth) < 5 * errors).all()
+    known = ScoreVariances(0.4, 1.0, 2.0, mean=0, pool=15, per_run=15, shared=True, levels=3)
+    table = projection(known, 100.0, per_run=1.0, per_example=1.0)
+    assert (table["runs"] % 3 == 0).all()
+    np.testing.assert_array_equal(table["runs"], 100 // (1 + table["examples"]) // 3 * 3)
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_variance_of_a_mean_is_the_one_that_is_projected(shared):
     generator, pool, runs, examples = np.random.default_rng(3), 60, 7, 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,8 @@ class ScoreVariances:
     Attributes
     ----------
     runs
-        Variance between runs with test sets without end, in squared units of the score.
+        Variance between runs with test sets without end, in squared units of the score; where there is a fixed list,
+        between runs of one level.
     examples
         Variance between examples, each asked in runs without end; divided by the examples it is that of a mean score.
     both
@@ -41,6 +42,8 @@ class ScoreVariances:
         Mean number of examples of a run.
     shared
         Whether all runs are evaluated on the same examples.
+    levels
+        Length of the list of which runs use every element equally often; 1 where there is none.
     """
 
     runs: float
@@ -50,6 +53,7 @@ class ScoreVariances:
     pool: int
     per_run: float
     shared: bool
+    levels: int = 1
 
     def of_mean(self, runs: FloatArray, examples: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the three parts of the variance of a mean over runs, each evaluated on so many examples.
@@ -94,7 +98,12 @@ def pseudo_values(
     return (count * whole - (count - 1) * np.array(without))[kind.reshape(-1)]
 
 
-def score_variances(values: Sequence[FloatArray], example_ids: Sequence[npt.NDArray[Any]]) -> ScoreVariances | None:
+def score_variances(
+    values: Sequence[FloatArray],
+    example_ids: Sequence[npt.NDArray[Any]],
+    level: Sequence[int] | None = None,
+    levels: int = 1,
+) -> ScoreVariances | None:
     """Estimate what a score is made of from runs that are independent of each other.
 
     Parameters
@@ -103,6 +112,9 @@ def score_variances(values: Sequence[FloatArray], example_ids: Sequence[npt.NDAr
         Of each run, one an example: whether it is right, or :func:`pseudo_values`.
     example_ids
         Of each run, which example a value belongs to; none twice.
+    level, levels
+        Of each run, its element of a fixed list, from 0, and how long that is; None where there is no list. Elements
+        that all runs will use equally often do not make their mean vary: runs are then compared within levels.
 
     Returns
     -------
@@ -120,31 +132,56 @@ def score_variances(values: Sequence[FloatArray], example_ids: Sequence[npt.NDAr
     flat = np.concatenate(values)
     mean = float(flat.mean())
     flat = flat - mean
-    run = np.repeat(np.arange(len(values)), [len(each) for each in values])
+    sizes = [len(each) for each in values]
+    run = np.repeat(np.arange(len(values)), sizes)
     known, example = np.unique(np.concatenate(example_ids), return_inverse=True)
-    squares = float(np.square(flat).sum())
-    in_run, in_example = np.bincount(run), np.bincount(example)
-    of_runs = float(np.square(np.bincount(run, flat)).sum())
-    of_examples = float(np.square(np.bincount(example, flat)).sum())
-    total = len(flat)
-    pairs_in_runs = float(np.square(in_run, dtype=np.float64).sum()) - total
-    pairs_in_examples = float(np.square(in_example, dtype=np.float64).sum()) - total
-    if not pairs_in_runs > 0 or not pairs_in_examples > 0:
+    whole = _products(flat, run, example)
+    if not whole.pairs_in_runs > 0 or not whole.pairs_in_examples > 0:
         return None
-    same_run = (of_runs - squares) / pairs_in_runs
-    same_example = (of_examples - squares) / pairs_in_examples
-    neither = (float(flat.sum()) ** 2 - of_runs - of_examples + squares) / (
-        float(total) ** 2 - pairs_in_runs - pairs_in_examples - total
-    )
+    of_runs = whole.same_run - whole.neither
+    within = of_runs
+    if level is not None:
+        of_level = np.repeat(np.asarray(level), sizes)
+        groups = [_products(*(each[of_level == one] for each in (flat, run, example))) for one in np.unique(of_level)]
+        weights = np.array([group.other_pairs for group in groups])
+        if not weights.sum() > 0:
+            return None
+        each = [group.same_run - group.neither if group.other_pairs else 0.0 for group in groups]
+        within = float(np.average(each, weights=weights))
+    of_examples = whole.same_example - whole.neither
     return ScoreVariances(
-        runs=max(0.0, same_run - neither),
-        examples=max(0.0, same_example - neither),
-        both=max(0.0, squares / total - same_run - same_example + neither),
+        runs=max(0.0, within),
+        examples=max(0.0, of_examples),
+        both=max(0.0, float(np.square(flat).mean()) - whole.neither - of_runs - of_examples),
         mean=mean,
         pool=len(known),
-        per_run=total / len(values),
-        shared=bool((in_example == len(values)).all()),
+        per_run=len(flat) / len(values),
+        shared=bool((np.bincount(example) == len(values)).all()),
+        levels=levels,
     )
+
+
+class _Products(NamedTuple):
+    """Mean products of two values: of one run, of one example, of neither; and how many pairs there are."""
+
+    same_run: float
+    same_example: float
+    neither: float
+    pairs_in_runs: float
+    pairs_in_examples: float
+    other_pairs: float
+
+
+def _products(values: FloatArray, run: npt.NDArray[np.int64], example: npt.NDArray[np.int64]) -> _Products:
+    count, squares = float(len(values)), float(np.square(values).sum())
+    sums, pairs = [], []
+    for place in (run, example):
+        sums.append(float(np.square(np.bincount(place, values)).sum()) - squares)
+        pairs.append(float(np.square(np.bincount(place), dtype=np.float64).sum()) - count)
+    others = float(values.sum()) ** 2 - squares - sum(sums)
+    sums, pairs = [*sums, others], [*pairs, count**2 - count - sum(pairs)]
+    means = [total / number if number > 0 else math.nan for total, number in zip(sums, pairs, strict=True)]
+    return _Products(*means, *pairs)
 
 
 def projection(
@@ -175,8 +212,9 @@ def projection(
     -------
     pandas.DataFrame
         Columns :data:`PROJECTION_COLUMNS`, one row for each number of examples from 2 to all of the pool for which the
-        budget pays three runs: ``cost``, standard error ``std`` of the mean score, ``half_width`` of its interval, and
-        the shares of its variance by runs, by examples and by both. Empty where it pays for none.
+        budget pays three runs, and of a list one more than it is long: ``cost``, standard error ``std`` of the mean
+        score, ``half_width`` of its interval, and the shares of its variance by runs, by examples and by both. Empty
+        where it pays for none.
 
     Notes
     -----
@@ -184,14 +222,17 @@ def projection(
     and m examples, as it will have in the study.
     """
     examples = np.arange(2, variances.pool + 1, dtype=np.float64)
+    levels = variances.levels
     runs = np.minimum(np.floor(budget / (per_run + per_example * examples) * (1 + 1e-12)), most_runs)
-    examples, runs = examples[runs >= FEWEST_RUNS], runs[runs >= FEWEST_RUNS]
+    runs = np.floor(runs / levels) * levels
+    enough = runs >= max(FEWEST_RUNS, levels + 1)
+    examples, runs = examples[enough], runs[enough]
     by_runs, by_examples, by_both = variances.of_mean(runs, examples)
     total = by_runs + by_examples + by_both
     different = examples if variances.shared else variances.pool * (1 - (1 - examples / variances.pool) ** runs)
     with np.errstate(invalid="ignore"):
         degrees = total**2 / (
-            by_runs**2 / (runs - 1)
+            by_runs**2 / (runs - levels)
             + by_examples**2 / np.maximum(different - 1, 1)
             + by_both**2 / ((runs - 1) * (examples - 1))
         )

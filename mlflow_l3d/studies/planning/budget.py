@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -81,7 +82,8 @@ def projected(
     if named(specification.metric).function is None:
         why = f"{specification.metric} comes from the approach itself, and not from predictions"
         return Projected(None, f"{asked}: {why}. Name another metric.")
-    variances = _variances(specification, client, run_id)
+    lists = specification.setup.approach.levels(specification.setup.task, specification.setup.hyperparameters)
+    variances = _variances(specification, client, run_id, lists)
     if variances is None:
         why = f"the pilot has fewer than {FEWEST_RUNS} golden runs with predictions on examples in common"
         return Projected(None, f"{asked}: {why}.")
@@ -100,13 +102,20 @@ def projected(
         "the same in all cells" if variances.shared else f"drawn anew in each from the pilot's {variances.pool:,}"
     )
     note = (
-        f"{asked}: the mean {specification.metric} is known best with {top['runs']:,.0f} cells of "
+        f"{asked}: the mean {specification.metric} is known best with {_counted(top, variances.levels, lists)} of "
         f"{top['examples']:,.0f} test examples, {test_set} ({costs.words})."
     )
     if nearly["examples"] < top["examples"]:
-        near = f"{nearly['runs']:,.0f} of {nearly['examples']:,.0f}"
+        near = f"{_counted(nearly, variances.levels, lists)} of {nearly['examples']:,.0f}"
         note += f" Nearly as well ({_NEARLY - 1:.0%} wider at most) with {near}."
     return Projected(shown.assign(best=shown["examples"] == top["examples"]), note)
+
+
+def _counted(row: pd.Series, levels: int, lists: Mapping[str, int]) -> str:
+    """Return how many cells there are, and of a list how many for each element."""
+    if levels == 1:
+        return f"{row['runs']:,.0f} cells"
+    return f"{row['runs'] / levels:,.0f} cells for each of {levels:,} {' x '.join(lists)}"
 
 
 def _costs(specification: Specification, budget: Budget, seconds: float, examples: float) -> Costs:
@@ -119,24 +128,37 @@ def _costs(specification: Specification, budget: Budget, seconds: float, example
     return Costs(seconds, 0.0, f"{seconds:.3g} s a cell, most of it training")
 
 
-def _variances(specification: Specification, client: MlflowClient, run_id: str) -> ScoreVariances | None:
+def _variances(
+    specification: Specification, client: MlflowClient, run_id: str, lists: Mapping[str, int]
+) -> ScoreVariances | None:
     """Return what scores of the pilot's independent runs are made of; None where it cannot be told."""
     metric = named(specification.metric)
     cells = read_investigation(run_id, client).cells
     cells = cells[cells["phase"].isin(_INDEPENDENT) & cells["status"].eq("FINISHED")]
     classes = len(specification.setup.task.class_names) or None
-    values, ids = [], []
+    values, ids, level, count = [], [], [], math.prod(lists.values())
+    numbers = _levels(cells, lists)
     with closing(read_predictions(client, cells)) as read:
-        for _, found in read:
+        for number, (_, found) in zip(numbers, read, strict=True):
             if found is None or found.num_rows < 2:
                 continue
             example_ids, labels, predictions = (
                 np.asarray(found.column(name).to_pandas()) for name in ("example_id", "label", "prediction")
             )
-            values.append(pseudo_values(metric, labels, predictions, classes))
-            ids.append(_numbers(example_ids))
-    finite = [place for place, each in enumerate(values) if np.isfinite(each).all()]
-    return score_variances([values[place] for place in finite], [ids[place] for place in finite])
+            own = pseudo_values(metric, labels, predictions, classes)
+            if np.isfinite(own).all():
+                values.append(own)
+                ids.append(_numbers(example_ids))
+                level.append(number)
+    return score_variances(values, ids, level if count > 1 else None, count)
+
+
+def _levels(cells: pd.DataFrame, lists: Mapping[str, int]) -> list[int]:
+    """Return the number of each cell's combination of elements of the lists."""
+    found = np.zeros(len(cells), dtype=np.int64)
+    for name, count in lists.items():
+        found = found * count + (cells[f"seed.{name}"] % count).to_numpy(dtype=np.int64)
+    return list(found.tolist())
 
 
 def _numbers(example_ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
