@@ -193,7 +193,7 @@ def test_numbers_of_a_regression(tmp_path):
     outcome = finished(NUMBERS, CELL, numbers_job(tmp_path))
     assert outcome.predictions.dtype == outcome.labels.dtype == np.float64
     assert outcome.scores is None
-    assert outcome.metrics == pytest.approx({"pearson": 1.0, "spearman": 1.0, "mse": 1.0, "mae": 1.0})
+    assert outcome.metrics == pytest.approx({"pearson": 1.0, "spearman": 1.0, "mse": 1.0, "rmse": 1.0, "mae": 1.0})
     flat = replace(NUMBERS, predictions=np.ones(3))
     assert finished(flat, CELL, numbers_job(tmp_path)).metrics["pearson"] == 0.0
 

@@ -1,6 +1,6 @@
 """Global generators of a project that takes no seeds: what it seeds them with is moved by ours.
 
-A project that says ``numpy.random.seed(40)``, or nothing, is not changed: its interpreter runs a file of ours first.
+A project that seeds numpy with 40, or with nothing, is not changed: its interpreter runs a file of ours first.
 """
 
 from __future__ import annotations

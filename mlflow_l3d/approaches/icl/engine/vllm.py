@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.approaches.encoder.pretrained import TRUST
 from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
@@ -87,7 +88,7 @@ def load_vllm(found: ModelReference, device: str, *, dtype: str, trust: bool, co
         revision=found.commit if found.kind == "hub" else None,
         dtype=dtype,
         seed=0,
-        trust_remote_code=trust,
+        **{TRUST: trust},
         max_model_len=context,
         gpu_memory_utilization=_SHARE_OF_MEMORY / int(os.environ.get(SHARERS, "1")),
         enable_prefix_caching=True,
