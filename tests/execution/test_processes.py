@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.numerics import SHARERS
 from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.execution import environment
+from mlflow_l3d.execution import environment, pool
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
@@ -90,21 +90,22 @@ def test_environment_of_a_worker(tmp_path, monkeypatch):
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "MLFLOW_TRACKING_URI": "sqlite:///here.db",
+        SHARERS: "1",
+        "device": "cpu",
     }
     assert {name: found.get(name) for name in expected} == expected
     assert not {"MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"} & set(found)
 
 
-@pytest.mark.slow
 def test_gpus_are_shared_out(tmp_path, monkeypatch):
     cards = SimpleNamespace(device_count=lambda: 2, get_device_name=lambda _: "H200")
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cards))
-    job = replace(bench_job(Trouble(), tmp_path, duration=0.2), device="cuda")
+    monkeypatch.setattr(pool, "ProcessWorker", lambda job, device, sharers: SimpleNamespace(device=device, of=sharers))
     assert environment.default_workers("cuda") == 2
-    list(ProcessExecutor(job=job, workers=3).run(design_cells(FACTORS, 6)))
-    found = [worker_environment(tmp_path, process) for process in worker_processes(tmp_path)]
-    shared = sorted((each["device"], each[SHARERS]) for each in found)
-    assert shared == [("cuda:0", "2"), ("cuda:0", "2"), ("cuda:1", "1")]
+    own = pool.ProcessPool(bench_job(Trouble(), tmp_path), 3, environment.places("cuda"))
+    for _ in range(3):
+        own.workers.append(own.start())
+    assert [(worker.device, worker.of) for worker in own.workers] == [("cuda:0", 2), ("cuda:1", 1), ("cuda:0", 2)]
     assert environment.places("cuda:1") == ["cuda:1"]
     assert environment.default_workers("mps") == 1
     assert environment.default_workers("cpu") == len(os.sched_getaffinity(0))
