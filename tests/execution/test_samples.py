@@ -125,3 +125,8 @@ def test_it_joins_all_factors_on_request():
         specify({**SIZES, "factor": TEST_SAMPLE, "design": "radial"})
     with pytest.raises(ParameterError, match="joins factors of the approach only"):
         specify({**SIZES, "factor": f"data_order+{TEST_SAMPLE}"})
+
+
+def test_a_metric_that_no_prediction_decides_is_refused():
+    with pytest.raises(ParameterError, match="synthetic_score comes from the approach itself, not from predictions"):
+        specify({**SIZES, "factor": TEST_SAMPLE, "metric": "synthetic_score"})
