@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,10 +19,11 @@ from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
 from mlflow_l3d.tasks.settings import Split
 
-Function: TypeAlias = abc.Callable[[Task, Split, Mapping[str, int], Mapping[str, Value]], npt.ArrayLike]
+Function: TypeAlias = abc.Callable[[Task, Split, Mapping[str, int], Mapping[str, Value]], npt.ArrayLike | Sequence[Any]]
 """``function(task, split, seeds, hyperparameters)`` -> class numbers of shape (n,), -1 for none, or class scores of
 shape (n, classes), for the n examples of ``split.test`` in that order. Of a multiple-choice task the choices are the
-classes; of a regression it returns finite numbers of shape (n,)."""
+classes; of a regression it returns finite numbers of shape (n,), of a generation n texts, of tagging n lists of tags,
+of a ranking n lists of ids, best first."""
 
 
 class Callable(Approach):
@@ -113,9 +114,8 @@ class CallableSession(CellwiseSession):
             raise
         except Exception as error:
             raise L3DError(f"{type(error).__name__}: {error} ({_given(task, split)})") from error
-        classes = None if task.kind == "regression" else len(task.class_names)
         try:
-            predictions, scores = _interpret(returned, len(split.test), classes)
+            predictions, scores = _interpret(returned, len(split.test), task)
         except ValueError as error:
             raise L3DError(f"the function of approach {name} returned {error}") from None
         return answered(cell.key, task, split.test, predictions, scores)
@@ -129,29 +129,24 @@ def _given(task: Task, split: Split) -> str:
     return f"the function was given task.texts, {held}: {parts}"
 
 
-def _interpret(
-    returned: Any, examples: int, classes: int | None
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
-    """Return predictions and, where there are any, class scores; a regression has no classes.
+def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
+    """Return predictions and, where there are any, class scores.
 
     Raises
     ------
     ValueError
         If shape, type or values are not those of :data:`Function`; it says which were returned.
     """
-    wanted = f"a regression needs finite numbers ({examples},)."
-    if classes is not None:
-        wanted = f"it must return class numbers of shape ({examples},) or class scores of shape ({examples}, {classes})"
-        wanted += ", one a test example."
+    if not task.form.has_classes:
+        return _without_classes(returned, examples, task), None
+    classes = len(task.class_names)
+    wanted = f"it must return class numbers of shape ({examples},) or class scores of shape ({examples}, {classes})"
+    wanted += ", one a test example."
     try:
         array = np.asarray(returned)
     except ValueError:
         raise ValueError(f"rows of unequal length; {wanted}") from None
     numbers = array.dtype.kind in "fiu"
-    if classes is None:
-        if array.shape != (examples,) or not numbers or not np.isfinite(array).all():
-            raise ValueError(f"shape {array.shape} and type {array.dtype}; {wanted}")
-        return array.astype(np.float64), None
     if array.shape not in {(examples,), (examples, classes)}:
         raise ValueError(f"shape {array.shape}; {wanted}")
     if array.ndim == 2:
@@ -164,3 +159,15 @@ def _interpret(
         known = f"class numbers go from 0 to {classes - 1}, and -1 is none."
         raise ValueError(f"predictions from {array.min()} to {array.max()}; {known}")
     return array.astype(np.int64), None
+
+
+def _without_classes(returned: Any, examples: int, task: Task) -> npt.NDArray[Any]:
+    """Return numbers, texts, tags or rankings; errors as of :func:`_interpret`."""
+    wanted = f"a {task.kind} needs {examples} {task.form.words}, one a test example."
+    try:
+        found = task.form.predictions(returned)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"something else ({error}); {wanted}") from None
+    if len(found) != examples:
+        raise ValueError(f"{len(found)} predictions; {wanted}")
+    return found

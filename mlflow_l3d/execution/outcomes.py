@@ -208,8 +208,8 @@ def _with_predictions(outcome: Outcome, job: Job) -> Outcome:
         raise ValueError(f"it has {len(ids)} example_ids, {len(labels)} labels and {len(predictions)} predictions")
     if not len(ids):
         raise ValueError("it has no example")
-    if task.kind == "regression" and outcome.scores is not None:
-        raise ValueError("it has class scores, and the task is a regression")
+    if outcome.scores is not None and not task.form.has_classes:
+        raise ValueError(f"it has class scores, and the task is a {task.kind}")
     scores = None
     if outcome.scores is not None:
         scores = np.asarray(outcome.scores)
@@ -230,12 +230,9 @@ def _column(name: str, array: npt.NDArray[Any], kinds: str, what: str) -> npt.ND
 
 
 def _answers(name: str, values: Any, lowest: int, task: Task) -> npt.NDArray[Any]:
-    """Return scores as float64, classes, of which `lowest` is the first that is allowed, as int64."""
-    if task.kind == "regression":
-        scores = _column(name, np.asarray(values), "fiu", "numbers")
-        if not np.isfinite(scores).all():
-            raise ValueError(f"{name} are not all finite")
-        return scores.astype(np.float64, copy=False)
+    """Return classes, of which `lowest` is the first that is allowed, as int64, and all else as its form holds it."""
+    if not task.form.has_classes:
+        return task.form.labels(values) if name == "labels" else task.form.predictions(values)
     numbers, classes = _column(name, np.asarray(values), "iu", "integers"), len(task.class_names)
     if len(numbers) and not lowest <= int(numbers.min()) <= int(numbers.max()) < classes:
         raise ValueError(f"{name} go from {numbers.min()} to {numbers.max()}, allowed is {lowest} to {classes - 1}")

@@ -5,17 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
+
+from mlflow_l3d.errors import L3DError
 
 Score: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], float]
 """Labels and predictions, shape (n,) both, to one number."""
 ScoreOfClasses: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any], int], float]
 """Labels, predictions and how many classes are told apart to one number."""
 
+OfEach: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.float64]]
+"""Labels and predictions, shape (n,) both, to one number an example."""
+
 OF_CLASSES: Final = ("classification", "multiple_choice")
 OF_NUMBERS: Final = ("regression",)
+OF_TEXTS: Final = ("generation",)
+OF_TAGS: Final = ("tagging",)
+OF_RANKINGS: Final = ("ranking",)
 
 
 @dataclass(frozen=True)
@@ -30,10 +40,12 @@ class Metric:
         Under which it is asked for (``metric=name``) and recorded.
     function
         Labels and predictions, shape (n,) with n > 0, to a number. Of classes they are int64 class numbers, a
-        prediction of -1 being an answer that names no class; of a regression float64 and finite. What is not finite
-        counts as no score. None where an approach gives the number itself.
+        prediction of -1 being an answer that names no class; of a regression float64 and finite; of other kinds texts,
+        of which :mod:`mlflow_l3d.metrics.forms` says what they hold. What is not finite counts as no score. None where
+        an approach gives the number itself.
     kinds
-        Kinds of tasks whose predictions it scores; :data:`OF_CLASSES` or :data:`OF_NUMBERS`.
+        Kinds of tasks whose predictions it scores; :data:`OF_CLASSES`, :data:`OF_NUMBERS`, :data:`OF_TEXTS`,
+        :data:`OF_TAGS` or :data:`OF_RANKINGS`.
     greater_is_better
         Its direction.
     range
@@ -52,6 +64,14 @@ class Metric:
     of_classes
         The same where it is known how many classes are told apart, for a score that depends on it: also on those that
         neither a label nor a prediction has. Results, early stopping and pruning take it before `function`.
+    of_each
+        Labels and predictions, as of `function`, to one number an example, shape (n,), where the score is their mean.
+    agreement
+        How two predictions are compared under this metric, where they are neither classes nor numbers; see the study
+        `evaluate`. Where empty they agree if they are equal.
+    needs
+        The module that `function` imports, where it comes with ``pip install 'mlflow-l3d[agreement]'``: without it the
+        metric is not recorded.
     """
 
     name: str
@@ -65,6 +85,9 @@ class Metric:
     secondary: bool = False
     opt_in: bool = False
     of_classes: ScoreOfClasses | None = None
+    of_each: OfEach | None = None
+    agreement: str = ""
+    needs: str = ""
 
     @property
     def sign(self) -> float:
@@ -77,3 +100,27 @@ class Metric:
         None where there is none, the classes are not known, or smaller is better.
         """
         return self.chance(classes) if self.chance and classes and self.greater_is_better else None
+
+
+def mean_of(of_each: OfEach) -> Score:
+    """Return the score that is the mean over examples."""
+
+    def mean(labels: npt.NDArray[Any], predictions: npt.NDArray[Any]) -> float:
+        return float(of_each(labels, predictions).mean())
+
+    return mean
+
+
+def library(module: str, what: str, name: str, package: str) -> Any:
+    """Import a library of the extra ``agreement``, for the metric or scoring function (`what`) of a name.
+
+    Raises
+    ------
+    L3DError
+        If it is not installed; names the command that installs it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        msg = f"{what}={name}: needs the package {package}. Run: pip install 'mlflow-l3d[agreement]'"
+        raise L3DError(msg) from error

@@ -89,6 +89,11 @@ def _mean(each: npt.NDArray[np.float64], counts: _Counts, classes: int | None) -
     return float(each[counts.seen].mean()) if classes is None else float(each.sum()) / max(classes, seen)
 
 
+def _is_right(labels: Numbers, predictions: Numbers) -> npt.NDArray[np.float64]:
+    right: npt.NDArray[np.float64] = (labels == predictions).astype(np.float64)
+    return right
+
+
 def _accuracy(labels: Numbers, predictions: Numbers) -> float:
     return float((labels == predictions).mean())
 
@@ -119,7 +124,7 @@ F1_MACRO: Final = Metric(
     of_classes=f1_macro,
 )
 METRICS: Final = (
-    Metric("accuracy", _accuracy, range=_FRACTION, chance=_even, words="share of right predictions"),
+    Metric("accuracy", _accuracy, range=_FRACTION, chance=_even, words="share of right predictions", of_each=_is_right),
     Metric(
         "precision_macro",
         _precision_macro,

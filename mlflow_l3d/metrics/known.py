@@ -6,16 +6,16 @@ import logging
 import math
 from collections.abc import Collection, Mapping
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy.typing as npt
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.metrics import classification, regression
+from mlflow_l3d.metrics import classification, rankings, regression, tags, texts
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.classification import UNPARSED, class_numbers
-from mlflow_l3d.metrics.regression import numbers
+from mlflow_l3d.metrics.forms import form_of
 
 _ERRORS: Final = frozenset(
     {"loss", "error", "errors", "mae", "mse", "rmse", "rmsle", "mape", "perplexity", "wer", "cer", "ter"}
@@ -31,7 +31,8 @@ def registered() -> Mapping[str, Metric]:
 
     An entry point that cannot be used is left out with a warning, so that a broken package costs its metric only.
     """
-    found = {metric.name: metric for metric in (*classification.METRICS, *regression.METRICS)}
+    ours = (classification, regression, texts, tags, rankings)
+    found = {metric.name: metric for each in ours for metric in each.METRICS}
     for name in registry.names("metric"):
         try:
             metric = registry.load("metric", name)
@@ -60,8 +61,22 @@ def of_kind(kind: str, *, secondary: bool = True) -> tuple[Metric, ...]:
 
     The first is the default of the kind.
     """
-    every = (each for each in registered().values() if kind in each.kinds and not each.opt_in)
+    every = (each for each in registered().values() if kind in each.kinds and not each.opt_in and _installed(each))
     return tuple(each for each in every if secondary or not each.secondary)
+
+
+@cache
+def _installed(metric: Metric) -> bool:
+    """Return whether what a metric needs is there."""
+    return not metric.needs or find_spec(metric.needs) is not None
+
+
+def check_installed(metric: Metric) -> None:
+    """Raise if what a metric needs is not there; the error names the command that installs it."""
+    if not _installed(metric):
+        package = metric.needs.replace("_", "-")
+        msg = f"metric={metric.name}: needs the package {package}. Run: pip install 'mlflow-l3d[agreement]'"
+        raise L3DError(msg)
 
 
 def scores_of(
@@ -78,13 +93,14 @@ def scores_of(
     Parameters
     ----------
     labels
-        Shape (n,): true class numbers, 0 or above; of a regression finite numbers.
+        Shape (n,): true class numbers, 0 or above; of a regression finite numbers; of other kinds as
+        :mod:`mlflow_l3d.metrics.forms` says.
     predictions
         Shape (n,): likewise; the class -1 is an answer that names no class.
     kind
         That of the task.
     classes
-        How many classes are told apart; None for those that occur here. Not looked at for a regression.
+        How many classes are told apart; None for those that occur here. Not looked at where there are none.
     only
         Names of metrics of the kind; empty means all that every approach has.
     own
@@ -100,16 +116,12 @@ def scores_of(
     ValueError
         If the arrays are empty, differ in length, or hold anything else.
     """
-    truth: npt.NDArray[Any]
-    guess: npt.NDArray[Any]
-    if kind == "regression":
-        truth, guess = numbers(labels, "labels", 1), numbers(predictions, "predictions", 1)
-    else:
-        truth, guess = class_numbers(labels, "labels", 0), class_numbers(predictions, "predictions", UNPARSED)
+    form = form_of(kind)
+    truth, guess = form.labels(labels), form.predictions(predictions)
     if len(truth) != len(guess) or not len(truth):
         msg = f"labels and predictions must be equally many, at least one, got {len(truth)} and {len(guess)}"
         raise ValueError(msg)
-    of_classes = None if kind == "regression" else classes
+    of_classes = classes if form.has_classes else None
     wanted = {*only} or {*own, *(metric.name for metric in of_kind(kind))}
     metrics = [each for each in registered().values() if each.name in wanted and kind in each.kinds]
     found = {metric.name: score(metric, truth, guess, of_classes) for metric in metrics}

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.metrics.base import OF_NUMBERS, Metric
+from mlflow_l3d.metrics.base import OF_NUMBERS, Metric, mean_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,16 +29,18 @@ def _spearman(labels: Floats, predictions: Floats) -> float:
     return pearson(rankdata(labels), rankdata(predictions))
 
 
-def _mse(labels: Floats, predictions: Floats) -> float:
-    return float(np.square(labels - predictions).mean())
+def _squared(labels: Floats, predictions: Floats) -> Floats:
+    found: Floats = np.square(labels - predictions)
+    return found
+
+
+def _absolute(labels: Floats, predictions: Floats) -> Floats:
+    found: Floats = np.abs(labels - predictions)
+    return found
 
 
 def _rmse(labels: Floats, predictions: Floats) -> float:
-    return math.sqrt(_mse(labels, predictions))
-
-
-def _mae(labels: Floats, predictions: Floats) -> float:
-    return float(np.abs(labels - predictions).mean())
+    return math.sqrt(_squared(labels, predictions).mean())
 
 
 PEARSON: Final = Metric(
@@ -52,11 +54,20 @@ METRICS: Final = (
     PEARSON,
     Metric("spearman", _spearman, kinds=OF_NUMBERS, range=(-1.0, 1.0), words="the same of their ranks"),
     *(
-        Metric(name, function, OF_NUMBERS, greater_is_better=False, range=(0.0, math.inf), percent=False, words=words)
-        for name, function, words in (
-            ("mse", _mse, "mean squared error, in the squared unit of the labels"),
-            ("mae", _mae, "mean absolute error, in the unit of the labels"),
-            ("rmse", _rmse, "root of the mean squared error, in the unit of the labels"),
+        Metric(
+            name,
+            function,
+            OF_NUMBERS,
+            greater_is_better=False,
+            range=(0.0, math.inf),
+            percent=False,
+            words=words,
+            of_each=of_each,
+        )
+        for name, function, of_each, words in (
+            ("mse", mean_of(_squared), _squared, "mean squared error, in the squared unit of the labels"),
+            ("mae", mean_of(_absolute), _absolute, "mean absolute error, in the unit of the labels"),
+            ("rmse", _rmse, None, "root of the mean squared error, in the unit of the labels"),
         )
     ),
 )

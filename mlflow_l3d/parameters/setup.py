@@ -11,7 +11,8 @@ from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.metrics.known import named, of_kind, registered
+from mlflow_l3d.metrics.forms import form_of
+from mlflow_l3d.metrics.known import check_installed, named, of_kind, registered
 from mlflow_l3d.parameters.execution import Execution, execution
 from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, choose
@@ -234,10 +235,6 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
     its_own = approach.brings_data and not task.class_names and task.kind == "classification"
     theirs = {*approach.metrics, *([metric] if its_own else [])}
     kinds_of_metric = named(metric).kinds if metric in set(registered()) - theirs else (task.kind,)
-    if task.kind == "regression" and task.kind not in kinds_of_metric:
-        allowed = f"is a metric of classes, and {task.name} is a regression task"
-        fix = f"Use {', '.join(each.name for each in of_kind(task.kind))}."
-        raise ParameterError("metric", metric, allowed, fix)
     what = task.kind.replace("_", " ")
     if task.kind not in under:
         taken = " and ".join(kind.replace("_", " ") for kind in under)
@@ -245,8 +242,11 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
         fix = "Use another approach." if not limit else f"Other hyperparameters of {approach.name} take it."
         raise ParameterError("task", task.name, f"is a {what} task, and {approach.name} takes {taken} only{limit}", fix)
     if task.kind not in kinds_of_metric:
-        allowed = f"is a metric of regressions, and {task.name} is a {what} task"
-        raise ParameterError("metric", metric, allowed, "Use accuracy, f1_macro or matthews_corrcoef.")
+        allowed = f"is a metric of {form_of(kinds_of_metric[0]).words}, and {task.name} is a {what} task"
+        fix = f"Use {', '.join(each.name for each in of_kind(task.kind, secondary=False))}."
+        raise ParameterError("metric", metric, allowed, fix)
+    if metric not in theirs:
+        check_installed(named(metric))
 
 
 def headline_metric(asked: str, task: Task) -> str:

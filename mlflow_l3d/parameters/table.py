@@ -92,7 +92,11 @@ _SIZES = (
 _PLACE = (
     Parameter("text_column", "auto", "text column of a file or data set; two for sentence pairs, separated by a comma"),
     Parameter("label_column", "label", "label column of a file or data set"),
-    Parameter("task_kind", "auto", "classification, regression or multiple_choice; auto goes by the data"),
+    Parameter(
+        "task_kind",
+        "auto",
+        "classification, regression, multiple_choice, generation, tagging or ranking; auto goes by the data",
+    ),
     Parameter("choice_columns", "auto", "columns of a multiple-choice file, separated by commas"),
     Parameter("device", "auto", "cpu, cuda, cuda:N, mps; auto takes an accelerator where there is one"),
     Parameter(

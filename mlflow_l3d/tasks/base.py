@@ -9,15 +9,24 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.metrics.forms import Form, form_of
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.predefined_split import predefined_split
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import draw_split
 
-TaskKind: TypeAlias = Literal["classification", "regression", "multiple_choice"]
+TaskKind: TypeAlias = Literal["classification", "regression", "multiple_choice", "generation", "tagging", "ranking"]
 
-KINDS: Final[tuple[TaskKind, ...]] = ("classification", "regression", "multiple_choice")
-"""What a label can be: the class of a text, a score, or the number of the right one of several texts."""
+KINDS: Final[tuple[TaskKind, ...]] = (
+    "classification",
+    "regression",
+    "multiple_choice",
+    "generation",
+    "tagging",
+    "ranking",
+)
+"""What a label can be: the class of a text, a score, the number of the right one of several texts, a text, the tags of
+the tokens of a text, or the ids that belong to it."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +41,10 @@ class Task:
         Text columns, one or more (sentence pairs have two); each holds n texts.
     labels
         Shape (n,). Classification: int64 in ``[0, len(class_names))``. Multiple choice: int64, the position of the
-        right choice. Regression: float64, finite.
+        right choice. Regression: float64, finite. Generation, tagging and ranking: texts (dtype object), as
+        :mod:`mlflow_l3d.metrics.forms` says; the tokens of a tagged text are what white space separates.
     class_names
-        Name of each class, in label order; of each choice (``choice1``, ...); empty for regression.
+        Name of each class, in label order; of each choice (``choice1``, ...); else empty.
     example_ids
         Shape (n,), int64 or str: unique, and stable over splits, runs and machines.
     settings
@@ -73,14 +83,19 @@ class Task:
         return len(self.labels)
 
     @property
+    def form(self) -> Form:
+        """What labels and predictions are."""
+        return form_of(self.kind)
+
+    @property
     def strata(self) -> IntArray:
-        """What draws are stratified by, shape (n,): the labels, or zeros where they are scores."""
-        return np.zeros(len(self), dtype=np.int64) if self.kind == "regression" else self.labels
+        """What draws are stratified by, shape (n,): the labels, or zeros where they are no classes."""
+        return self.labels if self.form.has_classes else np.zeros(len(self), dtype=np.int64)
 
     @property
     def strata_names(self) -> tuple[str, ...]:
         """Name of each stratum: the classes, or one for all examples."""
-        return ("all",) if self.kind == "regression" else self.class_names
+        return self.class_names if self.form.has_classes else ("all",)
 
     def split(self, seeds: Mapping[str, int]) -> Split:
         """Return the split that the settings ask for.

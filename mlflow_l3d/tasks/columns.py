@@ -28,6 +28,13 @@ AUTO_TEXT: Final = (
     ("question", "sentence"),
     ("sentence",),
     ("content",),
+    ("tokens",),
+    ("context", "question"),
+    ("question",),
+    ("query",),
+    ("input",),
+    ("document",),
+    ("article",),
 )
 """Text columns that are found without being named; the first group that is complete wins."""
 AUTO_CONTEXT: Final = (("premise", "question"), ("premise",), ("context", "question"), ("context",), ("question",))
@@ -62,7 +69,10 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     if reading.leave_out_empty:
         table = without_empty(table, (*text_columns, *choice_columns))
     labels, class_names = _labels(table, label_column, kind, choice_columns)
-    texts = [check_texts(table.column(column), column) for column in text_columns]
+    columns = [table.column(column) for column in text_columns]
+    if kind == "tagging":
+        columns = [kinds.joined_tokens(values, name) for values, name in zip(columns, text_columns, strict=True)]
+    texts = [check_texts(values, name) for values, name in zip(columns, text_columns, strict=True)]
     choices = kinds.check_choices([table.column(column) for column in choice_columns], choice_columns)
     ids, notes = find_ids(table, name)
     remarks = [f"{name}: {note}" for note in (*table.notes, *kind_notes, *notes)]
@@ -78,6 +88,8 @@ def _labels(
         return kinds.encode_scores(table.column(column), column), ()
     if kind == "multiple_choice":
         return kinds.encode_positions(table.column(column), column, choice_columns), choice_columns
+    if kind != "classification":
+        return kinds.encode_answers(table, column, kind), ()
     return encode_labels(table, column)
 
 

@@ -226,7 +226,9 @@ def _table(loaded: Any, reading: Reading) -> Table:
     if reading.predefined_split and len(splits) > 1:
         parts = np.repeat(numbers_of_parts(labelled or splits, "split"), list(map(len, kept)))
     names = tuple(name for name in kept[0].column_names if all(name in data.column_names for data in kept))
-    class_names = getattr(kept[0].features.get(label_column), "names", None)
+    feature = kept[0].features.get(label_column)
+    # Of tags, which are lists of classes, the names belong to the members.
+    class_names = getattr(feature, "names", None) or getattr(getattr(feature, "feature", None), "names", None)
     label_names = dict(enumerate(class_names)) if class_names else None
     notes = tuple(f"split {split} has no labels and is left out" for split in left_out)
 

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.base import OF_NUMBERS
+from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import of_kind
 from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
 from mlflow_l3d.tasks.settings import IntArray
@@ -41,8 +43,11 @@ def fingerprint(task: Task) -> str:
     digest.update(json.dumps(header, sort_keys=True).encode("ascii"))
     for strings in (task.class_names, *task.texts, *task.choices):
         _add_strings(digest, strings)
-    # A zero added to a score makes -0.0 and 0.0, which are equal, the same.
-    digest.update(((labels + 0.0).astype("<f8") if task.kind == "regression" else labels.astype("<i8")).tobytes())
+    if labels.dtype.kind == "O":
+        _add_strings(digest, labels.tolist())
+    else:
+        # A zero added to a score makes -0.0 and 0.0, which are equal, the same.
+        digest.update((labels.astype("<i8") if task.form.has_classes else (labels + 0.0).astype("<f8")).tobytes())
     if textual_ids:
         _add_strings(digest, ids.tolist())
     else:
@@ -55,7 +60,7 @@ def fingerprint(task: Task) -> str:
 def make_task(
     name: str,
     texts: Sequence[Sequence[str]],
-    labels: npt.NDArray[Any],
+    labels: npt.ArrayLike,
     class_names: Sequence[str] = (),
     example_ids: npt.NDArray[Any] | None = None,
     notes: Sequence[str] = (),
@@ -69,8 +74,11 @@ def make_task(
 
     Parameters
     ----------
-    name, texts, labels, class_names, notes, kind, choices, parts
+    name, texts, class_names, notes, kind, choices, parts
         See :class:`mlflow_l3d.tasks.base.Task`. Choices that are given no names are ``choice1``, ``choice2``, ...
+    labels
+        Shape (n,): see :class:`mlflow_l3d.tasks.base.Task`. Of a generation task texts, or lists of texts that are all
+        right; of tagging lists of tags; of a ranking lists of relevant ids, or mappings of ids to gains.
     example_ids
         Shape (n,); row numbers from 0 where None.
     metric
@@ -81,16 +89,28 @@ def make_task(
     L3DError
         As :func:`check`.
     """
-    ids = np.arange(len(labels), dtype=np.int64) if example_ids is None else example_ids
+    held = _held(name, labels, kind)
+    ids = np.arange(len(held), dtype=np.int64) if example_ids is None else example_ids
     names = tuple(class_names)
     if kind == "multiple_choice" and not names:
         names = tuple(f"choice{number}" for number in range(1, len(choices) + 1))
     columns, options = tuple(map(tuple, texts)), tuple(map(tuple, choices))
     judged = metric or next((each.name for each in of_kind(kind)), "")
     task = Task(
-        name, columns, labels, names, ids, notes=tuple(notes), kind=kind, choices=options, parts=parts, metric=judged
+        name, columns, held, names, ids, notes=tuple(notes), kind=kind, choices=options, parts=parts, metric=judged
     )
     return checked(task)
+
+
+def _held(name: str, labels: npt.ArrayLike, kind: TaskKind) -> npt.NDArray[Any]:
+    """Return labels as a task holds them; what is wrong with classes and numbers is for :func:`check` to say."""
+    form = form_of(kind)
+    if form.has_classes or kind in OF_NUMBERS:
+        return np.asarray(labels)
+    try:
+        return form.labels(labels)
+    except ValueError as error:
+        raise L3DError(f"task={name}: {error}.") from None
 
 
 def checked(task: Task) -> Task:
@@ -149,10 +169,10 @@ def _of_labels(task: Task) -> Iterator[str]:
     classes, labels = len(task.class_names), task.labels
     if task.kind not in KINDS:
         yield f"kind={shorten(task.kind)!r} must be one of {', '.join(KINDS)}"
-    if task.kind == "regression":
+    if not task.form.has_classes:
         if classes:
-            yield f"regression has no classes, and {classes} are named"
-        yield from _of_scores(labels)
+            yield f"{task.kind} has no classes, and {classes} are named"
+        yield from _of_scores(labels) if task.kind == "regression" else _of_texts(task)
         return
     one, many = ("choice(s)", "choices") if task.kind == "multiple_choice" else ("class(es)", "classes")
     if classes < 2:
@@ -179,6 +199,26 @@ def _of_scores(labels: npt.NDArray[Any]) -> Iterator[str]:
         yield "a score is not finite"
     if len(labels) < 2 or float(labels.min()) == float(labels.max()):
         yield "every example has the same score, so there is nothing to predict"
+
+
+def _of_texts(task: Task) -> Iterator[str]:
+    """Yield what is wrong with labels that are texts."""
+    labels = task.labels
+    if labels.dtype.kind != "O" or labels.ndim != 1 or len(labels) < 2:
+        yield f"labels of a {task.kind} task must be two or more {task.form.words} in an array of objects"
+    try:
+        held = task.form.labels(labels)
+    except ValueError as error:
+        yield str(error)
+        return
+    if held.tolist() != labels.tolist():
+        yield "labels must be as mlflow_l3d.tasks.identity.make_task holds them"
+    if task.kind != "tagging":
+        return
+    for place, (label, *parts) in enumerate(zip(labels.tolist(), *task.texts, strict=False)):
+        tags, tokens = len(json.loads(label)), len(" ".join(parts).split())
+        if tags != tokens:
+            yield f"label {place} has {tags} tags, and its text {tokens} tokens, which white space separates"
 
 
 def _of_columns(task: Task) -> Iterator[str]:

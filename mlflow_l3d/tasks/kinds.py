@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.tasks.base import KINDS, TaskKind
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.settings import IntArray
@@ -84,9 +85,11 @@ class Reading:
     label_column
         Classification: column of whole numbers, bools or class names. Classes are numbered in sorted order; the names
         of numbered ones stand in the column ``<label_column>_name`` where there is one. Regression: column of numbers.
-        Multiple choice: column of the position of the right choice, from 0, or of the name of its column.
+        Multiple choice: column of the position of the right choice, from 0, or of the name of its column. Generation:
+        column of texts, or of lists of texts that are all right. Tagging: of lists of tags. Ranking: of lists of
+        relevant ids, or of mappings of ids to gains. A list may be written as JSON.
     task_kind
-        ``classification``, ``regression``, ``multiple_choice``, or ``auto``: decimal numbers are scores; named
+        One of :data:`~mlflow_l3d.tasks.base.KINDS`, or ``auto``: decimal numbers are scores; named
         `choice_columns`, or, with `numbered_choices`, columns ``choice1``, ``choice2``, ... are choices.
     choice_columns
         Names separated by commas; ``auto`` means all of ``choice1``, ``choice2``, ... (or ``choice_1``, or from 0).
@@ -176,6 +179,40 @@ def encode_scores(values: Sequence[Any], column: str) -> npt.NDArray[np.float64]
     if row is not None:
         raise ParameterError("label_column", column, f"the score in row {row} of the data is not finite")
     return np.array(values, dtype=np.float64)
+
+
+def encode_answers(table: Table, column: str, kind: TaskKind) -> npt.NDArray[Any]:
+    """Return labels that are texts, tags or relevant ids, shape (n,), as :mod:`mlflow_l3d.metrics.forms` says."""
+    values = table.column(column)
+    check_labels_there(values, column)
+    if kind == "generation":  # in a table of texts alone an answer may look like a number
+        values = [str(value) if isinstance(value, int | float) else value for value in values]
+    if kind == "tagging" and table.label_names is not None:
+        names = table.label_names
+        values = [[names.get(tag, tag) for tag in tags] if isinstance(tags, list) else tags for tags in values]
+    held = []
+    for row, value in enumerate(values, 1):
+        try:
+            held += form_of(kind).labels([value]).tolist()
+        except ValueError as error:
+            allowed = f"row {row} of the data: {str(error).replace('label 0', 'the label')} (task_kind={kind})"
+            raise ParameterError("label_column", column, allowed, "Correct the row.") from None
+    return form_of(kind).labels(held)
+
+
+def joined_tokens(values: Sequence[Any], column: str) -> list[Any]:
+    """Return lists of tokens as texts in which white space separates them; texts come back.
+
+    Raises
+    ------
+    ParameterError
+        If a token is empty or has white space within.
+    """
+    for row, value in enumerate(values, 1):
+        if isinstance(value, list) and (wrong := [token for token in value if str(token).split() != [token]]):
+            allowed = f"row {row} of the data has the token {shorten(wrong[0])!r}, and white space separates tokens"
+            raise ParameterError("text_column", column, allowed, "Replace the space within it, or remove the token.")
+    return [" ".join(value) if isinstance(value, list) else value for value in values]
 
 
 def find_choice_columns(names: Sequence[str], reading: Reading) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mlflow_l3d.metrics.known import of_kind
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import fingerprint
 from mlflow_l3d.tasks.settings import Split
@@ -24,7 +25,7 @@ class OwnData(Task):
 
 
 def own_data(name: str, classes: tuple[str, ...], kind: TaskKind = "classification") -> Task:
-    """Return the task with these classes; none of a regression, and where the approach has metrics only."""
-    metric = "pearson" if kind == "regression" else "accuracy"
+    """Return the task with these classes; none of a kind without classes, and where the approach has metrics only."""
+    metric = of_kind(kind)[0].name
     task = OwnData(name, ((),), _NONE, classes, _NONE, kind=kind, metric=metric)
     return replace(task, fingerprint=fingerprint(task))

@@ -165,4 +165,4 @@ def test_numbers_for_a_regression():
 
 @pytest.mark.parametrize("returned", [np.ones(9), np.ones((10, 2)), [np.nan] * 10, ["1"] * 10, [[1], [2, 3]], None])
 def test_no_numbers_for_a_regression(returned):
-    assert "a regression needs finite numbers (10,)" in run_on_numbers(returned).error
+    assert "a regression needs 10 finite numbers" in run_on_numbers(returned).error

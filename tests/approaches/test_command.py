@@ -253,6 +253,40 @@ def test_numbers_are_a_regression_where_one_is_decimal_or_who_types_it_says_so(l
     assert (again.kind, again.fingerprint) == (task.kind, task.fingerprint)
 
 
+ANSWERS = """
+import json, sys
+label, prediction = json.loads(sys.argv[2])
+rows = [{"example_id": i, "label": label, "prediction": prediction} for i in range(30)]
+with open("predictions.jsonl", "w") as file:
+    file.write("\\n".join(map(json.dumps, rows)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("classes", "kind", "answer", "held"),
+    [
+        ("texts", "generation", ["3.5 kg", ""], ["3.5 kg", ""]),
+        ("texts", "generation", [["NaN", "none"], "nan"], ['["NaN","none"]', "nan"]),
+        ("tags", "tagging", [["O", "B-X"], ["O"]], ['["O","B-X"]', '["O"]']),
+        ("rankings", "ranking", [{"a": 2}, ["b", "a"]], ['{"a":2}', '["b","a"]']),
+    ],
+)
+def test_texts_tags_and_rankings(classes, kind, answer, held, tmp_path):
+    (tmp_path / "train.py").write_text(ANSWERS)
+    command = ["python", "train.py", "{seed}", json.dumps(answer).replace("{", "{{").replace("}", "}}")]
+    approach, task, session = session_of(command, tmp_path, classes=classes)
+    assert (task.kind, task.class_names) == (kind, ())
+    (outcome,) = session.run([one_cell(approach.factors)])
+    assert outcome.error is None
+    assert [outcome.labels[0], outcome.predictions[29]] == held
+
+
+def test_texts_are_not_taken_for_classes(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT.replace("range(6)", "range(60)").replace('"ab"[i % 2]', 'f"text {i}"'))
+    with pytest.raises(ParameterError, match="wrote 60 different labels of 60 examples, which are no classes"):
+        session_of("python train.py {seed}", tmp_path)
+
+
 def test_an_id_must_stay_with_its_example(tmp_path):
     other = SCRIPT.replace('"ab"[i % 2]', '"ab"[(i + int(sys.argv[1])) % 2]')
     (tmp_path / "train.py").write_text(other)

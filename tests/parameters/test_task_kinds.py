@@ -83,10 +83,13 @@ def test_what_hyperparameters_allow() -> None:
 
 def test_a_metric_of_classes_on_scores() -> None:
     with pytest.raises(
-        ParameterError, match=r"^metric=f1_macro: is a metric of classes, and mine is a regression task.* Use pearson, "
+        ParameterError,
+        match=r"^metric=f1_macro: is a metric of class numbers, and mine is a regression task.* Use pearson, ",
     ):
         specify({**FEW, "approach": "fake", "metric": "f1_macro"}, approach=TakesAll(), task=a_task("regression"))
-    with pytest.raises(ParameterError, match=r"^metric=rmse: is a metric of regressions, and mine is a classification"):
+    with pytest.raises(
+        ParameterError, match=r"^metric=rmse: is a metric of finite numbers, and mine is a classification"
+    ):
         specify({**FEW, "approach": "fake", "metric": "rmse"}, approach=TakesAll(), task=a_task("classification"))
     check_kind(a_task("regression"), TakesAll(), {"kind": "plain"}, "pearson")
 
@@ -143,7 +146,7 @@ def test_what_an_entry_point_may_say_about_a_file(tmp_path: Path) -> None:
     more = {"metric": "accuracy", "task": str(path)}
     assert set_up_own(None, **more).task.kind == "classification"
     assert set_up_own(None, choice_columns="left,right", **more).task.choices[0] == tuple(columns["left"])
-    with pytest.raises(ParameterError, match=r"^metric=accuracy: is a metric of classes"):
+    with pytest.raises(ParameterError, match=r"^metric=accuracy: is a metric of class numbers"):
         set_up_own(None, task_kind="regression", **more)
     with pytest.raises(ParameterError, match=r"^choice_columns=a,b: has no effect on a task object"):
         set_up_own(a_task("classification", parts=True), choice_columns="a,b")

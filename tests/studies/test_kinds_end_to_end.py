@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from mlflow import MlflowClient
 from run_helpers import Place, sqlite_place
 
+from mlflow_l3d import seeds
 from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.stability.agreement.names import scoring
 from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.studies.ablation.run import ablate
 from mlflow_l3d.studies.comparison.run import compare
 from mlflow_l3d.studies.evaluation.run import evaluate
@@ -19,6 +25,7 @@ from mlflow_l3d.studies.investigation.run import Investigation, investigate
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.settings import Split
+from mlflow_l3d.tracking.reader import read_predictions
 
 LABELS = np.random.default_rng(0).normal(20, 5, 200)
 TEXTS = [[f"text {k}" for k in range(200)]]
@@ -96,3 +103,61 @@ def test_choices(place: Place) -> None:
     found = investigated(place, "multiple_choice", choices, factor="data_order", design="radial", golden_runs="auto")
     assert found.analysis.metric == "accuracy"
     assert found.analysis.consistencies["data_order"].consistency < 1
+
+
+WORDS = ["red", "green", "blue", "black", "white", "brown", "pink", "grey"]
+PEOPLE = [["B-PER", "I-PER", "O", "O"], ["O", "O", "B-LOC", "O"]]
+UNCLASSED: dict[TaskKind, list[Any]] = {
+    "generation": [f"the {WORDS[k % 8]} {WORDS[k // 8 % 8]} one" for k in range(200)],
+    "tagging": [PEOPLE[k % 2] for k in range(200)],
+    "ranking": [{WORDS[k % 8]: 2, WORDS[(k + 1) % 8]: 1} for k in range(200)],
+}
+
+
+def texts_of(task: Task, split: Split, seeds: Mapping[str, int], given: Mapping[str, Any]) -> list[Any]:
+    """Spoil some answers: which, the order decides, and how, the initialisation."""
+    wrong = np.random.default_rng(seeds["data_order"]).random(len(split.test)) < 0.3
+    how = int(np.random.default_rng(seeds["model_initialisation"]).integers(8))
+    spoilt = {"generation": f"the {WORDS[how]} one", "tagging": ["O"] * 4, "ranking": WORDS[how:] + WORDS[:how]}
+    right = [json.loads(label) if label[0] in "[{" else label for label in task.labels[split.test]]
+    answers = [list(each) if isinstance(each, dict) else each for each in right]
+    return [spoilt[task.kind] if bad else answer for answer, bad in zip(answers, wrong, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "agreement"),
+    [
+        ("generation", "squad_f1", "squad_f1"),
+        ("tagging", "token_accuracy", "token_match"),
+        ("ranking", "ndcg_at_10", "ndcg"),
+    ],
+)
+def test_texts_tags_and_rankings(place: Place, kind: TaskKind, metric: str, agreement: str) -> None:
+    approach = Callable(texts_of, name=f"texts_of_{kind}", version="1", factors=FACTORS, task_kinds=[kind])
+    task = make_task("mine", [[f"text {k} of four" for k in range(200)]], UNCLASSED[kind], kind=kind)
+    own = {"approach": approach, "task": task, "executor": "inline"}
+    sizes = {name: SIZES[name] for name in ("num_labelled", "test_size")}
+    with place.entered():
+        found = investigate(**own, factor=",".join(FACTORS), metric=metric, **SIZES)
+        other = investigate(**own, factor="data_order", metric=metric, **{**SIZES, "golden_runs": 5})
+        fewer = ablate(found.run_id, test_sizes="10", rows="3", columns="3", repeats=2)
+        text = " ".join(compare(f"{found.run_id},{other.run_id}").summary().split())
+        over_seeds = seeds(**own, seeds="0,1,2", **sizes)
+        cells = found.cells[found.cells["phase"] == "golden"]
+        read = [table.to_pandas() for _, table in read_predictions(MlflowClient(), cells)]
+    assert other.reused == 13
+    # Scores are those of recorded predictions, and golden runs agree as the scoring function says of every pair.
+    assert cells[metric].tolist() == pytest.approx(
+        [scores_of([*t["label"]], [*t["prediction"]], kind)[metric] for t in read]
+    )
+    function, pairs = scoring(agreement), []
+    for one, two in combinations([t.set_index("example_id")["prediction"] for t in read], 2):
+        for example in one.index.intersection(two.index):
+            answers = [each[example] if kind == "generation" else json.loads(each[example]) for each in (one, two)]
+            pairs.append(function(*answers))
+    assert found.analysis.agreement == agreement
+    assert found.analysis.consistencies["golden"].consistency == pytest.approx(np.mean(pairs))
+    assert fewer.frame["score_mean"].notna().all()
+    assert "The luck of the test examples is not counted" not in text
+    assert over_seeds.study.metric == task.metric
+    assert "fleiss_kappa" not in over_seeds.study.together

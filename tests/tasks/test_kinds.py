@@ -159,7 +159,7 @@ def with_choice(row: int, **cells: object) -> dict[str, list[object]]:
         ),
         (pairs(), [0, 1] * 6, {"choice_columns": "sentence1"}, "choice_columns=sentence1: must name two different"),
         (pairs(), [0, 1] * 6, {"choice_columns": "sentence1,sentense2"}, "choice_columns='sentense2': must be one of"),
-        (pairs(), [0, 1] * 6, {"task_kind": "choice"}, "task_kind='choice': must be one of auto, classification, mul"),
+        (pairs(), [0, 1] * 6, {"task_kind": "choice"}, "task_kind='choice': must be one of auto, classification, gen"),
         (
             pairs(),
             [0, 1] * 6,
@@ -271,8 +271,8 @@ def test_tasks_made_in_python() -> None:
         ({"labels": np.array([0.5, np.nan] * 3), "kind": "regression"}, "a score is not finite"),
         ({"labels": np.arange(6.0), "kind": "regression", "class_names": ("a",)}, "regression has no classes"),
         (
-            {"labels": np.array([0, 1] * 3), "kind": "ranking"},
-            "kind='ranking' must be one of classification, regression",
+            {"labels": np.array([0, 1] * 3), "kind": "ordering"},
+            "kind='ordering' must be one of classification, regression",
         ),
         ({"labels": np.array([0, 1] * 3), "kind": "multiple_choice"}, "it has 0 choice(s), at least 2 are needed"),
         (

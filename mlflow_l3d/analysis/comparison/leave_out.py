@@ -20,11 +20,6 @@ from mlflow_l3d.metrics.known import score
 IntArray = npt.NDArray[np.int64]
 GROUPS: Final = 40
 """Groups of test examples that are left out together where one at a time would take too long."""
-_MEANS: Final = {
-    "accuracy": lambda labels, predictions: (labels == predictions).astype(np.float64),
-    "mse": lambda labels, predictions: np.square(labels - predictions),
-    "mae": lambda labels, predictions: np.abs(labels - predictions),
-}
 
 
 def shares(
@@ -55,12 +50,12 @@ def shares(
     -------
     tuple of numpy.ndarray
         Scores, shape (runs,); and run, unit and share of each pair of a run and a unit, shape (m,), run by run. A unit
-        is an example; of metrics other than accuracy, F1 macro, Matthews' and mean errors a group of examples. Shares
-        of a run sum to 0.
+        is an example, or a group of them for metrics that are no mean over examples, F1 macro and Matthews' excepted.
+        Shares of a run sum to 0.
     """
     sizes = np.bincount(run, minlength=runs)
-    if metric.name in _MEANS:
-        values = _MEANS[metric.name](labels, predictions)
+    if metric.of_each is not None:
+        values = metric.of_each(labels, predictions)
         scores = np.bincount(run, values, minlength=runs) / sizes
         return scores, run, example, (values - scores[run]) / sizes[run]
     if metric.name in _COUNTED and classes is not None:

@@ -82,7 +82,7 @@ class Answers:
 
         None of a regression.
         """
-        if any(part.dtype.kind == "f" for _, *both in self.cells.values() for part in both):
+        if any(part.dtype.kind not in "iu" for _, *both in self.cells.values() for part in both):
             return None
         return occurring(*(np.unique(part) for _, *both in self.cells.values() for part in both))
 
@@ -127,7 +127,8 @@ def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None 
     for place, (numbers, labels, predictions) in answers.cells.items():
         if (chosen := of_set.get(id(numbers))) is None:
             chosen = of_set[id(numbers)] = _lowest(rank[numbers], size)
-        kind = np.int64 if answers.classes is not None else np.float64
+        of_texts = labels.dtype.kind == "O"
+        kind = np.int64 if answers.classes is not None else np.object_ if of_texts else np.float64
         truth, guess = labels[chosen].astype(kind), predictions[chosen].astype(kind)
         value = score(function, truth, guess, answers.classes)
         if place.factor is None:

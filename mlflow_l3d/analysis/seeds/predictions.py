@@ -12,7 +12,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import UNPARSED, class_numbers
 from mlflow_l3d.metrics.regression import numbers
 
-Kind = Literal["classification", "regression", "multiple_choice"]
+Kind = Literal["classification", "regression", "multiple_choice", "generation", "tagging", "ranking"]
 
 
 def check_seeds(given: list[Any]) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from mlflow_l3d.analysis.seeds.spread import MetricSpread, metric_spread
 from mlflow_l3d.analysis.stability.examples import ExampleVotes, example_votes
 from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS
 from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import named, of_kind, scores_of
 
@@ -151,7 +152,7 @@ def seeds_study(
         are computed from predictions where they are missing.
     predictions
         One row a prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
-        for regression; texts, compared as they stand, for multiple choice). All seeds predict the same examples; a
+        for regression; texts, compared as they stand, for all else). All seeds predict the same examples; a
         seed without predictions is not compared. Macro averages
         that are computed from them are over the classes that any seed's labels or predictions have.
     metric
@@ -185,18 +186,29 @@ def seeds_study(
     compared: tuple[int, ...] = ()
     constant: tuple[int, ...] = ()
     if predictions is not None and len(predictions):
-        compared, matrix, labels, ids = prediction_matrix(numbered(predictions), seeds, kind)
-        classes = None if kind == "regression" else occurring(labels, matrix)
-        rows = {seed: scores_of(labels, row, kind, classes=classes) for seed, row in zip(compared, matrix, strict=True)}
+        plain = numbered(predictions)
+        compared, matrix, labels, ids = prediction_matrix(plain, seeds, kind)
+        if kind in (*OF_CLASSES, *OF_NUMBERS):
+            classes = occurring(labels, matrix) if kind in OF_CLASSES else None
+            given = dict(zip(compared, matrix, strict=True))
+            rows = {seed: scores_of(labels, row, kind, classes=classes) for seed, row in given.items()}
+        else:
+            texts = predictions.groupby(["seed"])[["label", "prediction"]]
+            given = {seed: texts.get_group((seed,)) for seed in compared}
+            rows = {seed: scores_of([*own["label"]], [*own["prediction"]], kind) for seed, own in given.items()}
         computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
         wanted = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]
         table = table.reindex(columns=wanted).astype(np.float64).combine_first(computed)[wanted]
         table = table.reindex(index=pd.Index(seeds, name="seed"))
-        constant = tuple(seed for seed, row in zip(compared, matrix, strict=True) if np.ptp(row) == 0)
+        different = predictions.groupby("seed")["prediction"].nunique(dropna=False)
+        constant = tuple(seed for seed in compared if different[seed] == 1)
         if kind == "regression":
             agreement = number_agreement(matrix)
         else:
             agreement, examples = class_agreement(matrix, labels), example_votes(matrix, labels, ids)
+            if plain is not predictions:  # chance has no meaning where answers are numbered example by example
+                agreement.together.pop("fleiss_kappa")
+                agreement.intervals.pop("fleiss_kappa")
     if metric not in table:
         raise unknown_name("metric", metric, [str(name) for name in table], "one that the runs have:")
     return SeedsStudy(

@@ -21,14 +21,23 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.plan.cells import Cell, Outcome, content_key
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.own_data import own_data
 
 HIGHEST_SEED: Final = 2**31
 """Seeds that a command is given lie below: every library takes such."""
 NO_CLASSES: Final = "none"
-NUMBERS: Final = "numbers"
-"""What `classes` says of a regression."""
+OTHER_KINDS: Final[Mapping[str, TaskKind]] = {
+    "numbers": "regression",
+    "texts": "generation",
+    "tags": "tagging",
+    "rankings": "ranking",
+}
+"""What `classes` says where there are none."""
+_FEW: Final = 20
+"""Up to so many different labels are never taken for texts."""
+_MANY: Final = 0.8
+"""From this share of different labels on they are."""
 
 _log = logging.getLogger(__name__)
 
@@ -59,11 +68,12 @@ class Command(Approach):
     parameters: tuple[str, ...] = ("command", "metric")
     brings_data = True
     self_tested = True
-    task_kinds = ("classification", "regression")
+    task_kinds = ("classification", *OTHER_KINDS.values())
     hyperparameters: Mapping[str, Hyperparameter] = {
         "classes": Hyperparameter(
             AUTO,
-            "names of all classes, separated by |; numbers: a regression; none: metrics only; auto: as a run before",
+            "names of all classes, separated by |; numbers, texts, tags or rankings: predicted in place of classes; "
+            "none: metrics only; auto: as a run before",
         ),
         "files": Hyperparameter("", "files and folders whose content decides results, beside those the command names"),
         "environment": Hyperparameter("", "environment variables that the command is given beside the usual ones"),
@@ -102,12 +112,14 @@ class Command(Approach):
             If that run fails.
         """
         given = str(hyperparameters["classes"])
-        numbers = given == NUMBERS
-        if given != AUTO:
-            classes = () if given in (NO_CLASSES, NUMBERS) else tuple(part.strip() for part in given.split("|"))
-        else:
+        kind = OTHER_KINDS.get(given, "classification")
+        classes: tuple[str, ...] = ()
+        if given == AUTO:
             classes, numbers = self._tried(hyperparameters, cache)
-        return own_data(self.label(hyperparameters), classes, "regression" if numbers else "classification")
+            kind = "regression" if numbers else kind
+        elif given != NO_CLASSES and given not in OTHER_KINDS:
+            classes = tuple(part.strip() for part in given.split("|"))
+        return own_data(self.label(hyperparameters), classes, kind)
 
     def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> tuple[tuple[str, ...], bool]:
         """Return the classes of a run with all seeds 0, and whether it predicts numbers; cached."""
@@ -118,6 +130,16 @@ class Command(Approach):
             return self._checked(tuple(found["classes"]), found["metrics"], numbers=found.get("numbers", False))
         _log.warning("%s is run once to see which classes it has; classes=a|b|... saves that", self.what.capitalize())
         written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
+        labels = written.labels
+        if labels is not None and not written.decimal:
+            different = len({*labels.tolist()})
+            if different > max(_FEW, _MANY * len(labels)):
+                allowed = (
+                    f"{self.what} wrote {different} different labels of {len(labels)} examples, which are no classes"
+                )
+                raise ParameterError(
+                    "hyperparameters.classes", AUTO, allowed, "Use texts, tags, rankings, or name them."
+                )
         path.parent.mkdir(parents=True, exist_ok=True)
         found = {"classes": list(written.classes), "metrics": sorted(written.metrics), "numbers": written.decimal}
         path.write_text(json.dumps(found), encoding="utf-8")
@@ -146,7 +168,7 @@ class Command(Approach):
         small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
         try:
             run(self.template.arguments(small, folder), folder, given)
-            return read(folder)
+            return read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -171,21 +193,21 @@ class CommandSession(CellwiseSession):
         return replace(self._outcome(cell, written), logged=written.logged)
 
     def _outcome(self, cell: Cell, written: Written) -> Outcome:
-        names, what, numbers = self.task.class_names, self.approach.what, self.task.kind == "regression"
+        names, what, unclassed = self.task.class_names, self.approach.what, not self.task.form.has_classes
         if written.labels is None or written.predictions is None or written.ids is None:
-            if names or numbers:
-                known = "numbers to predict" if numbers else f"classes {'|'.join(names)}"
+            if names or unclassed:
+                known = f"{self.task.form.words} to predict" if unclassed else f"classes {'|'.join(names)}"
                 raise L3DError(f"{what} wrote no predictions, and has {known}")
             if self.approach.metric not in written.metrics:
                 raise L3DError(f"{what} wrote no {self.approach.metric}, but {', '.join(sorted(written.metrics))}")
             return Outcome(cell.key, metrics=written.metrics)
-        if numbers:
+        if unclassed:
             try:
-                numeric = written.as_numbers()
+                held = written.as_numbers() if self.task.kind == "regression" else written
             except ValueError:
                 raise L3DError(f"{what} wrote predictions that are no numbers, and its task is a regression") from None
-            self._check_ids(numeric)
-            return Outcome(cell.key, numeric.ids, numeric.labels, numeric.predictions, metrics=numeric.metrics)
+            self._check_ids(held)
+            return Outcome(cell.key, held.ids, held.labels, held.predictions, metrics=held.metrics)
         if written.decimal:
             fix = "name them by hyperparameters.classes=numbers, or write class names"
             raise L3DError(f"{what} wrote decimal numbers, and its task has classes: {fix}")

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS
+from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.plan.cells import Logged
 
 PREDICTIONS: Final = ("predictions.csv", "predictions.parquet", "predictions.jsonl")
@@ -31,7 +33,8 @@ class Written:
     ids
         Shape (n,), int64 or str; None without predictions.
     labels, predictions
-        Shape (n,), str: the names of classes; float64 where all are numbers and one of them is not whole.
+        Shape (n,), str: the names of classes; float64 where all are numbers and one of them is not whole; of a task
+        without classes as :mod:`mlflow_l3d.metrics.forms` says.
     scores
         Name of a class -> shape (n,), float32: columns ``score_<class>``.
     metrics
@@ -68,8 +71,8 @@ class Written:
         return tuple(sorted(found, key=lambda name: (0, int(name), name) if _is_number(name) else (1, 0, name)))
 
 
-def read(folder: Path) -> Written:
-    """Return what a command wrote to its folder.
+def read(folder: Path, kind: str = "") -> Written:
+    """Return what a command wrote to its folder, for a task of a kind where that is known beforehand.
 
     Raises
     ------
@@ -79,15 +82,15 @@ def read(folder: Path) -> Written:
     metrics = _metrics(folder / METRICS) if (folder / METRICS).is_file() else {}
     if not metrics and not _files(folder):
         raise L3DError(f"the command wrote neither {' or '.join(PREDICTIONS)} nor {METRICS} to {{output}}")
-    return with_predictions(folder, metrics)
+    return with_predictions(folder, metrics, kind)
 
 
-def with_predictions(folder: Path, metrics: dict[str, float]) -> Written:
-    """Return metrics, and the predictions of a folder where it has any."""
+def with_predictions(folder: Path, metrics: dict[str, float], kind: str = "") -> Written:
+    """Return metrics, and the predictions of a folder where it has any, as :func:`read`."""
     files = _files(folder)
     if len(files) > 1:
         raise L3DError(f"there are {' and '.join(files)}: one of them is enough")
-    return _predictions(folder / files[0], metrics) if files else Written(metrics=metrics)
+    return _predictions(folder / files[0], metrics, kind) if files else Written(metrics=metrics)
 
 
 def _files(folder: Path) -> list[str]:
@@ -107,14 +110,15 @@ def _metrics(path: Path) -> dict[str, float]:
     return {name: float(value) for name, value in found.items()}
 
 
-def _predictions(path: Path, metrics: dict[str, float]) -> Written:
+def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
     columns = _columns(path)
     if missing := [name for name in COLUMNS if name not in columns]:
         raise L3DError(f"{path.name} lacks the column {missing[0]}; it has {', '.join(list(columns)[:10])}")
     ids = columns["example_id"]
     if not ids:
         raise L3DError(f"{path.name} has no row")
-    for name in COLUMNS:
+    of_texts = bool(kind) and kind not in (*OF_CLASSES, *OF_NUMBERS)
+    for name in COLUMNS[:1] if of_texts else COLUMNS:
         if (row := next((row for row, value in enumerate(columns[name]) if _missing(value)), None)) is not None:
             raise L3DError(f"{path.name}: {name} is missing in row {row + 1}")
     whole = all(isinstance(value, int) or _is_number(str(value)) for value in ids)
@@ -122,6 +126,13 @@ def _predictions(path: Path, metrics: dict[str, float]) -> Written:
     if len(np.unique(numbers)) < len(numbers):
         twice = next(value for value, count in Counter(ids).items() if count > 1)
         raise L3DError(f"{path.name}: example_id {twice} stands there twice")
+    if of_texts:
+        form = form_of(kind)
+        try:
+            given = form.labels(columns["label"]), form.predictions(columns["prediction"])
+        except ValueError as error:
+            raise L3DError(f"{path.name}: {error}") from None
+        return Written(numbers, *given, metrics=metrics)
     scores = {}
     for name in (column for column in columns if column.startswith(_SCORE)):
         try:

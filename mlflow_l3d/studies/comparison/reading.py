@@ -114,7 +114,7 @@ def read_runs(client: MlflowClient, parent: Parent, metric: str) -> Runs:
                 for name in kept
                 if str(name).startswith(SEED) and kept[name].notna().all()
             },
-            _graded(_of_parent(client, parent.run_id, kept, phase, folder) or _of_cells(client, kept)),
+            _graded(_of_parent(client, parent.run_id, kept, phase, folder) or _of_cells(client, kept), metric),
             len(cells) - len(kept),
             parent.classes or 0,
             every,
@@ -143,9 +143,9 @@ def _of_parent(client: MlflowClient, run_id: str, cells: pd.DataFrame, phase: st
     return Predictions(run[chosen], *(table[name].to_numpy()[chosen] for name in _COLUMNS))
 
 
-def _graded(found: Predictions | None) -> Predictions | None:
-    """Return answers that are texts as right (0, as every label), wrong (1) or none (-1); numbers as they are."""
-    if found is None or found.label.dtype != object:
+def _graded(found: Predictions | None, metric: str) -> Predictions | None:
+    """Return texts as right (0, as every label), wrong (1) or none (-1) for a metric of classes; all else as it is."""
+    if found is None or found.label.dtype != object or "classification" not in named(metric).kinds:
         return found
     right = np.where(found.prediction == found.label, 0, np.where(pd.isna(found.prediction), -1, 1))
     return found._replace(label=np.zeros(len(right), dtype=np.int64), prediction=right)

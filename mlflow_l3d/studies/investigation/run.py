@@ -280,7 +280,7 @@ def _settings(specification: Specification, run_id: str) -> dict[str, str]:
     task, plan = specification.setup.task, specification.plan
     examples = f"{len(task)} examples" if len(task) else "data of its own"
     more = {
-        "task": f"{task.name} ({examples}, {len(task.class_names)} classes)",
+        "task": f"{task.name} ({examples}, {f'{len(task.class_names)} classes' if task.class_names else task.kind})",
         "model": specification.setup.model or "none",
         "design": plan.words(),
         "mitigated factors": ", ".join(specification.mitigated_factors) or "none",

@@ -20,6 +20,7 @@ from mlflow_l3d.analysis.stability.stability import Stability
 from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
@@ -77,13 +78,14 @@ def score(
     interim_analyses
         The looks of the stopping rule, if there was one.
     agreement
-        How predictions are compared, see :func:`mlflow_l3d.analysis.stability.agreement.choice.choose`.
+        How predictions are compared, see :func:`mlflow_l3d.analysis.stability.agreement.choice.choose`; texts by what
+        the metric names.
     table_file
         Where to write all predictions as one Parquet table; written where they are class numbers.
     """
     factors = [str(name) for name in cells["factor"].dropna().unique()]
     with closing(_Writer(table_file)) as writer:
-        counted = _Counted(planned.design_of(cells), factors, agreement, writer)
+        counted = _Counted(planned.design_of(cells), factors, (agreement, named(metric).agreement), writer)
         for cell, table in zip(cells.itertuples(index=False), predictions, strict=True):
             counted.add(cell, table)
         counted.close_row()
@@ -104,7 +106,7 @@ def score(
 class _Counted:
     """What the predictions of all cells say together, and how consistency stood after each row of each table."""
 
-    def __init__(self, design: type[Design], factors: list[str], agreement: str, writer: _Writer) -> None:
+    def __init__(self, design: type[Design], factors: list[str], agreement: tuple[str, str], writer: _Writer) -> None:
         self.stability = Stability(design.comparable(factors))
         self.choice: str | None = None
         self.steps: dict[int, dict[str, float]] = {}
@@ -118,7 +120,8 @@ class _Counted:
             self.close_row()
         self._last = cell
         if table is not None and not any(self._present):
-            self.choice = choose(self._agreement, table["label"], table["prediction"])
+            asked, usual = self._agreement
+            self.choice = choose(asked, table["label"], table["prediction"], usual)
             if self.choice is not None:
                 comparisons = comparisons_by(scoring_of(self.choice))
                 self.stability = Stability(self._design.comparable(self._factors), *comparisons)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.stability.agreement import rankings
 from mlflow_l3d.analysis.stability.agreement.answers import SquadExact, SquadF1, normalised
 from mlflow_l3d.analysis.stability.agreement.base import Similarity
 from mlflow_l3d.analysis.stability.agreement.matching import EntityF1, ExactMatch, TokenMatch
@@ -324,7 +323,6 @@ def test_names_and_options():
         ("sacrebleu.metrics", Chrf(), "a b", "a c", "sacrebleu"),
         ("rouge_score.rouge_scorer", Rouge(), "a b", "a c", "rouge-score"),
         ("nervaluate", EntityF1(), ["B-X"], ["O"], "nervaluate"),
-        ("sklearn.metrics", rankings.Ndcg(), ["a"], ["b", "a"], "scikit-learn"),
     ],
 )
 def test_a_missing_library_names_the_command_that_installs_it(

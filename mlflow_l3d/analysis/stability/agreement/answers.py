@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import string
-from collections import Counter
 from collections.abc import Hashable
-from typing import Any, Final
+from typing import Any
 
 from mlflow_l3d.analysis.stability.agreement.base import Similarity, text, texts
-
-_ARTICLES: Final = re.compile(r"\b(?:a|an|the)\b")
-_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
-
-
-def normalised(answer: str) -> tuple[str, ...]:
-    """Return the words of an answer, without case, punctuation and the articles a, an, the.
-
-    Notes
-    -----
-    The rule of the SQuAD data set (Rajpurkar et al. 2016, section 6.1). It is a few lines; packages that carry it need
-    torch, or download scripts.
-    """
-    return tuple(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
+from mlflow_l3d.metrics.texts import f1_of_words, normalised
 
 
 class _Answer(Similarity):
@@ -62,7 +46,4 @@ class SquadF1(_Answer):
 
     def similarity(self, answer: Any, reference: Any) -> float:
         """Return F1 of words."""
-        if not answer or not reference:
-            return float(answer == reference)
-        shared = (Counter(answer) & Counter(reference)).total()
-        return 2 * shared / (len(answer) + len(reference))
+        return f1_of_words(answer, reference)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from importlib import import_module
 from operator import eq
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.texts import references
 
 NO_TRUTH: Final = object()
 """Stands where no truth is given; None is an unparsed prediction."""
@@ -192,32 +192,18 @@ def text(value: Any) -> str:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Return one true text, or several of which the best counts, as a tuple.
+    """Return one true text, or several (a sequence, or its JSON) of which the best counts, as a tuple.
 
     Raises
     ------
     ParameterError
         If there is none, or one is not a text.
     """
-    found = (value,) if isinstance(value, str) else tuple(text(each) for each in items(value, "a text or several"))
+    several = () if isinstance(value, str) else items(value, "a text or several")
+    found = references(value) if isinstance(value, str) else tuple(map(text, several))
     if not found:
         raise ParameterError("truth", "()", "must be a text, or at least one")
     return found
-
-
-def library(module: str, scoring: str, package: str) -> Any:
-    """Import a library of the extra ``agreement``.
-
-    Raises
-    ------
-    L3DError
-        If it is not installed; names the command that installs it.
-    """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        msg = f"scoring={scoring}: needs the package {package}. Run: pip install 'mlflow-l3d[agreement]'"
-        raise L3DError(msg) from error
 
 
 def f1_of_sets(one: Iterable[Hashable], other: Iterable[Hashable]) -> float:

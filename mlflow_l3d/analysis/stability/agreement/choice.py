@@ -34,7 +34,7 @@ _STRUCTURED: Final = (TokenMatch, EntityF1, SetF1, Attachment, Overlap, RankBias
 _FOR_LISTS: Final = ("sequence_labelling", "structured_prediction", "retrieval", "question_answering")
 
 
-def choose(name: str, labels: Any, predictions: Any) -> str | None:
+def choose(name: str, labels: Any, predictions: Any, usual: str = "") -> str | None:
     """Return how the predictions of an investigation are to be compared.
 
     Parameters
@@ -45,7 +45,9 @@ def choose(name: str, labels: Any, predictions: Any) -> str | None:
     labels, predictions
         The columns of the first table: a sequence, array, or column of pyarrow. What they hold decides what ``auto``
         is: whole numbers are class numbers (a prediction may be missing, a label may not); other numbers are
-        regression; texts are compared by ``exact_match``.
+        regression; texts are compared by `usual`.
+    usual
+        How texts are compared where nobody says it; by ``exact_match`` where empty.
 
     Returns
     -------
@@ -69,7 +71,7 @@ def choose(name: str, labels: Any, predictions: Any) -> str | None:
             return None
         if name == AUTO and "numbers" in known:
             return REGRESSION
-        return _EXACT if name == AUTO else name
+        return (usual if usual and set(known) == {"texts"} else _EXACT) if name == AUTO else name
     numeric = ("prediction",) if name == REGRESSION else ("label", "prediction") if isinstance(own, Closeness) else ()
     for what in numeric:
         if kinds[what] not in (*NUMBERS, NOTHING):

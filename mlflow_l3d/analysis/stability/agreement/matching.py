@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.analysis.stability.agreement.base import Scoring, f1_of_sets, items, library, share_of_equal
+from mlflow_l3d.analysis.stability.agreement.base import Scoring, f1_of_sets, items, share_of_equal
 from mlflow_l3d.analysis.stability.agreement.base import Similarity as _Similarity
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.tags import bio, entities
+from mlflow_l3d.metrics.texts import references
 
 
 class ExactMatch(Scoring):
@@ -19,14 +21,21 @@ class ExactMatch(Scoring):
 
     name = "exact_match"
 
+    def prepare_truth(self, truth: Any) -> Hashable:
+        """Return all that is right: the truth, and where it is a JSON list of texts each of these."""
+        form = self.prepare(truth)
+        return (form, *references(truth)) if isinstance(truth, str) else (form,)
+
     def pair(self, one: Any, other: Any) -> float:
         """Return 1 if both are equal, else 0."""
         return float(one == other)
 
     def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
-        """Return 1 where both are the truth, else 0."""
-        right = np.array([form == truth for form in forms], dtype=np.float64)
-        return np.outer(right, right)
+        """Return 1 where both are equal and right, else 0."""
+        right = np.array([form in truth for form in forms], dtype=np.float64)
+        # Two answers can both be right, by different references, and differ.
+        alike = np.array([[one == other for other in forms] for one in forms], dtype=np.float64)
+        return np.outer(right, right) * alike.reshape(len(forms), len(forms))
 
 
 class TokenMatch(Scoring):
@@ -59,9 +68,6 @@ class TokenMatch(Scoring):
         return values
 
 
-_TO_BIO = {"B": "B", "I": "I", "S": "B", "U": "B", "E": "I", "L": "I", "M": "I"}
-
-
 class EntityF1(_Similarity):
     """Sequence labelling: F1 of whole entities, right only if type, begin and end are right.
 
@@ -74,8 +80,7 @@ class EntityF1(_Similarity):
     def prepare(self, prediction: Any) -> Hashable:
         """Return the entities as a frozen set of (type, begin, end)."""
         tags = [_bio(tag) for tag in items(prediction, "a sequence of tags")]
-        found = library("nervaluate", self.name, "nervaluate").collect_named_entities(tags)
-        return frozenset((entity["label"], entity["start"], entity["end"]) for entity in found)
+        return entities(tags, "scoring", self.name)
 
     def similarity(self, answer: Any, reference: Any) -> float:
         """Return F1 of two sets of entities."""
@@ -84,8 +89,7 @@ class EntityF1(_Similarity):
 
 def _bio(tag: Any) -> str:
     """Return a tag in the scheme BIO."""
-    if tag == "O":
-        return "O"
-    if isinstance(tag, str) and len(tag) > 2 and tag[1] == "-" and tag[0] in _TO_BIO:
-        return _TO_BIO[tag[0]] + tag[1:]
+    found = bio(tag)
+    if found is not None:
+        return found
     raise ParameterError("prediction", repr(tag), "a tag must be O or like B-PER, in the scheme BIO, BIOES or BILOU")

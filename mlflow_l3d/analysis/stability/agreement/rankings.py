@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.analysis.stability.agreement.base import Similarity, items, library
+from mlflow_l3d.analysis.stability.agreement.base import Similarity, items
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.rankings import ndcg
 
 
 class _Ranking(Similarity):
@@ -97,7 +98,7 @@ class RankBiasedOverlap(_Ranking):
 
 
 class Ndcg(_Ranking):
-    """Retrieval: normalised discounted cumulative gain at k, from scikit-learn's; mean of both directions.
+    """Retrieval: normalised discounted cumulative gain at k; mean of both directions.
 
     Between two runs the other ranking gives the gains: k for its first id, 1 for its k-th, 0 for all others. The truth
     is a mapping of id to gain (0 or above), or the relevant ids.
@@ -131,23 +132,11 @@ class Ndcg(_Ranking):
 
     def similarity(self, answer: Any, reference: Any) -> float:
         """Return NDCG with gains from the other ranking."""
-        return self._score(answer, {each: self._k - rank for rank, each in enumerate(reference[: self._k])})
+        return ndcg(answer, {each: self._k - rank for rank, each in enumerate(reference[: self._k])}, self._k)
 
     def similarity_to_truth(self, answer: Any, truth: Any) -> float:
         """Return NDCG with the true gains."""
-        return self._score(answer, dict(truth))
-
-    def _score(self, answer: Sequence[Hashable], gains: Mapping[Hashable, float]) -> float:
-        relevant = {each for each, gain in gains.items() if gain > 0}
-        if not relevant:
-            return float(not answer)
-        first = list(answer[: self._k])
-        rest = sorted(relevant - set(first), key=repr)
-        # What was not ranked stands behind rank k; scikit-learn refuses a single id, and there are two at least.
-        everything = [gains.get(each, 0.0) for each in first] + [0.0] * self._k + [gains[each] for each in rest]
-        positions = -np.arange(len(everything), dtype=np.float64)
-        metric = library("sklearn.metrics", self.name, "scikit-learn").ndcg_score
-        return float(metric([everything], [positions], k=self._k))
+        return ndcg(answer, dict(truth), self._k)
 
 
 def _positive(k: int) -> int:

@@ -157,7 +157,8 @@ def _pairs(scoring: Scoring, forms: Sequence[Hashable]) -> FloatArray:
 def _correct(scoring: Scoring, forms: Sequence[Hashable], counts: npt.NDArray[np.intp], truth: Hashable) -> float:
     """Return the sum over pairs of runs of their agreement given the truth, for one example."""
     if type(scoring) is ExactMatch:
-        votes = sum(count for form, count in zip(forms, counts.tolist(), strict=True) if form == truth)
-        return float(votes * (votes - 1) / 2)
+        assert isinstance(truth, tuple)
+        votes = [count for form, count in zip(forms, counts.tolist(), strict=True) if form in truth]
+        return float(sum(count * (count - 1) / 2 for count in votes))
     values = matrix_with_truth(scoring, forms, truth)
     return float(counts @ values @ counts - np.diagonal(values) @ counts) / 2

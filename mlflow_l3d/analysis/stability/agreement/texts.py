@@ -6,7 +6,8 @@ from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from mlflow_l3d.analysis.stability.agreement.base import Similarity, library, text, texts
+from mlflow_l3d.analysis.stability.agreement.base import Similarity, text, texts
+from mlflow_l3d.metrics.base import library
 
 ROUGE_KINDS: Final = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
@@ -45,7 +46,7 @@ class Bleu(_TextSimilarity):
 
     @cached_property
     def _metric(self) -> Any:
-        return library("sacrebleu.metrics", self.name, "sacrebleu").BLEU(effective_order=True)
+        return library("sacrebleu.metrics", "scoring", self.name, "sacrebleu").BLEU(effective_order=True)
 
     def _score(self, answer: str, references: Sequence[str]) -> float:
         return min(1.0, float(self._metric.sentence_score(answer, references).score) / 100)
@@ -59,7 +60,7 @@ class Chrf(_TextSimilarity):
 
     @cached_property
     def _metric(self) -> Any:
-        return library("sacrebleu.metrics", self.name, "sacrebleu").CHRF()
+        return library("sacrebleu.metrics", "scoring", self.name, "sacrebleu").CHRF()
 
     def _score(self, answer: str, references: Sequence[str]) -> float:
         return min(1.0, float(self._metric.sentence_score(answer, references).score) / 100)
@@ -88,7 +89,7 @@ class Rouge(_TextSimilarity):
 
     @cached_property
     def _metric(self) -> Any:
-        scorer = library("rouge_score.rouge_scorer", self.name, "rouge-score").RougeScorer
+        scorer = library("rouge_score.rouge_scorer", "scoring", self.name, "rouge-score").RougeScorer
         return scorer([self.name], use_stemmer=self._stemmer, tokenizer=self._tokenizer)
 
     def _score(self, answer: str, references: Sequence[str]) -> float:

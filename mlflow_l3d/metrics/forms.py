@@ -1,0 +1,221 @@
+"""What labels and predictions are, by kind of task: class numbers, numbers, texts, tags or rankings."""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, OF_RANKINGS, OF_TAGS, OF_TEXTS
+from mlflow_l3d.metrics.classification import UNPARSED, class_numbers
+from mlflow_l3d.metrics.regression import numbers
+
+Array = npt.NDArray[Any]
+
+
+class Form(ABC):
+    """How labels and predictions of some kinds of tasks are held, and what they may be.
+
+    Attributes
+    ----------
+    kinds
+        Kinds of tasks.
+    words
+        What a label is, in a few words, for messages.
+    has_classes
+        Whether labels are classes: draws are then stratified by them, and a prediction may have class scores.
+    """
+
+    kinds: tuple[str, ...]
+    words: str
+    has_classes: bool = False
+
+    @abstractmethod
+    def labels(self, values: Any) -> Array:
+        """Return labels as they are held, shape (n,); raise a ValueError where one cannot be."""
+
+    @abstractmethod
+    def predictions(self, values: Any) -> Array:
+        """Return predictions as they are held, shape (n,); raise a ValueError where one cannot be."""
+
+
+class _Classes(Form):
+    """Whole numbers, int64; a prediction of -1 names no class."""
+
+    kinds, words, has_classes = OF_CLASSES, "class numbers", True
+
+    def labels(self, values: Any) -> Array:
+        return class_numbers(values, "labels", 0)
+
+    def predictions(self, values: Any) -> Array:
+        return class_numbers(values, "predictions", UNPARSED)
+
+
+class _Numbers(Form):
+    """Finite numbers, float64."""
+
+    kinds, words = OF_NUMBERS, "finite numbers"
+
+    def labels(self, values: Any) -> Array:
+        return numbers(values, "labels", 1)
+
+    def predictions(self, values: Any) -> Array:
+        return numbers(values, "predictions", 1)
+
+
+class _Texts(Form):
+    """Texts (dtype object); a label is one reference, or the JSON list of several of which each is right."""
+
+    kinds, words = OF_TEXTS, "texts"
+
+    def labels(self, values: Any) -> Array:
+        return _each(values, "label", _reference)
+
+    def predictions(self, values: Any) -> Array:
+        return _each(values, "prediction", _text)
+
+
+class _Tags(Form):
+    """JSON lists of texts (dtype object): the tags of the tokens of a text."""
+
+    kinds, words = OF_TAGS, "lists of tags"
+
+    def labels(self, values: Any) -> Array:
+        return _each(values, "label", _tags)
+
+    def predictions(self, values: Any) -> Array:
+        return _each(values, "prediction", _tags)
+
+
+class _Rankings(Form):
+    """JSON (dtype object): a prediction is a list of ids, best first; a label maps ids to gains, or lists the relevant.
+
+    Ids are texts, whole numbers become such.
+    """
+
+    kinds, words = OF_RANKINGS, "rankings"
+
+    def labels(self, values: Any) -> Array:
+        return _each(values, "label", _relevant)
+
+    def predictions(self, values: Any) -> Array:
+        return _each(values, "prediction", _ranking)
+
+
+CLASSES: Final = _Classes()
+NUMBERS: Final = _Numbers()
+TEXTS: Final = _Texts()
+TAGS: Final = _Tags()
+RANKINGS: Final = _Rankings()
+FORMS: Final[tuple[Form, ...]] = (CLASSES, NUMBERS, TEXTS, TAGS, RANKINGS)
+
+
+def form_of(kind: str) -> Form:
+    """Return the form of a kind of task; that of classes where the kind is unknown."""
+    return next((form for form in FORMS if kind in form.kinds), CLASSES)
+
+
+def _each(values: Any, what: str, held: Callable[[Any], str]) -> Array:
+    """Return values as they are held; what cannot be is named by its place and type, and not shown: it may be private.
+
+    Lists of numpy and rows of unequal length are sequences like any other.
+    """
+    given = values.tolist() if isinstance(values, np.ndarray) else values
+    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+        raise ValueError(f"{what}s must be a list with one entry an example, got {type(values).__name__}")
+    found = np.empty(len(given), dtype=object)
+    for place, value in enumerate(given):
+        try:
+            found[place] = held(value)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{what} {place} {error}") from None
+    return found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be a text, and is of type {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError("is no valid Unicode text") from None
+    return str(value)
+
+
+def _reference(value: Any) -> str:
+    """Return one reference, or several as JSON."""
+    if isinstance(value, str):
+        if not value.strip():
+            raise ValueError("is empty, and a label must be a text")
+        return _text(value)
+    found = list(map(_text, _members(value, "must be a text, or a list of texts that are all right")))
+    if not found or not all(each.strip() for each in found):
+        raise ValueError("holds no text, or an empty one")
+    return found[0] if len(found) == 1 else _json(found)
+
+
+def _tags(value: Any) -> str:
+    wanted = "must be a list of tags"
+    found = _members(_parsed(value, wanted), wanted)
+    return _json([_text(str(each) if _whole(each) else each) for each in found])
+
+
+def _ranking(value: Any) -> str:
+    return _json(_ids(_parsed(value, "must be a list of ids, best first")))
+
+
+def _relevant(value: Any) -> str:
+    """Return a list of relevant ids, or gains by id."""
+    wanted = "must be a list of relevant ids, or map ids to gains"
+    parsed = _parsed(value, wanted)
+    if not isinstance(parsed, Mapping):
+        found = _ids(parsed)
+        if not found:
+            raise ValueError("names no relevant id")
+        return _json(found)
+    gains = dict(zip(_ids(list(parsed)), parsed.values(), strict=True))
+    for gain in gains.values():
+        if isinstance(gain, bool) or not isinstance(gain, int | float) or not math.isfinite(gain) or gain < 0:
+            raise ValueError("has a gain that is no finite number of 0 or above")
+    if not any(gains.values()):
+        raise ValueError("names no id with a gain above 0")
+    return _json(gains)
+
+
+def _ids(value: Any) -> list[str]:
+    wanted = "must be a list of ids, best first"
+    found = [_text(str(each) if _whole(each) else each) for each in _members(value, wanted)]
+    if len(set(found)) < len(found):
+        raise ValueError("has an id twice")
+    return found
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _parsed(value: Any, wanted: str) -> Any:
+    """Return what a JSON text holds; what is no text comes back."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{wanted}, also written as JSON, and is another text") from None
+
+
+def _members(value: Any, wanted: str) -> list[Any]:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{wanted}, and is of type {type(value).__name__}")
+    return list(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
