@@ -254,7 +254,7 @@ GOOD = long_frame([[0, 1], [1, 1]], [0, 1], TWO)
         (TWO, pd.concat([GOOD, GOOD]), {"kind": "regression"}, "must occur once in the predictions of a seed"),
         (TWO, GOOD.assign(label=[0, 1, 1, 1]), {"kind": "regression"}, "must have one true value"),
         (TWO, GOOD, {"metric": "f1_makro"}, "f1_macro"),
-        (TWO, GOOD, {"kind": "ranking"}, "classification, multiple_choice, regression"),
+        (TWO, GOOD, {"kind": "ordering"}, "classification, generation, multiple_choice"),
         (TWO, None, {}, "metric='accuracy'"),
     ],
 )

@@ -375,7 +375,7 @@ WRONG = [
     (["--fine-trials=-1"], "fine_trials=-1"),
     (["--held-out-runs=-1"], "held_out_runs=-1"),
     (["--root-seed=-1"], "root_seed=-1"),
-    (["--metric=f1"], "must be one of accuracy, f1_macro"),
+    (["--metric=f1"], "must be one of accuracy, average_precision"),
     (["--hyperparameters=noise=7"], "hyperparameters.noise=7"),
     (["--hyperparameters=latest"], "there is no finished search of synthetic on synthetic"),
     (["--workers=2"], "workers=2"),

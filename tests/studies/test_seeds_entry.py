@@ -451,7 +451,7 @@ def toy_file(folder: Path, *, split: bool = True, number: bool = False) -> Path:
         (["--validation-fraction", "1"], "validation_fraction=1: must be a number from 0 to below 1"),
         (["--validation-fraction", "some"], "validation_fraction=some: must be"),
         (["--validation-fraction", "0.95"], "validation_fraction=0.95: would hold out"),
-        (["--metric", "pearson"], "metric=pearson: is a metric of regressions"),
+        (["--metric", "pearson"], "metric=pearson: is a metric of finite numbers"),
         (["--metric", "accuracyy"], "metric='accuracyy': must be"),
         (["--num-labelled", "1000"], "num_labelled=1000: must lie between 2 and the 20 train examples"),
         (["--test-size", "11"], "test_size=11: there are 10 examples"),
@@ -525,7 +525,7 @@ def test_what_auto_means_for_finetuning(given: dict[str, str], wanted: tuple[str
 
 
 def test_metric_of_classes_for_a_regression(place: Place) -> None:
-    with pytest.raises(ParameterError, match="metric=f1_macro: is a metric of classes, and numbers is a regression"):
+    with pytest.raises(ParameterError, match="metric=f1_macro: is a metric of class numbers, and numbers is a regression task"):
         study(place, approach=by_number(), task=number_task(), metric="f1_macro")
 
 
