@@ -82,7 +82,8 @@ class Leaking:
 
 
 @pytest.mark.parametrize("deterministic", ["true", "false"])
-def test_what_no_factor_draws_is_found(deterministic):
+def test_what_no_factor_draws_is_found(deterministic, tracking_uri, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     approach = Callable(Leaking(), name="leaking", version="1", factors=("data_order",))
     result = investigate(
         approach=approach, task="synthetic", factor=REPLICATE, investigation_runs=3, mitigation_runs=3, golden_runs=4,
