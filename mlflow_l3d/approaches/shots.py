@@ -152,21 +152,22 @@ def check_shots(
     most = available - queries
     if most >= shots:
         return
-    name = task.class_names[smallest]
     taken = f"them and {queries} queries" if queries else "them"
-    has = f"class {name!r} has {available} labelled examples to take {taken} from; those for validation do not count"
-    other = "leave the class out with hyperparameter classes" if most_labelled[smallest] else "raise num_labelled"
+    who = f"class {task.class_names[smallest]!r} has" if task.form.has_classes else "there are"
+    has = f"{who} {available} labelled examples to take {taken} from; those for validation do not count"
+    leave = "leave the class out with hyperparameter classes" if task.form.has_classes else "give more data"
+    other = leave if most_labelled[smallest] else "raise num_labelled"
     fewer = "Use fewer of both" if queries and most < 1 else f"Use at most {most}"
     raise ParameterError(f"hyperparameters.{hyperparameter}", shots, has, f"{fewer}, or {other}.")
 
 
 def _sizes(task: Task) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Return the examples of each class that are trained on, and whether no more could be labelled; shape (C,)."""
-    names = task.class_names
+    names = task.strata_names
     if task.settings.source == "own":
-        train = np.bincount(task.labels[task.split({}).train], minlength=len(names))
+        train = np.bincount(task.strata[task.split({}).train], minlength=len(names))
         return train, np.full(len(names), task.settings.num_labelled is None)
-    sizes = quotas(np.bincount(task.labels, minlength=len(names)), task.settings, names)
+    sizes = quotas(np.bincount(task.strata, minlength=len(names)), task.settings, names)
     return sizes.train, sizes.labelled == sizes.train_part
 
 

@@ -239,7 +239,8 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
     if task.kind not in under:
         taken = " and ".join(kind.replace("_", " ") for kind in under)
         limit = " under these hyperparameters" if task.kind in approach.task_kinds else ""
-        fix = "Use another approach." if not limit else f"Other hyperparameters of {approach.name} take it."
+        other = _taking(task.kind, approach, hyperparameters) or f"other hyperparameters of {approach.name}"
+        fix = f"Use {other if limit else 'another approach'}."
         raise ParameterError("task", task.name, f"is a {what} task, and {approach.name} takes {taken} only{limit}", fix)
     if task.kind not in kinds_of_metric:
         allowed = f"is a metric of {form_of(kinds_of_metric[0]).words}, and {task.name} is a {what} task"
@@ -247,6 +248,15 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
         raise ParameterError("metric", metric, allowed, fix)
     if metric not in theirs:
         check_installed(named(metric))
+
+
+def _taking(kind: str, approach: Approach, hyperparameters: Mapping[str, Value]) -> str:
+    """Return one choice of a hyperparameter with which an approach takes a kind of task; empty where there is none."""
+    for name, declaration in approach.hyperparameters.items():
+        for value in declaration.choices or ():
+            if kind in approach.task_kinds_under({**hyperparameters, name: value}):
+                return f"hyperparameter {name}={value}"
+    return ""
 
 
 def headline_metric(asked: str, task: Task) -> str:

@@ -77,7 +77,7 @@ def test_what_hyperparameters_allow() -> None:
         check_kind(a_task("multiple_choice"), TakesAll(), {"kind": "fancy"})
     assert str(caught.value) == (
         "task=mine: is a multiple choice task, and fake takes classification and regression only under these "
-        "hyperparameters. Other hyperparameters of fake take it."
+        "hyperparameters. Use other hyperparameters of fake."
     )
 
 

@@ -21,6 +21,7 @@ from mlflow_l3d.approaches.presets import PRESETS, default_quantisation, target
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import OF_TEXTS
 from mlflow_l3d.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class InContextLearning(Approach):
     on_request: tuple[str, ...] = CHOSEN
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
     metrics: tuple[str, ...] = ("unparsed_share", "prompt_tokens", "f1_macro_published")
+    task_kinds: tuple[str, ...] = ("classification", *OF_TEXTS)
     default_model: str = "smollm2-135m-instruct"
     default_task: str = "rotten_tomatoes"
     only_evaluates: bool = True
@@ -161,7 +163,11 @@ class InContextLearning(Approach):
 
     def classes(self, task: Task, hyperparameters: Mapping[str, Value]) -> int:
         """Return how many classes the hyperparameter `classes` names."""
-        return len(chosen_classes(str(hyperparameters["classes"]), task.class_names))
+        return len(chosen_classes(str(hyperparameters["classes"]), task.class_names)) if task.form.has_classes else 0
+
+    def task_kinds_under(self, hyperparameters: Mapping[str, Value]) -> tuple[str, ...]:
+        """Return what complete hyperparameters allow: an answer that is a text must be generated."""
+        return ("classification",) if hyperparameters["decision"] == "score" else self.task_kinds
 
     def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:
         """Say how many prompts were cut off, of how many the very text that is asked about, and what ran slowly."""

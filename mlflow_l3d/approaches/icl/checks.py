@@ -127,9 +127,10 @@ def check_context(
         It says by how much at least.
     """
     nothing = ("",) * len(task.texts)
-    around = [(nothing, place) for place in range(len(classes)) for _ in range(shots)]
+    said: list[int | str] = [*range(len(classes))] if task.form.has_classes else [""]
+    around = [(nothing, answer) for answer in said for _ in range(shots)]
     frame = len(prompts_ids(loaded, [prompt_format.prompt(around, nothing, conversation)], chat)[0])
-    members = [np.flatnonzero(task.labels == number) for number in classes]
+    members = [np.flatnonzero(task.strata == number) for number in classes]
     characters = np.sum([[len(text) for text in column] for column in task.texts], axis=0)
     if frame + _shortest(characters, members, shots) <= loaded.context:
         return  # hardly any text has more tokens than characters

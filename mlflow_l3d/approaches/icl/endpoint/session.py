@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
+from mlflow_l3d.approaches.base import answered
 from mlflow_l3d.approaches.failures import StudyEndedError, failed
 from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError
 from mlflow_l3d.approaches.icl.endpoint.engine import EndpointEngine, Tally
@@ -65,6 +64,7 @@ class EndpointSession(PromptSession):
         except BaseException:
             self.close()
             raise
+        self.chat = served.chat
         self.conversation = "mistral" if recipe.chat == "turns" else None
         self._client.identity = "|".join(served.identity.values())
         self._client.verify = lambda: same(self._client, served)
@@ -116,7 +116,8 @@ class EndpointSession(PromptSession):
                     yield failed(cell.key, error)
             for cell, test, work in under_way:
                 try:
-                    outcome = self._outcome(cell, test, *work.result())
+                    predictions, scores, metrics = work.result()
+                    outcome = answered(cell.key, self.task, test, predictions, scores, metrics=metrics)
                 except (BudgetError, EndpointError) as error:
                     raise StudyEndedError(str(error)) from error
                 except Exception as error:  # noqa: BLE001 - as above
@@ -135,9 +136,8 @@ class EndpointSession(PromptSession):
             drawn = stream(seed, "requests").integers(2**31, size=len(prompts)).tolist()
             seeds = drawn if recipe.temperature else [0] * len(prompts)
             written = self._asks.generate(prompts, recipe.max_new_tokens, recipe.temperature, seeds, tally)
-            places = np.array([form.parse(text) for text in await written], dtype=np.int64)
-            unparsed = float((places < 0).mean())
-            return places, None, tally.metrics | {"unparsed_share": unparsed, "generated": 1.0}
+            predictions, unparsed = self._read(form, await written)
+            return predictions, None, tally.metrics | {"unparsed_share": unparsed, "generated": 1.0}
         scores, unseen = await self._asks.score([*prompts, *empty], form.verbaliser, tally)
         found = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
         return self._decided(cell, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | found)

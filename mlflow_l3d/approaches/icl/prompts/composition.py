@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeAlias
 
 from mlflow_l3d.approaches.icl.prompts.parsing import parse_answer
 
-Shot = tuple[tuple[str, ...], int]
-"""The texts of one labelled example (one for each text column) and its class."""
+Shot = tuple[tuple[str, ...], int | str]
+"""The texts of one labelled example (one for each text column) and its class, or its answer where that is a text."""
 
 Message: TypeAlias = dict[str, str]
 """A turn of a chat: its ``role`` and its ``content``."""
@@ -23,6 +23,7 @@ Conversation: TypeAlias = Literal["llama", "mistral", "zephyr"]
 
 _SYSTEM: Final = "You are a helpful assistant that will follow every instruction from the user"
 _ACKNOWLEDGED: Final = "Ok, I will determine the {} of the Sentences you will give me using only the options provided!"
+_ANSWERS: Final = "Ok, I will answer every text that you will give me."
 _BREAK: Final = re.compile(r"\s*[\r\n]\s*")
 _SLOT: Final = re.compile(r"\{text(?:_([1-9]\d*))?\}")
 
@@ -48,7 +49,7 @@ class PromptFormat:
     name
         What the format is called in messages and results, e.g. ``sst2-A``.
     verbaliser
-        The word (or words) of each class, in label order.
+        The word (or words) of each class, in label order; none where answers are texts.
     instruction
         Stands once at the top, with the options already listed in it; the empty text for none.
     shot
@@ -64,6 +65,8 @@ class PromptFormat:
         What stands before the class word in the assistant's turns where the user's are labelled.
     topic
         What the assistant says that it will determine.
+    keeps_breaks
+        Whether line breaks inside texts and answers stay; else they become blanks.
     """
 
     name: str
@@ -76,6 +79,7 @@ class PromptFormat:
     labelled_turn: str = ""
     answer_label: str = ""
     topic: str = "class"
+    keeps_breaks: bool = False
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -91,14 +95,14 @@ class PromptFormat:
         """Return one example without its answer.
 
         Blanks around a text are removed and line breaks inside it become blanks, because a line break ends a part of
-        the prompt; everything else is left as it is.
+        the prompt (unless `keeps_breaks`); everything else is left as it is.
         """
-        return _filled(self.shot, texts)
+        return self._filled(self.shot, texts)
 
     def prefix(self, shots: Sequence[Shot]) -> str:
         """Return what all inputs share: instruction and answered examples, with the separator that follows them."""
         blocks = [self.instruction] if self.instruction else []
-        blocks += [self.block(texts) + self.answers[label] for texts, label in shots]
+        blocks += [f"{self.block(texts)} {self._said(answer)}" for texts, answer in shots]
         return "".join(block + self.separator for block in blocks)
 
     def render(self, shots: Sequence[Shot], texts: tuple[str, ...]) -> str:
@@ -135,10 +139,11 @@ class PromptFormat:
         if self.instruction:
             said += [("system", _SYSTEM)] if labelled else []
             said += [("user", self.instruction)]
-            said += [("assistant", _ACKNOWLEDGED.format(self.topic))] if conversation != "zephyr" else []
-        for example, number in shots:
-            said += [("user", _filled(turn, example)), ("assistant", f"{label} {self.verbaliser[number]}".strip())]
-        said += [("user", _filled(turn, texts))]
+            acknowledged = _ACKNOWLEDGED.format(self.topic) if self.verbaliser else _ANSWERS
+            said += [("assistant", acknowledged)] if conversation != "zephyr" else []
+        for example, answer in shots:
+            said += [("user", self._filled(turn, example)), ("assistant", f"{label} {self._said(answer)}".strip())]
+        said += [("user", self._filled(turn, texts))]
         said += [("assistant", label)] if label else []
         return [{"role": role, "content": content} for role, content in said]
 
@@ -168,7 +173,12 @@ class PromptFormat:
         """Return the class that a generated `text` names, or -1, as :func:`.parse_answer` does."""
         return parse_answer(text, self.verbaliser, self.options)
 
+    def _filled(self, shot: str, texts: tuple[str, ...]) -> str:
+        # One pass, so that a text that holds a slot is not filled in turn.
+        return _SLOT.sub(lambda slot: self._joined(texts[int(slot[1] or 1) - 1]), shot)
 
-def _filled(shot: str, texts: tuple[str, ...]) -> str:
-    # One pass, so that a text that holds a slot is not filled in turn.
-    return _SLOT.sub(lambda slot: _BREAK.sub(" ", texts[int(slot[1] or 1) - 1].strip()), shot)
+    def _said(self, answer: int | str) -> str:
+        return self._joined(answer) if isinstance(answer, str) else self.verbaliser[answer]
+
+    def _joined(self, text: str) -> str:
+        return text.strip() if self.keeps_breaks else _BREAK.sub(" ", text.strip())

@@ -19,7 +19,7 @@ _ANSWER: Final = "{answer}"
 
 def custom_format(
     template: str,
-    verbaliser: str | Sequence[str],
+    verbaliser: str | Sequence[str] | None,
     columns: int,
     *,
     class_names: Sequence[str] | None = None,
@@ -34,7 +34,7 @@ def custom_format(
         either as the slot ``{answer}`` at the end or left out: ``Review: {text}\nSentiment: {answer}``. One blank
         stands before the answer. The two characters ``\n`` mean a line break, since a command line can hardly hold one.
     verbaliser
-        The words of the classes in label order, or one text with ``;`` between them.
+        The words of the classes in label order, or one text with ``;`` between them; None where answers are texts.
     columns
         Number of text columns of the task.
     class_names
@@ -49,7 +49,7 @@ def custom_format(
         stands before it, or if the words do not fit (see
         :func:`~mlflow_l3d.approaches.icl.prompts.words.check_words`).
     """
-    words = check_words(verbaliser, class_names)
+    words = () if verbaliser is None else check_words(verbaliser, class_names)
     options = tuple(range(len(words))) if "{options}" in instruction else ()
     return PromptFormat("custom", words, _instruction(instruction, words), _shot(template, columns), options=options)
 
@@ -79,10 +79,12 @@ def _shot(template: str, columns: int) -> str:
 
 
 def _instruction(instruction: str, words: Sequence[str]) -> str:
+    slots_of_words = ("{options}",) if words else ()
     for match in _BRACES.finditer(instruction):
-        if match[0] != "{options}":
+        if match[0] not in slots_of_words:
             shown = instruction.replace("\n", "\\n")
-            raise ParameterError(INSTRUCTION, shown, f"{match[0]} is no slot; an instruction has only {{options}}")
+            has = "an instruction has only {options}" if words else "where answers are texts an instruction has none"
+            raise ParameterError(INSTRUCTION, shown, f"{match[0]} is no slot; {has}")
     return _unescape(instruction).strip().replace("{options}", numbered_options(words))
 
 

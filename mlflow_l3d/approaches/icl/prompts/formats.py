@@ -136,6 +136,26 @@ def generic_format(
     return _build(f"{name}-{letter}", letter, wording, words, range(len(words)))
 
 
+def text_format(letter: str, columns: int) -> PromptFormat:
+    """Return format `letter` for a task whose answers are texts, in the four shapes of the others.
+
+    Parameters
+    ----------
+    letter
+        ``A`` to ``D``.
+    columns
+        Number of text columns.
+    """
+    wording = _generic_wording(columns)
+    if letter == "A":
+        labelled = f"{wording.label}: {wording.sentence}"
+        instruction, turns = f"Answer the {wording.label.lower()}.", (wording.sentence, labelled, "Answer:")
+        return PromptFormat("text-A", (), instruction, f"{labelled}\nAnswer:", "\n", (), *turns)
+    asked = ("Answer?", "Answer is", "The answer is")[LETTERS.index(letter) - 1]
+    plain = f"{wording.sentence} {asked}", f"{wording.sentence}; {asked}"
+    return PromptFormat(f"text-{letter}", (), "", f"{wording.sentence}\n{asked}", "\n", (), *plain)
+
+
 def paper_task(name: str) -> str | None:
     """Return which data set of the paper the name of a task means (``hf:glue/sst2``, ``trec.parquet``), or None."""
     bare = PurePosixPath(name.replace("\\", "/").removeprefix("hf:").rstrip("/")).name

@@ -72,6 +72,16 @@ def parse_answer(text: str, verbaliser: Sequence[str], options: Sequence[int] = 
     return named.pop() if len(named) == 1 else UNPARSED
 
 
+def answer_text(text: str, stops: Sequence[str]) -> str:
+    """Return the answer in a generated text: what stands before the first of `stops`, without blanks around it.
+
+    What is empty in front does not count: a model may begin with the line break that would end its answer.
+    """
+    text = text.strip()
+    ends = [place for place in map(text.find, stops) if place >= 0]
+    return text[: min(ends)].rstrip() if ends else text
+
+
 def _words(line: str, verbaliser: tuple[str, ...]) -> Iterator[tuple[int, int, int]]:
     """Yield (start, end, class) of every class name in `line`, also where they overlap."""
     for label, pattern in enumerate(_patterns(verbaliser)):
