@@ -75,6 +75,14 @@ class Setup:
         """The model as people see it."""
         return public_name(self.model_reference)
 
+    @property
+    def public_hyperparameters(self) -> dict[str, Value]:
+        """The hyperparameters as they may be shown and logged: of models in private folders only the names."""
+        return {
+            name: "|".join(map(public_name, value.split("|"))) if isinstance(value, str) else value
+            for name, value in self.hyperparameters.items()
+        }
+
     def title(self, first: str) -> str:
         """Return the name of a run: what is looked at, on which task, with which approach and other model."""
         approach = self.approach

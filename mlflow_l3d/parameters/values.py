@@ -120,7 +120,7 @@ def as_text(name: str, value: object) -> str:
 
 def public_words(value: str) -> str:
     """Return a command that may be shown to others: of its absolute and home paths, only the last parts."""
-    return re.sub(r"(?:^|(?<=[\s=:'\"]))(?:[/~]|[^\W\d_]:[\\/])[^\s'\"]*", lambda found: public_name(found[0]), value)
+    return re.sub(r"(?:^|(?<=[\s=:'\"|]))(?:[/~]|[^\W\d_]:[\\/])[^\s'\"|]*", lambda found: public_name(found[0]), value)
 
 
 def public_name(value: str) -> str:

@@ -91,7 +91,7 @@ class StudySpecification(ABC):
             "model": self.setup.model,
             "device": self.setup.device,
             "metric": self.metric,
-            "hyperparameters": json.dumps(dict(self.setup.hyperparameters), sort_keys=True),
+            "hyperparameters": json.dumps(self.setup.public_hyperparameters, sort_keys=True),
         }
 
     def resolved(self) -> dict[str, str]:
@@ -105,18 +105,22 @@ class StudySpecification(ABC):
     def public(self) -> dict[str, str]:
         """Return every parameter as it may be shown and logged: no private folder."""
         shown = {"command": public_words, "project_parameters": public_words, "uri": _public_address}
-        return {name: shown.get(name, public_name)(value) for name, value in self.given.items()}
+        found = {name: shown.get(name, public_name)(value) for name, value in self.given.items()}
+        for name, public in self.setup.public_hyperparameters.items():
+            if public != (private := self.setup.hyperparameters[name]):
+                found["hyperparameters"] = found["hyperparameters"].replace(str(private), str(public))
+        return found
 
     def card(self) -> Card:
         """Return what the parent says of itself: also each hyperparameter alone, for the columns of MLflow's UI."""
-        values = {f"hyperparameter.{name}": str(value) for name, value in self.setup.hyperparameters.items()}
+        values = {f"hyperparameter.{name}": str(value) for name, value in self.setup.public_hyperparameters.items()}
         resolved = {f"resolved.{name}": value for name, value in self.resolved().items()}
         return Card(
             role=self.role,
             key=self.key,
             title=self.title,
             tags={**self.tags(), names.CONTEXT_KEY: self.context_key},
-            params={**self.public(), **resolved, **{name: public_name(value) for name, value in values.items()}},
+            params={**self.public(), **resolved, **values},
             data=self.data(),
         )
 
@@ -140,7 +144,7 @@ class StudySpecification(ABC):
             "parameters": self.public(),
             "approach": {"name": setup.approach.name, "version": setup.approach.version},
             "model": {"name": setup.model, "revision": setup.model_revision},
-            "hyperparameters": dict(setup.hyperparameters),
+            "hyperparameters": setup.public_hyperparameters,
             "hyperparameters_from": setup.origin.document(),
             "metric": self.metric,
             "numerics": dict(setup.numerics),
@@ -166,7 +170,7 @@ class StudySpecification(ABC):
             "metric": self.metric,
             **more,
             "classes": class_words(setup.task.class_names),
-            "hyperparameters": ", ".join(f"{name}={value}" for name, value in setup.hyperparameters.items()),
+            "hyperparameters": ", ".join(f"{name}={value}" for name, value in setup.public_hyperparameters.items()),
             "device": setup.device,
             "versions": version_words(),
         }
@@ -200,7 +204,7 @@ class CellSpecification(StudySpecification):
 
     def shared_params(self) -> dict[str, str]:
         """Return the parameters that every cell has: also the hyperparameters."""
-        values = {name: str(value) for name, value in self.setup.hyperparameters.items()}
+        values = {name: str(value) for name, value in self.setup.public_hyperparameters.items()}
         return {**super().shared_params(), **values}
 
     @abstractmethod

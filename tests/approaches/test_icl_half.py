@@ -46,7 +46,7 @@ def prepared(folder: str, tmp_path: Path) -> Iterator[Any]:
         settings = {"shots": 1, "chat": "none", "dtype": "bfloat16", **given}
         complete = approach.complete(resolve_hyperparameters(approach, settings))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("mlflow_l3d.approaches.icl.session.lent", lambda _, load: load())
+            patch.setattr("mlflow_l3d.approaches.icl.loading.lent", lambda _, load: load())
             opened.append(approach.prepare(task, complete, model=folder, device="cpu", cache=tmp_path))
         return opened[-1]
 

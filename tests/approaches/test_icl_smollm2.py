@@ -62,7 +62,7 @@ def session_of() -> Iterator[Callable[..., PromptSession]]:
         return prepared
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_l3d.approaches.icl.session.load_model", load_once)
+        patch.setattr("mlflow_l3d.approaches.icl.loading.load_model", load_once)
         patch.setattr("mlflow_l3d.approaches.icl.engine.causal.honours_mask", cache(honours_mask))
         yield session
     for one in opened:

@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.choices import MOST_LISTED
 from mlflow_l3d.approaches.icl.endpoint import reference as endpoints
 from mlflow_l3d.approaches.icl.prompts.words import check_words
-from mlflow_l3d.approaches.icl.recipe import CHOSEN
+from mlflow_l3d.approaches.icl.recipe import CHOSEN, JUDGE
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.approaches.presets import PRESETS, default_quantisation, target
@@ -41,10 +41,11 @@ class InContextLearning(Approach):
     factors: tuple[str, ...] = (
         *("label_selection", "data_split", "data_order", "sample_choice", "model_randomness"),
         *CHOSEN,
+        JUDGE,
     )
-    on_request: tuple[str, ...] = CHOSEN
+    on_request: tuple[str, ...] = (*CHOSEN, JUDGE)
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
-    metrics: tuple[str, ...] = ("unparsed_share", "prompt_tokens", "f1_macro_published")
+    metrics: tuple[str, ...] = ("unparsed_share", "prompt_tokens", "f1_macro_published", "judge_score")
     task_kinds: tuple[str, ...] = ("classification", *OF_TEXTS)
     default_model: str = "smollm2-135m-instruct"
     default_task: str = "rotten_tomatoes"
@@ -66,10 +67,10 @@ class InContextLearning(Approach):
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the hyperparameters that belong into a cell's key.
 
-        See :data:`recipe.LATER` and :data:`recipe.ENDPOINT`; `chat` is as it once was.
+        See :data:`recipe.LATER` and :data:`recipe.NOT_IN_KEYS`; `chat` is as it once was.
         """
         known, late = self.hyperparameters, recipes.LATER
-        of_cell = {name: own for name, own in hyperparameters.items() if name not in recipes.ENDPOINT}
+        of_cell = {name: own for name, own in hyperparameters.items() if name not in recipes.NOT_IN_KEYS}
         found = {name: own for name, own in of_cell.items() if name not in late or own != known[name].default}
         before = {now: old for old, now in known["chat"].spelled_before.items()}
         return found | {"chat": before.get(str(found["chat"]), found["chat"])}
@@ -89,12 +90,13 @@ class InContextLearning(Approach):
         found: dict[str, str] = {}
         recipe = recipes.Recipe.of(hyperparameters)
         if endpoints.is_endpoint(model):
-            from mlflow_l3d.approaches.icl.endpoint.session import identity
+            from mlflow_l3d.approaches.icl.endpoint.connection import identity
             from mlflow_l3d.paths import cache_folder
 
             found |= identity(model, recipe, cache_folder())
         else:
             endpoints.refuse_settings(model, recipe)
+        found |= {f"judge {at}": _of_judge(name, recipe) for at, name in enumerate(recipe.judge_names)}
         if recipe.engine == "vllm":
             from mlflow_l3d.approaches.icl.engine.vllm import vllm_numerics
 
@@ -158,6 +160,8 @@ class InContextLearning(Approach):
         recipe, options = recipes.Recipe.of(hyperparameters), self.classes(task, hyperparameters)
         orders = math.factorial(options) if options <= MOST_LISTED else 0
         found = dict(zip(CHOSEN, (len(recipe.formats), orders, len(recipe.word_sets)), strict=True))
+        if recipe.judge_temperature == 0:  # else a verdict is drawn, and a judge is no list of one
+            found[JUDGE] = len(recipe.judges)
         inactive = self.inactive_factors(hyperparameters)
         return {name: count for name, count in found.items() if count and name not in inactive}
 
@@ -174,6 +178,12 @@ class InContextLearning(Approach):
         slow = (cells["packed"] == 0).mean() if "packed" in cells else 0.0
         line = f"Packed rows were not possible in {slow:.0%} of the cells, which ran every prompt in full, and slowly."
         found = (line, *_of_endpoint(cells)) if slow else _of_endpoint(cells)
+        unsaid = float(cells["without_verdict_share"].mean()) if "without_verdict_share" in cells else 0.0
+        if unsaid > 0:
+            found = (
+                *found,
+                f"Of {unsaid:.1%} of the answers a judge gave no verdict; judge_score is the mean of the others.",
+            )
         names = ("truncated_share", "truncated_input_share")
         cut, lost = (float(cells[name].mean()) if name in cells else 0.0 for name in names)
         if not cut > 0:
@@ -202,6 +212,13 @@ class InContextLearning(Approach):
         if len(recipe.word_sets) == 1:
             fix = several.format("verbaliser", "bad;good|negative;positive")
             inactive["verbaliser"] = f"there is one set of class words; {fix}"
+        if not recipe.judges:
+            inactive[JUDGE] = "there is no judge; set hyperparameter judge to a model"
+        elif len(recipe.judges) == 1 and recipe.judge_temperature == 0:
+            inactive[JUDGE] = (
+                "there is one judge, whose verdicts are not drawn; set hyperparameter judge to several with | between, "
+                "judge_template to several with || between, or judge_temperature, e.g. to 1"
+            )
         return inactive
 
     def model_revision(self, model: str) -> str:
@@ -238,6 +255,22 @@ class InContextLearning(Approach):
 
             return EndpointSession(task, recipe, model, device, cache)
         return PromptSession(task, recipe, model, device, cache)
+
+
+def _of_judge(name: str, recipe: recipes.Recipe) -> str:
+    """Return what identifies a judge: the revision of its weights, or what its server says of it."""
+    own = recipe.of_judge()
+    try:
+        if endpoints.is_endpoint(name):
+            from mlflow_l3d.approaches.icl.endpoint.connection import identity
+            from mlflow_l3d.paths import cache_folder
+
+            return " ".join(identity(name, own, cache_folder()).values())
+        from mlflow_l3d.approaches.icl.models import revision
+
+        return revision(name)
+    except ParameterError as error:
+        raise ParameterError("hyperparameters.judge", error.value, error.allowed, error.fix) from None
 
 
 def _of_endpoint(cells: pd.DataFrame) -> tuple[str, ...]:

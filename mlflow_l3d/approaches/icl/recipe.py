@@ -17,6 +17,8 @@ CHOICE_ORDER: Final = "choice_order"
 VERBALISER: Final = "verbaliser"
 CHOSEN: Final = (PROMPT_FORMAT, CHOICE_ORDER, VERBALISER)
 """Factors that choose from what hyperparameters of the same names list."""
+JUDGE: Final = "judge"
+"""The factor of who judges answers that are texts, and how."""
 _BETWEEN: Final = "||"
 
 
@@ -93,6 +95,23 @@ class Recipe:
         "type of the model's configuration",
         choices=(AUTO, "float32", "bfloat16"),
     )
+    judge: str = hyperparameter(
+        "none",
+        "tasks of texts: who judges the answers, for the metric judge_score: a model, named as model is, or several "
+        "with | between, to be drawn from",
+    )
+    judge_template: str = hyperparameter(
+        AUTO,
+        "what a judge is asked, with the slot {answer}, and {text}, {reference}, {options} where wanted; several with "
+        "|| between are drawn from; auto: whether the answer says the same as the reference",
+    )
+    judge_words: str = hyperparameter(
+        "no;yes", "verdicts of a judge, the worst first, separated by ;: they count from 0 to 1 in equal steps"
+    )
+    judge_temperature: float = hyperparameter(
+        0.0, "a judge's verdicts are drawn with it; 0 takes the mean over their probabilities", low=0.0, high=100.0
+    )
+    judge_base_url: str = hyperparameter(AUTO, "judge=openai:NAME: where its server is; auto: as base_url")
     trust_remote_code: Literal["false", "true"] = hyperparameter(
         "false", "true: code that comes with the model is run on this machine", choices=("false", "true")
     )
@@ -142,8 +161,10 @@ class Recipe:
         if custom and (recipe.template == AUTO or wordless):
             missing = "template" if recipe.template == AUTO else "verbaliser"
             raise ParameterError(f"hyperparameters.{missing}", AUTO, "must be given for prompt_format=custom")
-        if recipe.stop != AUTO and recipe.decision == "score":
-            raise ParameterError("hyperparameters.stop", recipe.stop, "is for decision=generate, in a task of texts")
+        for name, usual in (("stop", AUTO), (JUDGE, "none")):
+            if recipe.decision == "score" and getattr(recipe, name) != usual:
+                allowed = "is for decision=generate, in a task of texts"
+                raise ParameterError(f"hyperparameters.{name}", getattr(recipe, name), allowed)
         recipe._check_lists()
         if recipe.decision == "generate" and recipe.calibration != "none":
             allowed = "needs decision=score: generated answers have no scores"
@@ -174,6 +195,23 @@ class Recipe:
         return tuple(found)
 
     @property
+    def judge_names(self) -> tuple[str, ...]:
+        """Models that judge; none where nobody does."""
+        return () if self.judge == "none" else tuple(each.strip() for each in self.judge.split("|"))
+
+    @property
+    def judges(self) -> tuple[tuple[str, str], ...]:
+        """Judges to choose from: each model with each template."""
+        return tuple((name, template) for template in _parts(self.judge_template) for name in self.judge_names)
+
+    def of_judge(self) -> Recipe:
+        """Return how judges are loaded and asked: as they are, with the limits of endpoints."""
+        where = self.base_url if self.judge_base_url == AUTO else self.judge_base_url
+        usual = {name: declaration.default for name, declaration in HYPERPARAMETERS.items()}
+        kept = {name: getattr(self, name) for name in (*ENDPOINT, "trust_remote_code")}
+        return Recipe.of({**usual, **kept, "base_url": where})
+
+    @property
     def word_sets(self) -> tuple[str, ...]:
         """Sets of class words to choose from, each a text."""
         return word_sets(self.verbaliser)
@@ -192,8 +230,10 @@ class Recipe:
     def check_task(self, task: Task) -> None:
         """Raise if hyperparameters do not go with what a task's labels are."""
         if task.form.has_classes:
-            if self.stop != AUTO:
-                raise ParameterError("hyperparameters.stop", self.stop, f"has no effect: {task.name} has classes")
+            for name, usual in (("stop", AUTO), (JUDGE, "none")):
+                if getattr(self, name) != usual:
+                    why = f"has no effect: {task.name} has classes, and no answers that are texts"
+                    raise ParameterError(f"hyperparameters.{name}", getattr(self, name), why, "Leave it out.")
             return
         why = f"has no effect: the answers of {task.name} are texts"
         for name, usual in (("classes", "all"), (VERBALISER, AUTO), (CHOICE_ORDER, "fixed")):
@@ -206,7 +246,12 @@ class Recipe:
         if len(instructions) not in {1, len(templates)}:
             allowed = f"{len(instructions)} instructions for {len(templates)} template(s)"
             raise ParameterError("hyperparameters.instruction", self.instruction, allowed, "Give one, or one for each.")
-        for name, each in (("template", self.formats), (VERBALISER, self.word_sets)):
+        for name in ("judge_template", "judge_words", "judge_temperature", "judge_base_url"):
+            if self.judge == "none" and getattr(self, name) != HYPERPARAMETERS[name].default:
+                raise ParameterError(
+                    f"hyperparameters.{name}", getattr(self, name), "is for a judge, and judge is none"
+                )
+        for name, each in (("template", self.formats), (VERBALISER, self.word_sets), (JUDGE, self.judges)):
             if len(set(each)) < len(each):
                 raise ParameterError(f"hyperparameters.{name}", getattr(self, name), "lists the same twice")
         mixed = AUTO in self.word_sets and (len(self.word_sets) > 1 or self.decision == "score")
@@ -228,8 +273,13 @@ def _parts(text: str) -> tuple[str, ...]:
 HYPERPARAMETERS: Final = declared(Recipe)
 """Name -> declaration."""
 
-LATER: Final = ("truncation", "dtype", "engine", "choice_order", "stop")
+_OF_JUDGE: Final = ("judge", "judge_template", "judge_words", "judge_temperature")
+
+LATER: Final = ("truncation", "dtype", "engine", "choice_order", "stop", *_OF_JUDGE)
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 
 ENDPOINT: Final = ("base_url", "concurrency", "max_requests", "max_cost", "price_input", "price_output")
-"""Where a model is asked, and what may be spent: never in a cell's key, which has what its server says of it."""
+"""Where a model is asked, and what may be spent."""
+
+NOT_IN_KEYS: Final = (*ENDPOINT, "judge_base_url")
+"""Never in a cell's key, which has what servers say of their models."""

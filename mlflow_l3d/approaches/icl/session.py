@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -18,20 +18,18 @@ from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilitie
 from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, uses_chat
 from mlflow_l3d.approaches.icl.choices import PromptChoices
 from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, stop_ids
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine
-from mlflow_l3d.approaches.icl.engine.base import Engine
-from mlflow_l3d.approaches.icl.engine.vllm import VllmEngine, load_vllm
-from mlflow_l3d.approaches.icl.models import LoadedModel, described, load_model, revision
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling
+from mlflow_l3d.approaches.icl.judge.bench import Bench
+from mlflow_l3d.approaches.icl.judge.questions import Question
+from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
+from mlflow_l3d.approaches.icl.models import LoadedModel
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, Shot
 from mlflow_l3d.approaches.icl.prompts.parsing import answer_text
-from mlflow_l3d.approaches.icl.recipe import Recipe
+from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
 from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, truncated
-from mlflow_l3d.approaches.lending import lent
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import one_thread
-from mlflow_l3d.approaches.presets import default_quantisation
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
-from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.texts import references
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
@@ -41,20 +39,6 @@ _log = logging.getLogger(__name__)
 
 Answers: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None, dict[str, float]]
 """Predictions, class scores where there are any, and metrics."""
-
-
-def _in_vllm(
-    model: str, device: str, dtype: str, cache: Path, *, trust: bool, check: Callable[[LoadedModel], None]
-) -> LoadedModel:
-    """Load a model into vLLM."""
-    with described(model, cache=cache, trust=trust) as (bare, found, _):
-        if bare.kind != "causal":
-            allowed = "takes causal models only"
-            raise ParameterError("hyperparameters.engine", "vllm", allowed, "Leave it out.")
-        if default_quantisation(model) != "none":
-            raise ParameterError("hyperparameters.engine", "vllm", f"does not take 4-bit weights, and {model} has them")
-        check(bare)
-        return replace(bare, model=load_vllm(found, device, dtype=dtype, trust=trust, context=bare.context))
 
 
 EMPTY_INPUTS: Final = ("N/A", "[MASK]", "")
@@ -86,43 +70,29 @@ class PromptSession(CellwiseSession):
         self.formats = tuple(self.choices.each())
         check_shots(task, self.classes, recipe.shots)
         self.features, self.mentioned = None, False
+        self.bench: Bench | None = None
+        questions = [Question.of(text, recipe.judge_words, len(task.texts)) for _, text in recipe.judges]
         self._load(model, device, cache)
+        if questions:
+            with ExitStack() as opened:
+                opened.callback(self.close)
+                self.bench = Bench(task, questions, recipe, device, cache)
+                opened.pop_all()
         if recipe.selection == "similarity":
             encoder = resolve(recipe.selection_encoder)
             self.features = load_or_encode(task.texts, encoder, device=device, cache=cache)
 
     def _load(self, model: str, device: str, cache: Path) -> None:
         """Load the model, and choose how prompts are put to it."""
-        self.loaded = self._borrowed(model, device, cache)
-        self.chat = uses_chat(self.recipe.chat, self.loaded)
-        self.conversation = conversation_in(self.recipe.chat, self.loaded)
-        if self.recipe.engine == "vllm":
-            self.engine: Engine = VllmEngine(self.loaded.model)
-            return
-        engine = CausalEngine if self.loaded.kind == "causal" else Seq2SeqEngine
-        padding, most = self.loaded.tokenizer.pad_token_id, self.recipe.batch_size or None
-        with self.loaded.precision():
-            self.engine = engine(self.loaded.model, padding, batch_size=most)
-
-    def _borrowed(self, model: str, device: str, cache: Path) -> LoadedModel:
-        """Return the model, which all sessions of this process share, after a look at whether it fits this one."""
-        recipe = self.recipe
-        trust = recipe.trust_remote_code == "true"
 
         def check(loaded: LoadedModel) -> None:
             for each in self.formats:
-                check_model(loaded, self.task, recipe, self.classes, each)
+                check_model(loaded, self.task, self.recipe, self.classes, each)
 
-        def load() -> LoadedModel:
-            if recipe.engine == "vllm":
-                return _in_vllm(model, device, recipe.dtype, cache, trust=trust, check=check)
-            bits, dtype = recipe.quantise, recipe.dtype
-            return load_model(model, device, quantise=bits, dtype=dtype, cache=cache, trust=trust, check=check)
-
-        key = ("icl", recipe.engine, model, revision(model), device, recipe.quantise, recipe.dtype, trust)
-        found = lent(key, load)
-        check(found)
-        return found
+        self.loaded = borrowed(model, device, self.recipe, cache, check)
+        self.chat = uses_chat(self.recipe.chat, self.loaded)
+        self.conversation = conversation_in(self.recipe.chat, self.loaded)
+        self.engine = engine_for(self.loaded, self.recipe)
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Answer the test examples of a cell, with one thread."""
@@ -131,7 +101,7 @@ class PromptSession(CellwiseSession):
             predictions, scores, metrics = self._answers(cell, test, prompts, empty)
         if isinstance(self.engine, CausalEngine):
             metrics["packed"] = float(self.engine.packed)
-        return answered(cell.key, self.task, test, predictions, scores, metrics=metrics)
+        return self._judged(cell, test, predictions, scores, metrics)
 
     def _asked(self, cell: Cell) -> tuple[IntArray, list[Prompt], list[Prompt]]:
         """Return the test examples of a cell, and its prompts as :meth:`_prompts` does."""
@@ -211,6 +181,19 @@ class PromptSession(CellwiseSession):
         tokens, metrics = self._tokens(form, test, prompts, empty, answers, 0)
         scores = self.engine.score(tokens, answers)
         return self._decided(cell, scores[: len(prompts)], scores[len(prompts) :], metrics)
+
+    def _judged(self, cell: Cell, test: IntArray, *answers: *Answers) -> Outcome:
+        """Return the outcome, with what a judge says of the answers where there is one."""
+        predictions, scores, metrics = answers
+        if self.bench is not None:
+            metrics |= self.bench.metrics(cell.seeds[JUDGE], test, predictions)
+        return answered(cell.key, self.task, test, predictions, scores, metrics=metrics)
+
+    def close(self) -> None:
+        """Release the models, and judges' connections."""
+        if self.bench is not None:
+            self.bench.close()
+        super().close()
 
     def _read(self, form: PromptFormat, texts: Sequence[str]) -> tuple[npt.NDArray[Any], float]:
         """Return the predictions that generated texts are, and the share of those that name no class, or are empty."""

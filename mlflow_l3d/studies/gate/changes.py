@@ -49,7 +49,7 @@ def title_of(document: Mapping[str, Any], specification: GoldenSpecification) ->
 
 def _differences(document: Mapping[str, Any], candidate: GoldenSpecification) -> dict[str, object]:
     """Return what the candidate has otherwise than the baseline."""
-    before, after = document["hyperparameters"], candidate.setup.hyperparameters
+    before, after = document["hyperparameters"], candidate.setup.public_hyperparameters
     found, setup = {name: value for name, value in after.items() if before.get(name) != value}, candidate.setup
     own: dict[str, object] = {"approach": setup.approach.name, "model": setup.model, "root_seed": candidate.root_seed}
     known: dict[str, object] = {"approach": document["approach"]["name"], "model": document["model"]["name"]}

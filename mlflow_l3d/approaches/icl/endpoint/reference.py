@@ -73,7 +73,9 @@ class Endpoint:
 
 
 def refuse_settings(model: str, recipe: Recipe) -> None:
-    """Raise for a hyperparameter of endpoints beside a model whose weights are here."""
+    """Raise for a hyperparameter of endpoints beside a model whose weights are here, unless a judge is behind one."""
+    if any(is_endpoint(name) for name, _ in recipe.judges):
+        return
     for name in ENDPOINT:
         value = getattr(recipe, name)
         if value != HYPERPARAMETERS[name].default:

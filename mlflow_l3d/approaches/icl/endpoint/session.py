@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from mlflow_l3d.approaches.base import answered
 from mlflow_l3d.approaches.failures import StudyEndedError, failed
-from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError
-from mlflow_l3d.approaches.icl.endpoint.engine import EndpointEngine, Tally
-from mlflow_l3d.approaches.icl.endpoint.loop import Loop
-from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
-from mlflow_l3d.approaches.icl.endpoint.served import Served, look, same
-from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Store
+from mlflow_l3d.approaches.icl.endpoint.client import EndpointError
+from mlflow_l3d.approaches.icl.endpoint.connection import Connection
+from mlflow_l3d.approaches.icl.endpoint.engine import Tally
+from mlflow_l3d.approaches.icl.endpoint.served import Served
+from mlflow_l3d.approaches.icl.endpoint.store import BudgetError
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt
-from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.approaches.icl.session import Answers, PromptSession
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -30,50 +26,22 @@ _ROUNDS: Final = 20
 _MOST_CELLS: Final = 16
 
 
-def identity(model: str, recipe: Recipe, cache: Path) -> dict[str, str]:
-    """Return what the server says of a model; part of a cell's key.
-
-    Raises
-    ------
-    L3DError
-        If the server does not answer, or not as it should.
-    """
-    endpoint = Endpoint.of(model, recipe)
-    with closing(Loop()) as loop, closing(Store(endpoint, _folder(cache))) as store:
-        client = Client(endpoint, store)
-        try:
-            return loop.submit(look(client, recipe)).result().identity
-        finally:
-            loop.submit(client.close()).result()
-
-
-def _folder(cache: Path) -> Path:
-    return cache / "endpoints"
-
-
 class EndpointSession(PromptSession):
     """Answer the test examples of cells; those of a call are asked side by side, so that the server never idles."""
 
     def _load(self, model: str, device: str, cache: Path) -> None:  # noqa: ARG002
         """Look at the server; the prompts of chats alternate between user and assistant, which every template takes."""
-        endpoint, recipe = Endpoint.of(model, self.recipe), self.recipe
-        self._loop, self._store = Loop(), Store(endpoint, _folder(cache))
-        self._client = Client(endpoint, self._store)
-        try:
-            served = self._loop.submit(look(self._client, recipe)).result()
-        except BaseException:
-            self.close()
-            raise
+        recipe, self.connection = self.recipe, Connection(model, self.recipe, cache)
+        served, self._asks = self.connection.served, self.connection.engine
         self.chat = served.chat
         self.conversation = "mistral" if recipe.chat == "turns" else None
-        self._client.identity = "|".join(served.identity.values())
-        self._client.verify = lambda: same(self._client, served)
-        self._asks = EndpointEngine(self._client, served)
         ways = (
             {self._asks.way(each.verbaliser) for each in self.formats} if recipe.decision == "score" else {"generate"}
         )
         self._way = "nothing" if "nothing" in ways else ways.pop()  # all cells alike
-        self.cells_at_once = max(1, min(_MOST_CELLS, _ROUNDS * endpoint.concurrency // self._requests()))
+        self.cells_at_once = max(
+            1, min(_MOST_CELLS, _ROUNDS * self.connection.endpoint.concurrency // self._requests())
+        )
         try:
             self._say(served)
         except ParameterError:
@@ -87,7 +55,7 @@ class EndpointSession(PromptSession):
 
     def _say(self, served: Served) -> None:
         """Say how class words are scored where it is not as with a model that is here."""
-        where = self._client.endpoint.base_url
+        where = self.connection.endpoint.base_url
         if self._way == "first":
             _log.warning("%s: class words are scored by their first token, which is all that it lists", where)
         if self._way == "nothing":
@@ -111,13 +79,12 @@ class EndpointSession(PromptSession):
             for cell in cells:
                 try:
                     test, prompts, empty = self._asked(cell)
-                    under_way.append((cell, test, self._loop.submit(self._answered(cell, prompts, empty))))
+                    under_way.append((cell, test, self.connection.loop.submit(self._answered(cell, prompts, empty))))
                 except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
                     yield failed(cell.key, error)
             for cell, test, work in under_way:
                 try:
-                    predictions, scores, metrics = work.result()
-                    outcome = answered(cell.key, self.task, test, predictions, scores, metrics=metrics)
+                    outcome = self._judged(cell, test, *work.result())
                 except (BudgetError, EndpointError) as error:
                     raise StudyEndedError(str(error)) from error
                 except Exception as error:  # noqa: BLE001 - as above
@@ -144,7 +111,5 @@ class EndpointSession(PromptSession):
 
     def close(self) -> None:
         """Close connections, the file of answers and the thread."""
-        with closing(self._loop), closing(self._store):
-            work: Coroutine[Any, Any, None] = self._client.close()
-            self._loop.submit(work).result()
+        self.connection.close()
         super().close()

@@ -1,0 +1,1 @@
+"""Judges of answers that are texts: language models that say how good each is."""

@@ -1,0 +1,67 @@
+"""A model that is here, borrowed from who has it in this process, and the engine that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine
+from mlflow_l3d.approaches.icl.engine.base import Engine
+from mlflow_l3d.approaches.icl.engine.vllm import VllmEngine, load_vllm
+from mlflow_l3d.approaches.icl.models import LoadedModel, described, load_model, revision
+from mlflow_l3d.approaches.icl.recipe import Recipe
+from mlflow_l3d.approaches.lending import lent
+from mlflow_l3d.approaches.presets import default_quantisation
+from mlflow_l3d.errors import ParameterError
+
+
+def borrowed(
+    model: str, device: str, recipe: Recipe, cache: Path, check: Callable[[LoadedModel], None] = lambda _: None
+) -> LoadedModel:
+    """Return a model, which all sessions of this process share.
+
+    Parameters
+    ----------
+    model, device, cache
+        As for :func:`~mlflow_l3d.approaches.icl.models.load_model`.
+    recipe
+        How it is loaded.
+    check
+        Looks at the model, before its weights are read and where it is there already, and raises what it has to say.
+    """
+    trust = recipe.trust_remote_code == "true"
+
+    def load() -> LoadedModel:
+        if recipe.engine == "vllm":
+            return _in_vllm(model, device, recipe.dtype, cache, trust=trust, check=check)
+        bits, dtype = recipe.quantise, recipe.dtype
+        return load_model(model, device, quantise=bits, dtype=dtype, cache=cache, trust=trust, check=check)
+
+    key = ("icl", recipe.engine, model, revision(model), device, recipe.quantise, recipe.dtype, trust)
+    found = lent(key, load)
+    check(found)
+    return found
+
+
+def engine_for(loaded: LoadedModel, recipe: Recipe) -> Engine:
+    """Return what runs a model."""
+    if recipe.engine == "vllm":
+        return VllmEngine(loaded.model)
+    engine = CausalEngine if loaded.kind == "causal" else Seq2SeqEngine
+    with loaded.precision():
+        return engine(loaded.model, loaded.tokenizer.pad_token_id, batch_size=recipe.batch_size or None)
+
+
+def _in_vllm(
+    model: str, device: str, dtype: str, cache: Path, *, trust: bool, check: Callable[[LoadedModel], None]
+) -> LoadedModel:
+    """Load a model into vLLM."""
+    with described(model, cache=cache, trust=trust) as (bare, found, _):
+        if bare.kind != "causal":
+            allowed = "takes causal models only"
+            raise ParameterError("hyperparameters.engine", "vllm", allowed, "Leave it out.")
+        if default_quantisation(model) != "none":
+            raise ParameterError("hyperparameters.engine", "vllm", f"does not take 4-bit weights, and {model} has them")
+        check(bare)
+        return replace(bare, model=load_vllm(found, device, dtype=dtype, trust=trust, context=bare.context))
