@@ -201,6 +201,10 @@ class Approach(ABC):
         """Return the factors that have no effect under these hyperparameters, each with the reason and the fix."""
         return {}
 
+    def inactive_on(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
+        """Return those that have no effect on a task; by default :meth:`inactive_factors`, whatever the task is."""
+        return self.inactive_factors(hyperparameters)
+
     def levels(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, int]:  # noqa: ARG002
         """Return the factors that choose from a list, each with the length of it; by default none does.
 

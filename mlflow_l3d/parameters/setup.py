@@ -227,7 +227,7 @@ def set_up(
         model_revision=model_revision,
         device=device,
         numerics=numerics,
-        fixed_factors={**fixed_by_task, **approach.inactive_factors(hyperparameters)},
+        fixed_factors={**fixed_by_task, **approach.inactive_on(bound, hyperparameters)},
         executor=how.executor,
         workers=how.workers,
         deterministic=deterministic,

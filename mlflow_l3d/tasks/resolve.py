@@ -169,7 +169,7 @@ def _size_notes(task: Task) -> list[str]:
         wanted = -(-DEFAULT_SIZE // len(names))
         if asked is None and taken.min() < wanted:
             few = f": {', '.join(_few(task, taken, wanted))} ({wanted} a class would be needed)"
-            why = "" if task.kind == "regression" else few
+            why = few if task.form.has_classes else ""
             notes.append(f"{task.name}: {taken.sum()} {part} examples {done} instead of {DEFAULT_SIZE}{why}")
     if np.array_equal(drawn.labelled, drawn.train):
         notes.append(f"{task.name}: one labelled example a class leaves none for validation")

@@ -128,7 +128,7 @@ def check_approach(
     from mlflow_l3d.tasks.resolve import inactive_factors
 
     of_task = inactive_factors(task)
-    inactive = _check_descriptions(approach, given, chosen, device)
+    inactive = _check_descriptions(approach, task, given, chosen, device)
     job = Job(approach, task, given, chosen, device, cache)
     base = one_cell(approach.factors)
     tries = {factor: 1 if factor in inactive else configurations for factor in approach.factors}
@@ -192,9 +192,9 @@ def check_declarations(approach: Approach) -> None:
 
 
 def _check_descriptions(
-    approach: Approach, hyperparameters: Mapping[str, Value], model: str, device: str
+    approach: Approach, task: Task, hyperparameters: Mapping[str, Value], model: str, device: str
 ) -> Mapping[str, str]:
-    inactive = approach.inactive_factors(hyperparameters)
+    inactive = approach.inactive_on(task, hyperparameters)
     unknown = sorted(set(inactive) - set(approach.factors))
     require(not unknown, f"inactive_factors names factors that the approach does not have: {', '.join(unknown)}")
     for factor, reason in inactive.items():

@@ -221,6 +221,13 @@ class InContextLearning(Approach):
             )
         return inactive
 
+    def inactive_on(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
+        """Return the same for a task: where answers are texts, there may be one example in the prompt."""
+        found = dict(self.inactive_factors(hyperparameters))
+        if not task.form.has_classes and hyperparameters["shots"] == 1:
+            found["data_order"] = "one example stands in the prompt; set hyperparameter shots, e.g. to 2"
+        return found
+
     def model_revision(self, model: str) -> str:
         """Return what identifies the weights; see :func:`mlflow_l3d.approaches.icl.models.revision`.
 

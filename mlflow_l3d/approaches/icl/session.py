@@ -41,6 +41,9 @@ Answers: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None, dic
 """Predictions, class scores where there are any, and metrics."""
 
 
+_MOST_KEPT: Final = 256
+"""Cells whose answers are kept for other judges."""
+
 EMPTY_INPUTS: Final = ("N/A", "[MASK]", "")
 """Inputs without content (Zhao et al. 2021, section 5)."""
 
@@ -71,6 +74,7 @@ class PromptSession(CellwiseSession):
         check_shots(task, self.classes, recipe.shots)
         self.features, self.mentioned = None, False
         self.bench: Bench | None = None
+        self.kept: dict[frozenset[tuple[str, int]], Answers] = {}
         questions = [Question.of(text, recipe.judge_words, len(task.texts)) for _, text in recipe.judges]
         self._load(model, device, cache)
         if questions:
@@ -97,11 +101,18 @@ class PromptSession(CellwiseSession):
     def run_cell(self, cell: Cell) -> Outcome:
         """Answer the test examples of a cell, with one thread."""
         test, prompts, empty = self._asked(cell)
-        with one_thread(), torch.inference_mode(), self.loaded.precision():
-            predictions, scores, metrics = self._answers(cell, test, prompts, empty)
-        if isinstance(self.engine, CausalEngine):
-            metrics["packed"] = float(self.engine.packed)
-        return self._judged(cell, test, predictions, scores, metrics)
+        same = frozenset(pair for pair in cell.seeds.items() if pair[0] != JUDGE)
+        answers = self.kept.pop(same, None)
+        if answers is None:
+            with one_thread(), torch.inference_mode(), self.loaded.precision():
+                answers = self._answers(cell, test, prompts, empty)
+            if isinstance(self.engine, CausalEngine):
+                answers[2]["packed"] = float(self.engine.packed)
+        if self.bench is not None:  # cells of other judges have the same answers
+            self.kept[same] = answers
+            if len(self.kept) > _MOST_KEPT:
+                del self.kept[next(iter(self.kept))]
+        return self._judged(cell, test, *answers)
 
     def _asked(self, cell: Cell) -> tuple[IntArray, list[Prompt], list[Prompt]]:
         """Return the test examples of a cell, and its prompts as :meth:`_prompts` does."""
@@ -186,7 +197,7 @@ class PromptSession(CellwiseSession):
         """Return the outcome, with what a judge says of the answers where there is one."""
         predictions, scores, metrics = answers
         if self.bench is not None:
-            metrics |= self.bench.metrics(cell.seeds[JUDGE], test, predictions)
+            metrics = metrics | self.bench.metrics(cell.seeds[JUDGE], test, predictions)
         return answered(cell.key, self.task, test, predictions, scores, metrics=metrics)
 
     def close(self) -> None:

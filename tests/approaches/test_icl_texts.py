@@ -1,0 +1,190 @@
+"""Answers that are texts: prompts, what is read, factors, and mistakes in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from endpoint_server import Server
+from icl_tiny_models import CHAT, byte_tokenizer, llama, save
+
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.icl import InContextLearning
+from mlflow_l3d.approaches.icl.choices import PromptChoices
+from mlflow_l3d.approaches.icl.prompts.parsing import answer_text
+from mlflow_l3d.approaches.icl.recipe import CHOSEN, Recipe
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.setup import check_kind
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.identity import make_task
+from mlflow_l3d.tasks.resolve import bind_task
+from mlflow_l3d.tasks.settings import SplitSettings
+from mlflow_l3d.testing import check_approach, one_cell
+
+GENERATE = {"decision": "generate", "chat": "none", "max_new_tokens": 6}
+
+
+def questions(columns: int = 1) -> Task:
+    texts = [[f"which letter\n follows {chr(97 + at)} {column}?" for at in range(24)] for column in range(columns)]
+    answers = [[f"letter\n{chr(98 + at)}", "another"] for at in range(24)]
+    return bind_task(
+        make_task("letters", texts, answers, kind="generation"), SplitSettings(num_labelled=12, test_size=4)
+    )
+
+
+def complete(**given: Any) -> dict[str, Any]:
+    approach = InContextLearning()
+    return approach.complete(resolve_hyperparameters(approach, {**GENERATE, **given}))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    tiny = llama(max_position_embeddings=4096, initializer_range=0.4)
+    return str(save(tmp_path_factory.mktemp("tiny"), tiny, byte_tokenizer(chat=CHAT)))
+
+
+def prepared(model: str, cache: Path, task: Task | None = None, **given: Any) -> Any:
+    return InContextLearning().prepare(task or questions(), complete(**given), model=model, device="cpu", cache=cache)
+
+
+ONE = one_cell(InContextLearning.factors)
+
+
+@pytest.mark.parametrize(
+    ("given", "columns", "prompt"),
+    [
+        ({}, 1, "Answer the text.\nText: q {}\nAnswer: one two\nText: x\nAnswer:"),
+        ({"prompt_format": "B"}, 1, "q {}\nAnswer? one two\nx\nAnswer?"),
+        (
+            {"prompt_format": "D"},
+            2,
+            "Text 1: q {}; Text 2: r\nThe answer is one two\nText 1: x; Text 2: y\nThe answer is",
+        ),
+        (
+            {"prompt_format": "custom", "template": "{text} => {answer}", "instruction": "Go.", "stop": r"\n\n||#"},
+            1,
+            "Go.\n\nq\n{} => one\ntwo\n\nx =>",
+        ),
+    ],
+)  # fmt: skip
+def test_prompts(given: dict[str, Any], columns: int, prompt: str) -> None:
+    choices = PromptChoices(questions(columns), Recipe.of(complete(**given)), (0,))
+    form = choices.of(dict.fromkeys(CHOSEN, 0))
+    assert form.render([(("q\n{}", "r")[:columns], "one\ntwo")], ("x", "y")[:columns]) == prompt
+
+
+def test_turns() -> None:
+    form = PromptChoices(questions(), Recipe.of(complete(chat="turns")), (0,)).of(dict.fromkeys(CHOSEN, 0))
+    said = [turn["content"] for turn in form.messages([(("q",), "one\ntwo")], ("x",), "mistral")]
+    assert said == ["Answer the text.", "Ok, I will answer every text that you will give me.", "q", "one two", "x"]
+
+
+def test_what_ends_an_answer() -> None:
+    assert answer_text("\n\n one two \nthree", ("\n",)) == "one two"
+    assert answer_text(" one # two\n\nthree", ("\n\n", "#")) == "one"
+    assert answer_text(" one\ntwo ", ()) == "one\ntwo"
+    assert answer_text(" \n", ("\n",)) == ""
+    recipes = {stop: Recipe.of(complete(stop=stop)) for stop in ("auto", "none", r"\n", r"\n\n||Q:")}
+    assert [(each.stops(chat=False), each.stops(chat=True)) for each in recipes.values()] == [
+        (("\n",), ()),
+        ((), ()),
+        (("\n",), ("\n",)),
+        (("\n\n", "Q:"), ("\n\n", "Q:")),
+    ]
+    assert [each.line_ends for each in recipes.values()] == [True, False, True, False]
+
+
+def test_answers_are_what_the_model_writes(model: str, tmp_path: Path) -> None:
+    import torch
+
+    from mlflow_l3d.approaches.icl.encoding import decode, prompts_ids
+
+    session = prepared(model, tmp_path, stop="t")  # which no line break is
+    test, prompts, _ = session._asked(ONE)
+    shots = [line for line in prompts[0].splitlines() if line.startswith("Answer: ")]
+    assert len(shots) == 2
+    assert all(line.startswith("Answer: letter") for line in shots), "the first reference"
+    expected = []
+    for ids in prompts_ids(session.loaded, prompts, False):
+        with torch.inference_mode():
+            given, mask = torch.tensor([ids]), torch.ones(1, len(ids))
+            written = session.loaded.model.generate(given, attention_mask=mask, max_new_tokens=6, do_sample=False)
+        text = decode(session.loaded, written[0, len(ids) :].tolist()).strip()
+        expected.append(text.split("t")[0].rstrip())
+    (found,) = session.run([ONE])
+    session.close()
+    assert found.error is None, found.traceback
+    assert found.scores is None
+    assert found.predictions.tolist() == expected
+    assert len({*expected}) > 1
+    np.testing.assert_array_equal(found.labels, questions().labels[test])
+    assert found.metrics["unparsed_share"] == np.mean([not answer for answer in expected])
+
+
+@pytest.mark.parametrize("given", [{"temperature": 1.0, "prompt_format": "A|B"}, {"selection": "random", "shots": 1}])
+def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path, given: dict[str, Any]) -> None:
+    settings = {**GENERATE, **given}
+    check_approach(
+        InContextLearning(), questions(), hyperparameters=settings, model=model, cache=tmp_path, configurations=3
+    )
+
+
+def test_an_endpoint_writes_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    server = Server(gives="nothing")
+    try:
+        session = prepared("openai:tiny", tmp_path, chat="single", base_url=server.url)
+        (found,) = session.run([ONE])
+        session.close()
+    finally:
+        server.stop()
+    assert found.error is None, found.traceback
+    assert {*found.predictions.tolist()} <= {"negative", "positive"}
+    assert found.metrics["generated"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"classes": "0+1"}, "hyperparameters.classes=0+1: has no effect: the answers of letters are texts."),
+        ({"verbaliser": "a;b"}, "hyperparameters.verbaliser=a;b: has no effect: the answers of letters are texts."),
+        ({"choice_order": "random"}, "hyperparameters.choice_order=random: has no effect"),
+        ({"shots": 11}, "hyperparameters.shots=11: there are 10 labelled examples to take them from"),
+        (
+            {"prompt_format": "custom", "template": "{text} x", "instruction": "One of {options}."},
+            "hyperparameters.instruction=One of {options}.: {options} is no slot; where answers are texts",
+        ),
+    ],
+)
+def test_what_does_not_go_with_texts(model: str, tmp_path: Path, given: dict[str, Any], line: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        prepared(model, tmp_path, **given)
+    assert str(caught.value).startswith(line)
+
+
+def test_texts_must_be_generated() -> None:
+    approach = InContextLearning()
+    with pytest.raises(ParameterError, match=r"task=letters: is a generation task, .*Use hyperparameter decision=gen"):
+        check_kind(questions(), approach, approach.complete(resolve_hyperparameters(approach, {})))
+    check_kind(questions(), approach, complete())
+
+
+def test_a_template_without_class_words_is_for_texts(model: str, tmp_path: Path) -> None:
+    given = {"prompt_format": "custom", "template": "{text} =>"}
+    prepared(model, tmp_path, **given).close()
+    classes = make_task("two", [[f"t {at}" for at in range(20)]], [0, 1] * 10, ("a", "b"))
+    with pytest.raises(
+        ParameterError, match=r"hyperparameters\.verbaliser=auto: must be given for prompt_format=custom"
+    ):
+        prepared(model, tmp_path, classes, **given)
+    with pytest.raises(ParameterError, match=r"hyperparameters\.stop=#: has no effect: two has classes"):
+        prepared(model, tmp_path, classes, stop="#")
+
+
+def test_keys_of_classes_stay() -> None:
+    found = InContextLearning().identity(complete())
+    assert not {"stop", "judge", "judge_words", "judge_base_url"} & set(found)
+    assert InContextLearning().identity(complete(stop="#"))["stop"] == "#"
