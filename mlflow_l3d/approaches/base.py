@@ -224,6 +224,10 @@ class Approach(ABC):
         """Return which of `task_kinds` complete hyperparameters allow: all, unless overridden."""
         return self.task_kinds
 
+    def missing_metrics(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
+        """Return which of `metrics` have no value under complete hyperparameters, each with the reason and the fix."""
+        return {}
+
     def model_revision(self, model: str) -> str:
         """Return what identifies the weights behind a model reference: a commit, or a hash of the files.
 

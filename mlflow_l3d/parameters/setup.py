@@ -254,6 +254,8 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
         allowed = f"is a metric of {form_of(kinds_of_metric[0]).words}, and {task.name} is a {what} task"
         fix = f"Use {', '.join(each.name for each in of_kind(task.kind, secondary=False))}."
         raise ParameterError("metric", metric, allowed, fix)
+    if metric in (missing := approach.missing_metrics(hyperparameters)):
+        raise ParameterError("metric", metric, f"has no value here: {missing[metric]}")
     if metric not in theirs:
         check_installed(named(metric))
 

@@ -16,7 +16,7 @@ from mlflow_l3d.approaches.icl.answering import probabilities
 from mlflow_l3d.approaches.icl.judge.questions import Question
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.texts import references
-from mlflow_l3d.parameters.setup import Setup
+from mlflow_l3d.parameters.setup import Setup, check_kind
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.identity import make_task
@@ -256,6 +256,13 @@ def test_mistakes(given: dict[str, Any], line: str, model: str, tmp_path: Path) 
     with pytest.raises(L3DError) as caught:
         use()
     assert str(caught.value).startswith(line)
+
+
+def test_a_score_of_nobody_is_refused(model: str) -> None:
+    approach = InContextLearning()
+    with pytest.raises(ParameterError, match="metric=judge_score: has no value here: nobody judges; set"):
+        check_kind(task(), approach, complete(judge_words="no;yes"), "judge_score")
+    check_kind(task(), approach, complete(judge=model), "judge_score")
 
 
 def test_classes_have_no_judge(model: str, tmp_path: Path) -> None:

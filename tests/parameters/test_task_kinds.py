@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from specification_helpers import SMALL, FakeApproach
 
+from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.shots import check_shots
 from mlflow_l3d.errors import ParameterError
@@ -53,13 +54,13 @@ def test_an_approach_of_classes_refuses_other_kinds(approach: str, kind: str) ->
     from mlflow_l3d import registry
 
     built = registry.load("approach", approach)()
+    given = built.complete(resolve_hyperparameters(built, {"decision": "generate"} if approach == "icl" else {}))
     with pytest.raises(ParameterError) as caught:
-        check_kind(a_task(kind), built, {})
+        check_kind(a_task(kind), built, given)
     what = kind.replace("_", " ")
-    assert str(caught.value) == (
-        f"task=mine: is a {what} task, and {approach} takes classification only. Use another approach."
-    )
-    check_kind(a_task("classification"), built, {})
+    taken = "classification and generation" if approach == "icl" else "classification"
+    assert str(caught.value) == f"task=mine: is a {what} task, and {approach} takes {taken} only. Use another approach."
+    check_kind(a_task("classification"), built, given)
 
 
 def test_an_investigation_says_so_in_one_line() -> None:
@@ -77,7 +78,7 @@ def test_what_hyperparameters_allow() -> None:
         check_kind(a_task("multiple_choice"), TakesAll(), {"kind": "fancy"})
     assert str(caught.value) == (
         "task=mine: is a multiple choice task, and fake takes classification and regression only under these "
-        "hyperparameters. Use other hyperparameters of fake."
+        "hyperparameters. Use hyperparameter kind=plain."
     )
 
 

@@ -173,6 +173,15 @@ class InContextLearning(Approach):
         """Return what complete hyperparameters allow: an answer that is a text must be generated."""
         return ("classification",) if hyperparameters["decision"] == "score" else self.task_kinds
 
+    def missing_metrics(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
+        """Return what asks for generated answers, or for a judge."""
+        scored, found = hyperparameters["decision"] == "score", {}
+        if scored:
+            found["unparsed_share"] = "answers are scored, not parsed; set hyperparameter decision=generate"
+        if hyperparameters["judge"] == "none":
+            found["judge_score"] = "nobody judges; set hyperparameter judge to a model, in a task of texts"
+        return found
+
     def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:
         """Say how many prompts were cut off, of how many the very text that is asked about, and what ran slowly."""
         slow = (cells["packed"] == 0).mean() if "packed" in cells else 0.0
