@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from icl_tiny_models import llama, t5
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, causal, decoding, rows  # noqa: E402
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine, causal, decoding, rows  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.rows import NOBODY, SHARED, Block, Rows, lay_out  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.tensors import on_device  # noqa: E402
@@ -198,7 +199,29 @@ def test_many_rows_write_what_the_model_writes_alone(name: str, shared: int, mon
         assert engine._packed(30) is not None
         assert engine.generate(prompts, 8, stop) == stopped
         assert engine.generate(prompts, 8, ()) == free
+        whole = [_until(each, stop) for each in free]
+        assert engine.generate(prompts, 8, (), ended=lambda ids: ids[-1] in stop) == whole
         np.testing.assert_allclose(engine.score(prompts, ANSWERS), expected, atol=1e-4, rtol=0)
+
+
+def _until(tokens: list[int], stop: set[int]) -> list[int]:
+    """Return the tokens up to the first of `stop`, which a text that has ended keeps."""
+    end = next((place for place, token in enumerate(tokens) if token in stop), len(tokens))
+    return tokens[: end + 1]
+
+
+@pytest.mark.parametrize("kind", ["plain", "seq2seq"])
+def test_a_text_that_has_ended_is_run_no_further(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = t5() if kind == "seq2seq" else llama()
+    engine = Seq2SeqEngine(whole, PAD) if kind == "seq2seq" else CausalEngine(whole, PAD)
+    monkeypatch.setattr(CausalEngine, "_packed", lambda *_: None)
+    prompts = [[5, 6, 7, 8], [9, 6, 9, 3], [12, 6, 7, 30]]
+    free = engine.generate(prompts, 8, ())
+    stop, passes = {free[0][1], free[1][3]}, []
+    whole.register_forward_hook(lambda *_: passes.append(1))
+    found = engine.generate(prompts[:2], 8, (), ended=lambda ids: ids[-1] in stop)
+    assert found == [_until(each, stop) for each in free[:2]]
+    assert len(passes) <= 5
 
 
 @settings(max_examples=10, deadline=None)

@@ -13,7 +13,7 @@ from icl_tiny_models import CHAT, byte_tokenizer, llama, save
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.choices import PromptChoices
-from mlflow_l3d.approaches.icl.prompts.parsing import answer_text
+from mlflow_l3d.approaches.icl.prompts.parsing import answer_text, has_ended
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, Recipe
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.setup import check_kind
@@ -86,6 +86,8 @@ def test_what_ends_an_answer() -> None:
     assert answer_text(" one # two\n\nthree", ("\n\n", "#")) == "one"
     assert answer_text(" one\ntwo ", ()) == "one\ntwo"
     assert answer_text(" \n", ("\n",)) == ""
+    assert answer_text("abcd", ("bcd", "c")) == answer_text("abc", ("bcd", "c")) == "ab", "as if nothing came behind"
+    assert [has_ended(text, ("\n", "##")) for text in ("\n one", "one\n", "on#", "#x##")] == [False, True, False, True]
     recipes = {stop: Recipe.of(complete(stop=stop)) for stop in ("auto", "none", r"\n", r"\n\n||Q:")}
     assert [(each.stops(chat=False), each.stops(chat=True)) for each in recipes.values()] == [
         (("\n",), ()),

@@ -24,7 +24,7 @@ from mlflow_l3d.approaches.icl.judge.questions import Question
 from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
 from mlflow_l3d.approaches.icl.models import LoadedModel
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, Shot
-from mlflow_l3d.approaches.icl.prompts.parsing import answer_text
+from mlflow_l3d.approaches.icl.prompts.parsing import answer_text, has_ended
 from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
 from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, truncated
 from mlflow_l3d.approaches.models import resolve
@@ -185,7 +185,12 @@ class PromptSession(CellwiseSession):
             if recipe.temperature:
                 draws = token_draws(cell.seeds["model_randomness"], len(tokens), recipe.max_new_tokens)
                 drawn = Sampling(recipe.temperature, draws)
-            written = self.engine.generate(tokens, recipe.max_new_tokens, stop_ids(loaded), sampling=drawn)
+            most, stops = recipe.max_new_tokens, self._stops()
+
+            def ended(ids: Sequence[int]) -> bool:
+                return has_ended(decode(loaded, ids), stops)
+
+            written = self.engine.generate(tokens, most, stop_ids(loaded), sampling=drawn, ended=ended)
             predictions, unparsed = self._read(form, [decode(loaded, ids) for ids in written])
             return predictions, None, metrics | {"unparsed_share": unparsed}
         answers = answers_ids(loaded, form, self.chat, self.conversation)
@@ -211,8 +216,12 @@ class PromptSession(CellwiseSession):
         if self.task.form.has_classes:
             places = np.array([form.parse(text) for text in texts], dtype=np.int64)
             return self._numbers(places), float((places < 0).mean())
-        answers = [answer_text(text, self.recipe.stops(chat=self.chat)) for text in texts]
+        answers = [answer_text(text, self._stops()) for text in texts]
         return self.task.form.predictions(answers), float(np.mean([not answer for answer in answers]))
+
+    def _stops(self) -> tuple[str, ...]:
+        """Return what ends an answer: of one that names a class its first line."""
+        return self.recipe.stops(chat=self.chat) if not self.task.form.has_classes else ("\n",)
 
     def _numbers(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the class numbers of places among the classes that are told apart, -1 for none."""

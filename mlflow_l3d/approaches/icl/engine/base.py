@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +15,9 @@ from mlflow_l3d.approaches.icl.engine.tensors import is_half
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
 
 TokenIds: TypeAlias = tuple[int, ...]
+
+Ended: TypeAlias = Callable[[Sequence[int]], bool]
+"""Says of the new tokens of a text whether what follows would be of no use."""
 
 
 class Engine(ABC):
@@ -72,6 +75,7 @@ class Engine(ABC):
         stop: Collection[int],
         *,
         sampling: Sampling | None = None,
+        ended: Ended | None = None,
     ) -> list[list[int]]:
         """Continue every prompt.
 
@@ -85,13 +89,15 @@ class Engine(ABC):
             Tokens that end a text.
         sampling
             How tokens are drawn, one row of `max_new_tokens` numbers a prompt; None for the likeliest token each time.
+        ended
+            Asked of every text that has a new token; one that has ended need not be run further.
 
         Returns
         -------
         The new tokens of each prompt, without the stop token, in the order of the prompts.
         """
         texts = [tuple(prompt) for prompt in prompts]
-        return self._generate(texts, max_new_tokens, stop, sampling) if texts else []
+        return self._generate(texts, max_new_tokens, stop, sampling, ended or _never) if texts else []
 
     @abstractmethod
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
@@ -99,6 +105,10 @@ class Engine(ABC):
 
     @abstractmethod
     def _generate(
-        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
+        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None, ended: Ended
     ) -> list[list[int]]:
         """Return the continuations of at least one text."""
+
+
+def _never(_: Sequence[int]) -> bool:
+    return False

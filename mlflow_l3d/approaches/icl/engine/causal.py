@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds
+from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.batches import Batches, Result
 from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, honours_mask, layer_window, takes_places
@@ -59,9 +59,10 @@ def plain_generate(
     pad_id: int,
     batches: Batches,
     sampling: Sampling | None,
+    ended: Ended,
 ) -> list[list[int]]:
     """Return continuations by the model's own ``generate``, each up to its first stop token."""
-    from transformers import GenerationConfig, LogitsProcessorList
+    from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
     greedy = {"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0}
     tokens = {"max_new_tokens": max_new_tokens, "pad_token_id": pad_id, "eos_token_id": sorted(stop) or None}
@@ -73,10 +74,31 @@ def plain_generate(
         if sampling is not None:
             processors.append(partial(_only_drawn, sampling.of(batch), ids.shape[1]))
         mask = torch.ones_like(ids)
-        output = model.generate(ids, attention_mask=mask, generation_config=settings, logits_processor=processors)
-        return [list(takewhile(lambda token: token not in stop, new)) for new in output[:, ids.shape[1] :].tolist()]
+        output = model.generate(
+            ids,
+            attention_mask=mask,
+            generation_config=settings,
+            logits_processor=processors,
+            stopping_criteria=StoppingCriteriaList([partial(_have_ended, ended, ids.shape[1])]),
+        )
+        return [_until(new, stop, ended) for new in output[:, ids.shape[1] :].tolist()]
 
     return _in_equal_lengths(prompts, max_new_tokens, work, batches)
+
+
+def _until(tokens: Sequence[int], stop: Collection[int], ended: Ended) -> list[int]:
+    """Return the tokens up to where the text ends."""
+    kept: list[int] = []
+    for token in takewhile(lambda token: token not in stop, tokens):
+        kept.append(token)
+        if ended(kept):
+            break
+    return kept
+
+
+def _have_ended(ended: Ended, start: int, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
+    """Return which rows have ended, (B,); texts began at token `start`."""
+    return torch.tensor([ended(row) for row in ids[:, start:].tolist()], device=ids.device)
 
 
 def _in_equal_lengths(
@@ -143,18 +165,18 @@ class CausalEngine(Engine):
         return trie.total(log_probabilities(self.batches.run(range(len(texts)), costs, work)))
 
     def _generate(
-        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
+        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None, ended: Ended
     ) -> list[list[int]]:
         packed = self._packed(max(map(len, texts)) + limit - 1)
         if packed is None:
-            return plain_generate(self.model, texts, limit, stop, self.pad_id, self.batches, sampling)
+            return plain_generate(self.model, texts, limit, stop, self.pad_id, self.batches, sampling, ended)
         length = common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
 
         def work(batch: Sequence[int]) -> list[list[int]]:
             own = None if sampling is None else sampling.of(batch)
             rests = [texts[item][length:] for item in batch]
-            return decode(packed, prefix, rests, limit, stop, own, self.batches.tokens)
+            return decode(packed, prefix, rests, limit, stop, own, ended, self.batches.tokens)
 
         # What each text adds to the keys that are kept: its own, the new ones, and its share of a row's prefix.
         costs = [len(text) - length + limit - 1 + min(length, len(text) - length) for text in texts]

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.icl.engine.base import Ended
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, joined, lay_out
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
@@ -35,6 +36,7 @@ def decode(
     limit: int,
     stop: Collection[int],
     sampling: Sampling | None,
+    ended: Ended,
     batch_tokens: int,
 ) -> list[list[int]]:
     """Return the continuations of texts behind a prefix; a text that has ended is run no further.
@@ -47,7 +49,7 @@ def decode(
         The row of the shared prefix; stays as it is.
     texts
         What follows the prefix, n texts.
-    limit, stop, sampling
+    limit, stop, sampling, ended
         See `CausalEngine.generate`.
     batch_tokens
         Most tokens of texts run at once.
@@ -64,8 +66,10 @@ def decode(
         chosen = np.full(texts_of.shape, 0)
         chosen[filled] = next_tokens(flat, step, sampling, running).cpu().numpy()
         going = filled & ~np.isin(chosen, list(stop))
-        for text, token in zip(texts_of[going], chosen[going], strict=True):
-            results[text].append(int(token))
+        for row, slot in zip(*np.nonzero(going), strict=True):
+            own = results[texts_of[row, slot]]
+            own.append(int(chosen[row, slot]))
+            going[row, slot] = not ended(own)
         if not going.any() or step == limit - 1:
             break
         rows_left = going.any(axis=1)

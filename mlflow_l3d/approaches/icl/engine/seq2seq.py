@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds
+from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.batches import Result
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
 from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps
@@ -48,11 +48,11 @@ class Seq2SeqEngine(Engine):
         return trie.total(read)
 
     def _generate(
-        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
+        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None, ended: Ended
     ) -> list[list[int]]:
         def work(batch: Sequence[int]) -> list[list[int]]:
             own = None if sampling is None else sampling.of(batch)
-            return self._continue([texts[item] for item in batch], limit, stop, own)
+            return self._continue([texts[item] for item in batch], limit, stop, own, ended)
 
         return self._run(texts, work)
 
@@ -101,7 +101,7 @@ class Seq2SeqEngine(Engine):
 
     @torch.inference_mode()
     def _continue(
-        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
+        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None, ended: Ended
     ) -> list[list[int]]:
         results: list[list[int]] = [[] for _ in texts]
         running = set(range(len(texts)))
@@ -114,6 +114,8 @@ class Seq2SeqEngine(Engine):
                     running.discard(text)
                 elif text in running:
                     results[text].append(token)
+                    if ended(results[text]):
+                        running.discard(text)
             if not running or step == limit - 1:
                 break
             logits = self._decode(chosen[:, None], shared, cache)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.encoder.pretrained import TRUST
-from mlflow_l3d.approaches.icl.engine.base import Engine, TokenIds
+from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
 from mlflow_l3d.approaches.numerics import SHARERS
@@ -141,7 +141,12 @@ class VllmEngine(Engine):
         return trie.total(read)
 
     def _generate(
-        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None
+        self,
+        texts: Sequence[TokenIds],
+        limit: int,
+        stop: Collection[int],
+        sampling: Sampling | None,
+        ended: Ended,  # noqa: ARG002 - all tokens are written, and what is of no use is not read
     ) -> list[list[int]]:
         from vllm import SamplingParams
 

@@ -72,14 +72,20 @@ def parse_answer(text: str, verbaliser: Sequence[str], options: Sequence[int] = 
     return named.pop() if len(named) == 1 else UNPARSED
 
 
+def has_ended(text: str, stops: Sequence[str]) -> bool:
+    """Return whether what is generated behind `text` could not change its answer: one of `stops` is there."""
+    text = text.lstrip()
+    return any(stop in text for stop in stops)
+
+
 def answer_text(text: str, stops: Sequence[str]) -> str:
-    """Return the answer in a generated text: what stands before the first of `stops`, without blanks around it.
+    """Return the answer in a generated text: what stands before the first whole one of `stops`, without blanks around.
 
     What is empty in front does not count: a model may begin with the line break that would end its answer.
     """
     text = text.strip()
-    ends = [place for place in map(text.find, stops) if place >= 0]
-    return text[: min(ends)].rstrip() if ends else text
+    found = [(place + len(stop), place) for stop in stops if (place := text.find(stop)) >= 0]
+    return text[: min(found)[1]].rstrip() if found else text
 
 
 def _words(line: str, verbaliser: tuple[str, ...]) -> Iterator[tuple[int, int, int]]:
