@@ -60,7 +60,7 @@ def icl_cell() -> Cell:
 
 
 def test_a_language_model_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlflow_l3d.approaches.icl import session as module
+    from mlflow_l3d.approaches.icl import loading as module
 
     folder = save(tmp_path / "model", llama(max_position_embeddings=4096, initializer_range=0.4), byte_tokenizer())
     loads, load = [], module.load_model
