@@ -67,9 +67,10 @@ class Session(ABC):
     cells_at_once
         How many cells it would like in one call, because it trains them side by side: a positive number that is fixed
         once it is prepared. Executors hand over up to that many, fewer near the end so that all workers have work.
-        Where it is above 1, scores and metrics may differ with the other cells of the call, within a tolerance that the
-        approach states; predictions may not. Each outcome should carry its cell's share of the time as
-        ``duration_seconds``; where it has none, the time until then is divided by the cells of the call.
+        Where it is above 1, scores, metrics and the numbers that a regression predicts may differ with the other cells
+        of the call, within a tolerance that the approach states; predicted classes may not. Each outcome should carry
+        its cell's share of the time as ``duration_seconds``; where it has none, the time until then is divided by the
+        cells of the call.
     reports_epochs
         Whether it trains in epochs and calls `on_epoch_end` after each.
     on_epoch_end

@@ -114,8 +114,8 @@ def check_approach(
         How many other configurations of a factor are tried to see an effect; one more is no mistake where a factor
         rarely changes a prediction.
     tolerance
-        How far scores and metrics of a cell may differ, absolutely and relatively, between a call of its own and one
-        with others, for an approach whose sessions have ``cells_at_once``. Its predictions may not differ.
+        How far scores, metrics and predicted numbers of a cell may differ, absolutely and relatively, between a call of
+        its own and one with others, for an approach whose sessions have ``cells_at_once``. Other predictions may not.
 
     Raises
     ------

@@ -29,11 +29,12 @@ def require(condition: bool, message: str) -> None:
 def differences(left: Outcome, right: Outcome, tolerance: float = 0.0) -> list[str]:
     """Return the names of the parts in which two outcomes differ by a single bit; wall clock does not count.
 
-    Metrics are called ``metric NAME``; those whose name ends with ``_seconds`` are times. Scores and metrics a and b
-    may differ by up to ``tolerance * (1 + |b|)``.
+    Metrics are called ``metric NAME``; those whose name ends with ``_seconds`` are times. Scores, metrics and predicted
+    numbers (of a regression) a and b may differ by up to ``tolerance * (1 + |b|)``.
     """
     one, other = _parts(left), _parts(right)
-    allowed = {name: 0.0 if name in _EXACT else tolerance for name in {**one, **other}}
+    exact = {name for name in _EXACT if name != "predictions" or not _of_numbers(right)}
+    allowed = {name: 0.0 if name in exact else tolerance for name in {**one, **other}}
     found = [name for name in allowed if not _close(one.get(name), other.get(name), allowed[name])]
     return found if left.error == right.error else [*found, "error"]
 
@@ -44,6 +45,10 @@ def _parts(outcome: Outcome) -> dict[str, Part]:
         **{name: getattr(outcome, name) for name in (*_EXACT, "scores")},
         **{f"metric {name}": np.array(value) for name, value in metrics.items()},
     }
+
+
+def _of_numbers(outcome: Outcome) -> bool:
+    return outcome.predictions is not None and outcome.predictions.dtype.kind == "f"
 
 
 def _close(one: Part, other: Part, tolerance: float) -> bool:

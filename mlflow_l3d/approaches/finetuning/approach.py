@@ -68,8 +68,8 @@ class Finetuning(Approach):
         return str(hyperparameters["trainable"])
 
     def task_kinds_under(self, hyperparameters: Mapping[str, Value]) -> tuple[str, ...]:
-        """Return what these hyperparameters take: heads on frozen features only classify."""
-        return ("classification",) if hyperparameters["trainable"] == "head" else self.task_kinds
+        """Return what these hyperparameters take: heads on frozen features compare no choices."""
+        return ("classification", "regression") if hyperparameters["trainable"] == "head" else self.task_kinds
 
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the hyperparameters with the recipe's own values in place of `auto`; the rest as it is.
@@ -180,8 +180,8 @@ class Finetuning(Approach):
             from mlflow_l3d.approaches.finetuning.loading import borrow
 
             return FullSession(task, borrow(model, task, recipe, device, cache), recipe, device)
-        if task.kind != "classification":
-            allowed = f"a head on frozen features classifies, and {task.name} is a {task.kind.replace('_', ' ')}"
+        if task.kind == "multiple_choice":
+            allowed = f"a head on frozen features gives classes or scores, and {task.name} is a multiple choice"
             raise ParameterError("hyperparameters.trainable", "head", allowed, "Use trainable=full or trainable=lora.")
         if models.find_gguf(model) is not None:
             allowed = "holds GGUF weights, which trainable=head does not read"

@@ -9,7 +9,7 @@ import torch
 
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.heads import Head, train_heads
-from mlflow_l3d.approaches.finetuning.kinds import outcome_of
+from mlflow_l3d.approaches.finetuning.kinds import outcome_of, outputs, stopping_metric, unit_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress
 from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
@@ -47,14 +47,16 @@ class HeadSession(StackedSession[Head]):
         super().__init__(task, features, device)
         self.recipe = recipe
         examples = len(task.split(dict.fromkeys(TASK_FACTORS, 0)).train)
-        step, held = bytes_per_cell(features.shape[1], len(task.class_names), examples, recipe)
+        step, held = bytes_per_cell(features.shape[1], outputs(task), examples, recipe)
         self.cells_at_once = cells_at_once(step, held, device, cache=CACHE, memory=MEMORY)
 
     def draw(self, cell: Cell) -> Head:
         """Return the head of a cell at its start."""
-        inputs, classes = self.features.shape[1], len(self.task.class_names)
+        inputs, classes = self.features.shape[1], outputs(self.task)
         weights = initial_head(cell.seeds["model_initialisation"], inputs, self.recipe.hidden_units, classes)
-        return Head(cell, self.task.split(cell.seeds), weights, Progress(self.recipe))
+        split, progress = self.task.split(cell.seeds), Progress(self.recipe, metric=stopping_metric(self.task))
+        centre, scale = unit_of(self.task, split.train)
+        return Head(cell, split, weights, progress, centre=centre, scale=scale)
 
     def together(self, drawn: Sequence[Head]) -> list[tuple[Outcome, float]]:
         """Return the outcomes; the work of a cell is the number of epochs that it was trained."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import torch
 from mlflow_l3d.approaches.base import OnEpochEnd
 from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks
+from mlflow_l3d.approaches.finetuning.kinds import loss_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
 from mlflow_l3d.approaches.stacked.rows import Rows
@@ -25,7 +26,7 @@ EVALUATED: Final = 2**28
 
 
 class HeadNetwork:
-    """Dense layer, ReLU, dropout, classification layer; cross-entropy.
+    """Dense layer, ReLU, dropout, output layer; cross-entropy of classes, or the squared error of scores.
 
     Cells never meet in an operation: one that diverges leaves the numbers of the others as they are.
 
@@ -33,22 +34,24 @@ class HeadNetwork:
     ----------
     stack
         Weights of the B cells.
+    scores
+        Whether the one output is a score.
     """
 
-    def __init__(self, stack: Stack) -> None:
-        self.stack = stack
+    def __init__(self, stack: Stack, *, scores: bool = False) -> None:
+        self.stack, self.scores = stack, scores
         self._inner = stack.w2[:, :-1].transpose(1, 2)
         self._buffers: dict[int, tuple[torch.Tensor, ...]] = {}
 
-    def differentiate(self, x: torch.Tensor, onehot: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """Put the gradient of a batch's mean cross-entropy into the stack; return the logits, shape (B, b, C).
+    def differentiate(self, x: torch.Tensor, wanted: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """Put the gradient of a batch's mean loss into the stack; return the logits, shape (B, b, C).
 
         Parameters
         ----------
         x
             Shape (B, b, D + 1): b examples of each cell, the last column 1.
-        onehot
-            Shape (B, b, C).
+        wanted
+            Shape (B, b, C): one-hot classes, or scores.
         mask
             Shape (B, b, H): the factors of dropout; None: no dropout.
         """
@@ -62,8 +65,9 @@ class HeadNetwork:
             hidden.copy_(active)
         else:
             torch.mul(active, mask, out=hidden)
-        logits = torch.bmm(rows, stack.w2)
-        error = torch.softmax(logits, 2).sub_(onehot).div_(examples)
+        logits = self._logits(rows)
+        error = logits.sub(wanted).mul_(2) if self.scores else torch.softmax(logits, 2).sub_(wanted)
+        error.div_(examples)
         torch.bmm(rows_t, error, out=stack.g2)
         torch.bmm(error, self._inner, out=back)
         back.mul_(active.sign_())  # 1 where the unit was active, else 0
@@ -71,6 +75,12 @@ class HeadNetwork:
             back.mul_(mask)
         torch.bmm(x.transpose(1, 2), back, out=stack.g1)
         return logits
+
+    def _logits(self, rows: torch.Tensor) -> torch.Tensor:
+        if not self.scores:
+            return torch.bmm(rows, self.stack.w2)
+        # A batched product with one column is rounded in another way for one cell than for several.
+        return (rows * self.stack.w2.transpose(1, 2)).sum(2, keepdim=True)
 
     def _empty(self, examples: int) -> tuple[torch.Tensor, ...]:
         """Return memory for batches of a size: hidden rows with a constant 1, parts of them, activations, errors."""
@@ -109,6 +119,9 @@ class Head:
         Weights of the two layers after its best epoch so far.
     diverged
         Why it has no result.
+    centre, scale
+        Of scores: those of its training labels, which are trained on in this unit; see
+        :func:`~mlflow_l3d.approaches.finetuning.kinds.unit_of`.
     """
 
     cell: Cell
@@ -117,12 +130,18 @@ class Head:
     progress: Progress
     best: tuple[torch.Tensor, ...] = ()
     diverged: DivergedError | None = None
+    centre: float = 0.0
+    scale: float = 1.0
+
+    def in_unit_of_labels(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return what the network gives for scores, in float64 and the unit of the labels."""
+        return outputs.double() * self.scale + self.centre
 
 
 def train_heads(
     heads: Sequence[Head],
     features: npt.NDArray[np.floating],
-    labels: IntArray,
+    labels: npt.NDArray[Any],
     recipe: Recipe,
     device: str,
     on_epoch_end: OnEpochEnd | None = None,
@@ -138,7 +157,7 @@ def train_heads(
     features
         Shape (N, D), float32 (or float64, which the training keeps): those of every example of the task.
     labels
-        Shape (N,).
+        Shape (N,): classes, or float64 scores.
     recipe, device
         How and where they are trained.
     on_epoch_end
@@ -155,20 +174,20 @@ def train_heads(
         parts = (part for own in heads for part in (own.split.train, own.split.validation, own.split.test))
         training = _Training(Rows(features, list(parts), device), labels, recipe, on_epoch_end)
         stack, running = Stack.of([own.weights for own in heads], device, training.rows.dtype), list(heads)
-        network = HeadNetwork(stack)
+        network = HeadNetwork(stack, scores=training.scores)
         for epoch in range(recipe.epochs):
             losses = training.epoch(network, epoch, running, rates[epoch * batches :])
             weights = list(zip(network.stack.w1, network.stack.w2, strict=True))
-            held = training.logits([own.split.validation for own in running], weights)
+            held = training.logits(running, [own.split.validation for own in running], weights)
             going = [training.goes_on(*each) for each in zip(running, weights, held, losses, strict=True)]
             places = np.flatnonzero(going)
             if not len(places):
                 break
             if len(places) < len(running):
-                network = HeadNetwork(network.stack.select(places))
+                network = HeadNetwork(network.stack.select(places), scores=training.scores)
                 running = [running[place] for place in places]
         ended = [own for own in heads if own.diverged is None]
-        tested = iter(training.logits([own.split.test for own in ended], [own.best for own in ended]))
+        tested = iter(training.logits(ended, [own.split.test for own in ended], [own.best for own in ended]))
         return [own.diverged or next(tested) for own in heads]
 
 
@@ -177,16 +196,21 @@ class _Training:
     """What the cells of a chunk share."""
 
     rows: Rows
-    labels: IntArray
+    labels: npt.NDArray[Any]
     recipe: Recipe
     on_epoch_end: OnEpochEnd | None
+
+    @property
+    def scores(self) -> bool:
+        """Whether labels are scores, not classes."""
+        return self.labels.dtype.kind == "f"
 
     def epoch(self, network: HeadNetwork, epoch: int, heads: Sequence[Head], rates: Sequence[float]) -> list[float]:
         """Visit every training example of every cell once; return the mean loss of each cell."""
         n, recipe, stack = len(heads[0].split.train), self.recipe, network.stack
         order = np.stack([own.split.train[batch_order(own.cell.seeds["data_order"], epoch, n)] for own in heads])
         places, targets = self.rows.places(order), torch.from_numpy(self.labels[order])
-        onehot = torch.nn.functional.one_hot(targets, stack.classes).to(stack.w1)
+        wanted = self._wanted(heads, targets, stack.classes).to(stack.w1)
         masks = None
         if recipe.dropout:
             units = stack.w1.shape[2]
@@ -200,10 +224,21 @@ class _Training:
             part = slice(start, start + recipe.batch_size)
             chosen = places[:, part]
             x = self.rows.at(chosen, memory[: chosen.numel()])
-            logits.append(network.differentiate(x, onehot[:, part], None if masks is None else masks[:, part]))
+            logits.append(network.differentiate(x, wanted[:, part], None if masks is None else masks[:, part]))
             stack.descend("adamw", rate, recipe.weight_decay)
-        loss, whole = torch.nn.functional.cross_entropy, torch.cat(logits, 1).cpu()
-        return [float(loss(own, wanted)) for own, wanted in zip(whole, targets, strict=True)]
+        whole = self._restored(heads, torch.cat(logits, 1).cpu())
+        return [float(loss_of(own, labels)) for own, labels in zip(whole, targets, strict=True)]
+
+    def _wanted(self, heads: Sequence[Head], labels: torch.Tensor, classes: int) -> torch.Tensor:
+        """Return what the networks are to give for labels (B, n): one-hot classes (B, n, C), or scores (B, n, 1)."""
+        if not self.scores:
+            return torch.nn.functional.one_hot(labels, classes)
+        own = [(row - head.centre) / head.scale for head, row in zip(heads, labels, strict=True)]
+        return torch.stack(own)[..., None]
+
+    def _restored(self, heads: Sequence[Head], outputs: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+        """Return outputs of each cell, scores in the unit of the labels."""
+        return [head.in_unit_of_labels(own) if self.scores else own for head, own in zip(heads, outputs, strict=True)]
 
     def goes_on(self, own: Head, weights: Sequence[torch.Tensor], logits: torch.Tensor, loss: float) -> bool:
         """Note an epoch of a cell: weights, validation logits and mean loss; return whether it has another one."""
@@ -218,8 +253,14 @@ class _Training:
         told = should_stop(self.on_epoch_end, own.cell.key, len(own.progress.f1) - 1, logits, labels)
         return not told and not own.progress.stop
 
-    def logits(self, parts: Sequence[IntArray], weights: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
-        """Return the logits of a part of the examples of each cell, shape (n, C) each, on the CPU.
+    def logits(
+        self, heads: Sequence[Head], parts: Sequence[IntArray], weights: Sequence[Sequence[torch.Tensor]]
+    ) -> list[torch.Tensor]:
+        """Return the logits of a part of the examples of each cell, shape (n, C) each, on the CPU."""
+        return self._restored(heads, self._outputs(parts, weights))
+
+    def _outputs(self, parts: Sequence[IntArray], weights: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
+        """Return what the networks give for a part of the examples of each cell, shape (n, C) each, on the CPU.
 
         On a CPU one cell after another: a product of many rows gains nothing from company. A GPU would spend its time
         on starting what is small; there parts of unequal size are filled up, and the rest of a row is not looked at.

@@ -32,6 +32,17 @@ def wanted(task: Task, positions: IntArray, device: str) -> torch.Tensor:
     return (labels.float() if task.kind == "regression" else labels).to(device)
 
 
+def unit_of(task: Task, positions: IntArray) -> tuple[float, float]:
+    """Return the mean and the standard deviation of the scores of some examples; 0 and 1 of classes and choices.
+
+    Equal scores have the standard deviation 1, so that it can be divided by.
+    """
+    if task.kind != "regression":
+        return 0.0, 1.0
+    labels = task.labels[positions]
+    return float(labels.mean()), float(labels.std()) or 1.0
+
+
 def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return the mean loss of a batch.
 
@@ -43,7 +54,7 @@ def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         Shape (b,), of :func:`wanted`: cross-entropy where they are whole numbers, else the squared error.
     """
     if labels.is_floating_point():
-        return torch.nn.functional.mse_loss(logits[:, 0].float(), labels)
+        return torch.nn.functional.mse_loss(logits[:, 0].to(labels.dtype), labels)
     return torch.nn.functional.cross_entropy(logits.float(), labels)
 
 
