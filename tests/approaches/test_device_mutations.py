@@ -24,7 +24,7 @@ MUTATIONS = {
     "steps of Adam": (Moments.of, "heads", ", device=tensor.device", ""),
     "places of rows": (Rows.places, "heads", ".to(self._matrix.device)", ""),
     "labels of heads": (heads._Training.epoch, "heads", ".to(stack.w1)", ".float()"),
-    "logits of heads": (heads._Training.logits, "heads", ".cpu()", ""),
+    "logits of heads": (heads._Training._outputs, "heads", ".cpu()", ""),
     "tokens": (Tokens.batch, "full", ".to(device)", ""),
     "labels": (kinds.wanted, "full, regression", ".to(device)", ""),
     "sum of losses": (FullSession._epoch, "full", ", device=self.device", ""),
