@@ -158,6 +158,61 @@ def test_faults_are_tried_again(server, tmp_path):
     np.testing.assert_array_equal(found.predictions, known.predictions)
 
 
+@pytest.mark.parametrize("fault", [500, "cut", 429, "garbage"])
+@pytest.mark.parametrize("given", [{"chat": "auto"}, {"chat": "none"}])
+def test_what_fails_for_a_moment_says_nothing_of_what_a_server_gives(server, tmp_path, monkeypatch, fault, given):
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path / "known"))
+    settings = {"base_url": server.url, **given}
+    complete = InContextLearning().complete(resolve_hyperparameters(InContextLearning(), settings))
+    known = InContextLearning().dependencies(complete, MODEL)
+    assert known["endpoint_log_probabilities"] == ("first" if given["chat"] == "auto" else "prompt")
+    for place in range(3):
+        monkeypatch.setenv("L3D_CACHE", str(tmp_path / f"{place}"))
+        server.faults.extend([*[None] * place, fault])
+        assert InContextLearning().dependencies(complete, MODEL) == known
+        server.faults.clear()
+
+
+def test_sessions_ask_in_the_way_that_is_in_the_key(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path))
+    server.gives = "nothing"
+    asked = job(server, tmp_path)
+    InContextLearning().dependencies(asked.hyperparameters, MODEL)
+    server.gives, count = "first", len(server.requests)
+    with session_of(asked) as prepared:
+        assert prepared._way == "nothing"
+    assert len(server.requests) == count + 1
+    assert InContextLearning().dependencies(asked.hyperparameters, MODEL)["endpoint_log_probabilities"] == "first"
+
+
+@pytest.mark.parametrize("gives", ["first", "prompt"])
+def test_a_text_without_log_probabilities_has_no_class(server, tmp_path, gives):
+    server.gives = gives
+    chat = "single" if gives == "first" else "none"
+    (whole,) = run(server, tmp_path / "a", chat=chat)
+    lacking, answer = (
+        next(str(body) for body in reversed(server.requests) if "Answer with" not in str(body)),
+        server.answer,
+    )
+    lacking = lacking.rpartition("Text: ")[2].partition("Answer:")[0]
+
+    def without(body: Any, **how: Any) -> Any:
+        found = answer(body, **how)
+        if lacking in str(body).rpartition("Text: ")[2]:
+            found["choices"][0]["logprobs"] = None
+        return found
+
+    server.answer, count = without, len(server.requests)
+    (found,) = run(server, tmp_path / "b", chat=chat)
+    assert found.error is None, found.traceback
+    gone = found.predictions < 0
+    assert gone.sum() == 1
+    assert found.metrics["unparsed_share"] == pytest.approx(1 / 6)
+    np.testing.assert_array_equal(found.predictions[~gone], whole.predictions[~gone])
+    np.testing.assert_array_equal(found.scores[gone], [[0.5, 0.5]])
+    assert len(server.requests) == 2 * count, "what is no fault is not asked again"
+
+
 def test_retry_after_holds_all_others(server, tmp_path):
     server.faults.append(429)
     server.retry_after = "0.3"

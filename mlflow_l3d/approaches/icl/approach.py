@@ -193,6 +193,9 @@ class InContextLearning(Approach):
                 *found,
                 f"Of {unsaid:.1%} of the answers a judge gave no verdict; judge_score is the mean of the others.",
             )
+        unparsed = float(cells["unparsed_share"].mean()) if "unparsed_share" in cells else 0.0
+        if unparsed > 0:
+            found = (*found, f"Of {unparsed:.1%} of the answers nothing could be read; they count as wrong.")
         names = ("truncated_share", "truncated_input_share")
         cut, lost = (float(cells[name].mean()) if name in cells else 0.0 for name in names)
         if not cut > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import time
@@ -106,12 +107,18 @@ class Client:
 
     async def models(self) -> list[Mapping[str, Any]]:
         """Return what the server says of its models; nothing where it has no such route, or one that fails."""
-        try:
-            answer: Any = await self._openai.get("/models", cast_to=object)
-        except Exception as error:  # noqa: BLE001 - sorted below
-            if getattr(error, "status_code", 401) not in {401, 403}:
-                return []
-            raise self._final(error) from None
+        tries = itertools.count(1)
+        while True:
+            try:
+                answer: Any = await self._openai.get("/models", cast_to=object)
+                break
+            except Exception as error:  # noqa: BLE001 - sorted below
+                if getattr(error, "status_code", 401) not in {401, 403}:
+                    return []
+                failures = next(tries)
+                if not _was_cut(error) or failures >= _TRIES:
+                    raise self._final(error) from None
+                await self._pause(error, failures)
         rows = answer.get("data") if isinstance(answer, Mapping) else None
         return [row for row in rows or () if isinstance(row, Mapping)]
 
@@ -165,8 +172,9 @@ class Client:
             except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
                 failures += 1
                 if failures >= tries:
-                    what = f"{self.endpoint.base_url}{path} gave no answer of that protocol {failures} times"
-                    raise RefusedError(f"{what} ({type(error).__name__}).") from None
+                    often = f"{failures} times" if failures > 1 else "once"
+                    what = f"{self.endpoint.base_url}{path} gave no answer of that protocol {often}"
+                    raise RefusedError(f"{what} ({type(error).__name__})") from None
                 continue
             except Exception as error:  # noqa: BLE001 - sorted below
                 status = getattr(error, "status_code", None)
@@ -259,6 +267,11 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
     except ValueError:
         return None
+
+
+def _was_cut(error: Exception) -> bool:
+    """Return whether somebody was there, and the connection broke."""
+    return getattr(error, "status_code", None) is None and type(error.__cause__).__name__ != "ConnectError"
 
 
 def _code(error: Exception) -> str:

@@ -27,6 +27,8 @@ class Connection:
         Whom to ask, and how.
     cache
         Where answers are kept, in a folder below.
+    again
+        Whether to find out anew what the server gives, as at the start of a study.
 
     Attributes
     ----------
@@ -39,12 +41,12 @@ class Connection:
         If the server does not answer, or not as it should.
     """
 
-    def __init__(self, model: str, recipe: Recipe, cache: Path) -> None:
+    def __init__(self, model: str, recipe: Recipe, cache: Path, *, again: bool = False) -> None:
         self.endpoint = Endpoint.of(model, recipe)
         self.loop, self._store = Loop(), Store(self.endpoint, cache / "endpoints")
         self._client = Client(self.endpoint, self._store)
         try:
-            self.served = self.result(look(self._client, recipe))
+            self.served = self.result(look(self._client, recipe, again=again))
         except BaseException:
             self.close()
             raise
@@ -70,5 +72,5 @@ def identity(model: str, recipe: Recipe, cache: Path) -> dict[str, str]:
     L3DError
         If the server does not answer, or not as it should.
     """
-    with closing(Connection(model, recipe, cache)) as connection:
+    with closing(Connection(model, recipe, cache, again=True)) as connection:
         return connection.served.identity

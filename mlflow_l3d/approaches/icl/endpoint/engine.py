@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from mlflow_l3d.approaches.icl.endpoint.replies import (
     end_of_prompt,
     first_token_scores,
     first_tokens,
+    if_given,
     tell_apart,
     written,
 )
@@ -74,7 +76,8 @@ class EndpointEngine:
         """Return the log-probability of every class word behind every prompt, (n, C), natural logarithms.
 
         Where the server gives those of whole prompts, it is the sum over the word's tokens; else that of its first one,
-        and the second value returned is the share of words that were not among the likeliest tokens.
+        and the second value returned is the share of words that were not among the likeliest tokens. Of a prompt for
+        which it gives none they are nan.
         """
         if self.way(words) == "prompt":
             pairs = [(str(prompt), word) for prompt in prompts for word in words]
@@ -82,8 +85,9 @@ class EndpointEngine:
             return np.array(found, dtype=np.float64).reshape(len(prompts), len(words)), 0.0
         more = listed(self.served.top, chat=self.served.chat)
         bodies = [asked(prompt, chat=self.served.chat) | more for prompt in prompts]
-        answers = await asyncio.gather(*(self._one(body, first_tokens, tally) for body in bodies))
-        rows = [first_token_scores(answer["top"], words) for answer in answers]
+        answers = await asyncio.gather(*(self._one(body, partial(if_given, first_tokens), tally) for body in bodies))
+        nothing = np.full(len(words), np.nan), 0
+        rows = [first_token_scores(answer["top"], words) if "top" in answer else nothing for answer in answers]
         scores = np.array([row for row, _ in rows], dtype=np.float64).reshape(len(prompts), len(words))
         return scores, sum(unseen for _, unseen in rows) / max(1, scores.size)
 
@@ -100,9 +104,10 @@ class EndpointEngine:
         return [str(answer["text"]) for answer in answers]
 
     async def _behind(self, prompt: str, word: str, tally: Tally) -> float:
-        answer = await self._one(echoed(prompt, f" {word}"), lambda reply: end_of_prompt(reply, word), tally)
-        tally.tokens[-1] -= int(answer["tokens"])
-        return float(answer["logprob"])
+        read = partial(if_given, partial(end_of_prompt, word=word))
+        answer = await self._one(echoed(prompt, f" {word}"), read, tally)
+        tally.tokens[-1] -= int(answer.get("tokens", 0))
+        return float(answer.get("logprob", np.nan))
 
     async def _one(
         self, body: Mapping[str, Any], read: Callable[[Mapping[str, Any]], dict[str, Any]], tally: Tally

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +37,17 @@ def first_tokens(reply: Mapping[str, Any]) -> dict[str, Any]:
     if not top:
         raise ValueError("no log-probabilities")
     return common(reply) | {"top": top}
+
+
+def if_given(read: Callable[[Mapping[str, Any]], dict[str, Any]], reply: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `read` does; of an answer without log-probabilities (a refusal, an empty one) what all replies have.
+
+    A reply that holds no answer raises as :func:`written` does.
+    """
+    try:
+        return read(reply)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return {name: value for name, value in written(reply).items() if name != "text"}
 
 
 def end_of_prompt(reply: Mapping[str, Any], word: str) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError, RefusedError
+from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError, RefusedError, UnreachableError
 from mlflow_l3d.approaches.icl.endpoint.replies import common, end_of_prompt, first_tokens, written
 from mlflow_l3d.approaches.icl.endpoint.store import key_of
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
@@ -17,6 +17,7 @@ CHAT: Final = "/chat/completions"
 TEXT: Final = "/completions"
 _TOP: Final = (20, 5)
 _NEAR: Final = 0.1
+_TRIES: Final = 3
 _QUESTION: Final = "Answer with yes or no.\nAnswer:"
 _DESCRIBES: Final = ("id", "root", "parent", "owned_by", "max_model_len", "meta")
 
@@ -57,8 +58,18 @@ class Served:
         return {"endpoint": whose, "endpoint_route": route, "endpoint_log_probabilities": self.gives}
 
 
-async def look(client: Client, recipe: Recipe) -> Served:
+async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     """Ask a server, in at most eight requests of one token each, who it is and what it gives.
+
+    What is found is kept beside the answers, so that all sessions of a study ask in the way that is in its keys. What
+    fails for a moment is tried again: it says nothing of what a server gives.
+
+    Parameters
+    ----------
+    client, recipe
+        Whom to ask, and for what.
+    again
+        Whether to find out anew what it gives; else a server that still says the same of itself is asked once.
 
     Raises
     ------
@@ -71,22 +82,35 @@ async def look(client: Client, recipe: Recipe) -> Served:
     rows = await client.models()
     score = recipe.decision == "score"
     tried = {"none": (False,), AUTO: (True, False)}.get(recipe.chat, (True,))
+    description = _described(rows, name)
+    place = key_of("look", description, tried, score)
+    if not again and (kept := client.store.find(place)) is not None:
+        found = Served(**kept)
+        said = _names(common(await client.send(CHAT if found.chat else TEXT, asked(_QUESTION, chat=found.chat))))
+        if said == {"model": found.model, "fingerprint": found.fingerprint}:
+            return found
     refused: RefusedError | EndpointError | None = None
     for chat in tried:
         try:
             reply, gives, top = await _tried(client, chat=chat, score=score)
+        except UnreachableError:
+            raise
         except (RefusedError, EndpointError) as error:
             refused = refused or error
             continue
-        said = common(reply)
-        description = _described(rows, name)
-        return Served(str(said["model"] or ""), str(said["fingerprint"] or ""), description, chat, gives, top)
+        found = Served(**_names(common(reply)), description=description, chat=chat, gives=gives, top=top)
+        client.store.keep(place, asdict(found), reserved=0.0, cost=0.0)
+        return found
     known = [str(row.get("id")) for row in rows]
     if known and name not in known:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         fix = f"Did you mean {close[0]!r}?" if close else ""
         raise ParameterError("model", f"openai:{name}", f"the server has {', '.join(known[:10])}", fix)
     raise L3DError(str(refused)) from None
+
+
+def _names(said: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(said[name] or "") for name in ("model", "fingerprint")}
 
 
 async def same(client: Client, served: Served) -> None:
@@ -112,16 +136,16 @@ async def _tried(client: Client, *, chat: bool, score: bool) -> tuple[Mapping[st
             pass
     for top in _TOP if score else ():
         try:
-            reply = await client.send(path, body | listed(top, chat=chat), tries=1)
+            reply = await client.send(path, body | listed(top, chat=chat), tries=_TRIES)
             first_tokens(reply)
             return reply, "first", top
         except (RefusedError, AttributeError, KeyError, IndexError, TypeError, ValueError):
             pass
-    reply = await client.send(path, body, tries=1)
+    reply = await client.send(path, body, tries=_TRIES)
     try:
         written(reply)
     except (AttributeError, KeyError, IndexError, TypeError):
-        raise RefusedError(f"{client.endpoint.base_url}{path} gave no answer of that protocol.") from None
+        raise RefusedError(f"{client.endpoint.base_url}{path} gave no answer of that protocol") from None
     return reply, "nothing", 0
 
 
@@ -130,9 +154,9 @@ async def _echo(client: Client, path: str, body: dict[str, Any]) -> Mapping[str,
 
     The likeliest word behind a prompt must have the same one when it stands in the prompt.
     """
-    top = first_tokens(await client.send(path, body | listed(_TOP[-1], chat=False), tries=1))["top"]
+    top = first_tokens(await client.send(path, body | listed(_TOP[-1], chat=False), tries=_TRIES))["top"]
     word, value = max(((token.strip(), value) for token, value in top if token.strip()), key=lambda pair: pair[1])
-    reply = await client.send(path, echoed(_QUESTION, f" {word}"), tries=1)
+    reply = await client.send(path, echoed(_QUESTION, f" {word}"), tries=_TRIES)
     if abs(end_of_prompt(reply, word)["logprob"] - value) > _NEAR:
         raise ValueError("log-probabilities of other tokens")
     return reply

@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from mlflow_l3d.approaches.failures import StudyEndedError, failed
 from mlflow_l3d.approaches.icl.endpoint.client import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.connection import Connection
@@ -17,7 +20,7 @@ from mlflow_l3d.approaches.icl.endpoint.served import Served
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt
 from mlflow_l3d.approaches.icl.session import Answers, PromptSession
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import stream
 
@@ -107,7 +110,28 @@ class EndpointSession(PromptSession):
             return predictions, None, tally.metrics | {"unparsed_share": unparsed, "generated": 1.0}
         scores, unseen = await self._asks.score([*prompts, *empty], form.verbaliser, tally)
         found = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
-        return self._decided(cell, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | found)
+        return self._scored(cell, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | found)
+
+    def _scored(
+        self, cell: Cell, own: npt.NDArray[np.float64], blank: npt.NDArray[np.float64], metrics: dict[str, float]
+    ) -> Answers:
+        """Return the answers, of texts for which the server gives no log-probabilities none.
+
+        Raises
+        ------
+        L3DError
+            If it gives them for no text, or not for the empty inputs.
+        """
+        given = ~np.isnan(own).any(axis=1)
+        if given.all() and not np.isnan(blank).any():
+            return self._decided(cell, own, blank, metrics)
+        if not given.any() or np.isnan(blank).any():
+            raise L3DError(f"{self.connection.endpoint.base_url} gave no log-probabilities. Use decision=generate.")
+        known, shares, _ = self._decided(cell, own[given], blank, {})
+        predictions = np.full(len(own), -1, dtype=np.int64)
+        scores = np.full((len(own), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)
+        predictions[given], scores[given] = known, shares
+        return predictions, scores, metrics | {"unparsed_share": float(1 - given.mean())}
 
     def close(self) -> None:
         """Close connections, the file of answers and the thread."""

@@ -34,9 +34,9 @@ class Judge(ABC):
         """Release what is held."""
 
     def _of_verdicts(self, logs: FloatArray, seed: int) -> FloatArray:
-        """Return scores (n,) from log-probabilities of the verdicts (n, C)."""
+        """Return scores (n,) from log-probabilities of the verdicts (n, C); nan where these are."""
         values = np.linspace(0, 1, logs.shape[1])
-        drawn: FloatArray = (
+        found: FloatArray = (
             values[chosen(logs, self.temperature, seed)] if self.temperature else probabilities(logs) @ values
         )
-        return drawn
+        return np.where(np.isnan(logs).any(axis=1), np.nan, found)
