@@ -119,6 +119,16 @@ def test_a_command_ends_with_a_worker_that_is_killed(line, how, tmp_path):
     assert not path.exists() or not path.read_text()
 
 
+def test_what_a_command_leaves_running_ends_with_it(tmp_path):
+    said = run(["bash", "-c", "sleep 60 & echo $! > pid; echo careful >&2"], tmp_path, {"PATH": "/usr/bin:/bin"})
+    assert said == "careful"
+    path = Path("/proc") / (tmp_path / "pid").read_text().strip() / "cmdline"
+    deadline = time.monotonic() + 10
+    while path.exists() and path.read_text() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not path.exists() or not path.read_text()
+
+
 ROWS = pd.DataFrame({"example_id": [3, 1], "label": ["b", "a"], "prediction": ["a", "a"]})
 
 
@@ -144,7 +154,7 @@ def test_predictions_are_read_alike_from_all_files(kind, tmp_path):
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        ({}, "wrote neither predictions.csv or predictions.parquet or predictions.jsonl nor metrics.json"),
+        ({}, "wrote neither predictions.csv, predictions.parquet, predictions.jsonl nor metrics.json"),
         ({"predictions.csv": "example_id,label\n1,a"}, "lacks the column prediction; it has example_id, label"),
         ({"predictions.csv": "example_id,label,prediction\n"}, "has no row"),
         ({"predictions.csv": "example_id,label,prediction\n1,a,a\n1,a,b"}, "example_id 1 stands there twice"),
@@ -152,7 +162,7 @@ def test_predictions_are_read_alike_from_all_files(kind, tmp_path):
         ({"predictions.csv": "example_id,label,prediction\n1,a,nan"}, "prediction is missing in row 1"),
         ({"predictions.csv": "example_id,label,prediction\n1,0.5,a"}, "label holds 0.5; classes are texts or whole"),
         ({"predictions.csv": "example_id,label,prediction,score_a\n1,a,a,x"}, "score_a must hold numbers"),
-        ({"predictions.csv": ""}, "cannot be read"),
+        ({"predictions.csv": ""}, "predictions.csv is empty"),
         ({"predictions.csv": "x", "predictions.jsonl": "x"}, "one of them is enough"),
         ({"predictions.parquet": "x"}, "cannot be read"),
         ({"metrics.json": "{"}, "is not valid JSON"),
@@ -167,6 +177,11 @@ def test_what_cannot_be_used_is_said_in_one_line(files, why, tmp_path):
     with pytest.raises(L3DError, match=why) as caught:
         read(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_blanks_around_a_class_are_none_of_its_name(tmp_path):
+    (tmp_path / "predictions.csv").write_text("example_id,label,prediction\n1, a,a \n2,b c, a")
+    assert read(tmp_path).classes == ("a", "b c")
 
 
 def test_classes_that_are_numbers_are_in_their_order(tmp_path):
@@ -227,7 +242,7 @@ def test_a_cell_is_a_run_with_its_seeds(tmp_path, monkeypatch):
         (NUMBERS.replace("sys.argv[2]", "'decimal'"), "a|b", "wrote decimal numbers, and its task has classes"),
         (SCRIPT, "none", "with classes=none it must write metrics only"),
         ("open('metrics.json', 'w').write('{\"a\": 1}')", "a|b", "wrote no predictions, and has classes"),
-        ("import time", "a|b", "wrote neither"),
+        ("import sys; print('no disk', file=sys.stderr)", "a|b", "nor metrics.json to {output}; it said: no disk"),
     ],
 )
 def test_a_cell_with_something_else_fails_alone(script, classes, why, tmp_path):

@@ -140,6 +140,8 @@ class Command(Approach):
                 raise ParameterError(
                     "hyperparameters.classes", AUTO, allowed, "Use texts, tags, rankings, or name them."
                 )
+            if unknown := sorted({*written.classes} - {*labels.tolist()}):
+                _log.warning("Class %s is predicted in that run, and no label has it", unknown[0])
         path.parent.mkdir(parents=True, exist_ok=True)
         found = {"classes": list(written.classes), "metrics": sorted(written.metrics), "numbers": written.decimal}
         path.write_text(json.dumps(found), encoding="utf-8")
@@ -167,8 +169,8 @@ class Command(Approach):
         folder = Path(tempfile.mkdtemp(prefix="l3d-command-"))
         small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
         try:
-            run(self.template.arguments(small, folder), folder, given)
-            return read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
+            said = run(self.template.arguments(small, folder), folder, given)
+            return read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""), said)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -71,8 +71,17 @@ class Written:
         return tuple(sorted(found, key=lambda name: (0, int(name), name) if _is_number(name) else (1, 0, name)))
 
 
-def read(folder: Path, kind: str = "") -> Written:
-    """Return what a command wrote to its folder, for a task of a kind where that is known beforehand.
+def read(folder: Path, kind: str = "", said: str = "") -> Written:
+    """Return what a command wrote to its folder.
+
+    Parameters
+    ----------
+    folder
+        Its folder.
+    kind
+        The kind of its task, where that is known beforehand.
+    said
+        The last line that it wrote to stderr, which may say why there is nothing.
 
     Raises
     ------
@@ -81,7 +90,8 @@ def read(folder: Path, kind: str = "") -> Written:
     """
     metrics = _metrics(folder / METRICS) if (folder / METRICS).is_file() else {}
     if not metrics and not _files(folder):
-        raise L3DError(f"the command wrote neither {' or '.join(PREDICTIONS)} nor {METRICS} to {{output}}")
+        wrote = f"the command wrote neither {', '.join(PREDICTIONS)} nor {METRICS} to {{output}}"
+        raise L3DError(f"{wrote}; it said: {said}" if said else wrote)
     return with_predictions(folder, metrics, kind)
 
 
@@ -112,6 +122,8 @@ def _metrics(path: Path) -> dict[str, float]:
 
 def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
     columns = _columns(path)
+    if not columns:
+        raise L3DError(f"{path.name} is empty")
     if missing := [name for name in COLUMNS if name not in columns]:
         raise L3DError(f"{path.name} lacks the column {missing[0]}; it has {', '.join(list(columns)[:10])}")
     ids = columns["example_id"]
@@ -169,7 +181,7 @@ def _columns(path: Path) -> dict[str, list[Any]]:
             }
         with path.open(encoding="utf-8-sig", newline="") as file:
             if path.suffix == ".csv":
-                header, *rows = csv.reader(file, strict=True)
+                header, *rows = [*csv.reader(file, strict=True)] or [[]]
                 rows = [row for row in rows if row]
                 return {name: list(column) for name, column in zip(header, _turned(rows, len(header)), strict=True)}
             records = [json.loads(line) for line in file if line.strip()]
@@ -194,7 +206,7 @@ def _missing(value: Any) -> bool:
 def _class(value: Any, column: str, path: Path) -> str:
     """Return the name of a class; a whole number is one, too, also where it is written as ``1.0``."""
     if not isinstance(value, float):
-        text = str(value)
+        text = str(value).strip()
         if "." not in text:
             return text
         try:

@@ -266,7 +266,8 @@ def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mappi
         reasons = "; ".join(f"{name}: {reason}" for name, reason in fixed_factors.items())
         which = f"only {active[0]} has" if active else "none has"
         allowed = f"needs two factors with an effect, one to investigate and one to mitigate, and {which}"
-        raise ParameterError("factor", ",".join(wanted), f"{allowed} ({reasons})" if reasons else allowed)
+        fix = "" if reasons else "What one seed moves, mlflow-l3d seeds says."
+        raise ParameterError("factor", ",".join(wanted), f"{allowed} ({reasons})" if reasons else allowed, fix)
     for name in named:
         if set(factor_members(name, active)) == set(active):
             raise ParameterError("factor", name, "joins every factor that has an effect: none is left to mitigate")
