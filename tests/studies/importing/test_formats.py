@@ -61,6 +61,28 @@ def test_lm_eval_values_of_changing_type_are_read_line_by_line(tmp_path: Path):
     assert old.key == new.key
 
 
+@pytest.mark.parametrize("uneven", [False, True])
+def test_lm_eval_filters_are_runs_whatever_the_number_of_choices(tmp_path: Path, uneven: bool):
+    path = lm_eval("reviews")[0]
+    shutil.copy(LOGS / "lm_eval" / path.name.replace("samples_reviews", "results").replace("jsonl", "json"), tmp_path)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    draw = np.random.default_rng(5)
+    for place, line in enumerate(lines):
+        count = 2 + place % 3 * uneven
+        line["filtered_resps"] = [[str(value), "False"] for value in draw.choice([-1.5, -2, -3], size=count)]
+    twice = [{**line, "filter": name} for line in lines for name in ("strict", "flexible")]
+    for line in twice[1::2]:
+        line["filtered_resps"] = line["filtered_resps"][::-1]
+    (tmp_path / path.name).write_text("\n".join(map(json.dumps, twice)), encoding="utf-8")
+    runs = read("lm-eval", tmp_path / path.name)
+    assert [run.settings["filter"] for run in runs] == ["strict", "flexible"]
+    for run, own in zip(runs, (twice[::2], twice[1::2]), strict=True):
+        logs = [[float(value) for value, _ in line["filtered_resps"]] for line in own]
+        assert run.predictions is not None
+        assert run.predictions.tolist() == [values.index(max(values)) for values in logs]
+        assert run.scores["accuracy"] == np.mean([line["acc"] for line in own])
+
+
 def test_lm_eval_broken_files_say_where(tmp_path: Path):
     path = lm_eval("reviews")[0]
     with pytest.raises(L3DError, match=r"results_\S+ is not beside it"):

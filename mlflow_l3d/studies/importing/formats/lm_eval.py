@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
@@ -32,24 +33,71 @@ def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
     if not results.is_file():
         raise L3DError(f"{path.name}: {results.name} is not beside it, which says how it was run. Put it there.")
     document = read_json(results)
-    filters: dict[str, list[Mapping[str, Any]]] = {}
-    for number, sample in enumerate(_samples(path), 1):
-        if missing := [name for name in _NEEDED if sample.get(name) is None]:
-            raise L3DError(f"{path.name}, line {number}: has no {missing[0]}; is it written by lm_eval?")
-        filters.setdefault(str(sample.get("filter") or "none"), []).append(sample)
-    if not filters:
+    samples = _samples(path)
+    if not samples:
         raise L3DError(f"{path.name}: holds no samples.")
+    filters: dict[str, list[int]] = {}
+    for place, name in enumerate(samples["filter"].to_pylist()):
+        filters.setdefault(str(name or "none"), []).append(place)
     settings, config = _settings(document, task), document.get("configs", {}).get(task, {})
     seconds = float(document.get("total_evaluation_time_seconds") or 0.0)
     named = {} if len(filters) == 1 else {name: {"filter": name} for name in filters}
     return [
-        _run(path.name, task, samples, {**settings, **named.get(name, {})}, config, seconds)
-        for name, samples in filters.items()
+        _run(path.name, task, _of(samples, places), {**settings, **named.get(name, {})}, config, seconds)
+        for name, places in filters.items()
     ]
 
 
-def _samples(path: Path) -> list[Mapping[str, Any]]:
-    """Return the samples of a file, without the texts of prompts and documents where they can be passed over."""
+class _Column:
+    """What samples hold under one name: values as they were read, in Arrow's memory where they have one type."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def to_pylist(self) -> list[Any]:
+        return self.values if isinstance(self.values, list) else self.values.to_pylist()
+
+    def take(self, places: Sequence[int]) -> _Column:
+        if isinstance(self.values, list):
+            return _Column([self.values[place] for place in places])
+        return _Column(self.values.take(places))
+
+    def first_missing(self) -> int | None:
+        """Return the place of the first sample without a value."""
+        if not isinstance(self.values, list) and not self.values.null_count:
+            return None
+        return next((place for place, value in enumerate(self.to_pylist()) if value is None), None)
+
+
+_Samples: TypeAlias = dict[str, _Column]
+
+
+def _of(samples: _Samples, places: Sequence[int]) -> _Samples:
+    """Return some of the samples."""
+    if len(places) == len(samples["doc_id"].values):
+        return samples
+    return {name: column.take(places) for name, column in samples.items()}
+
+
+def _samples(path: Path) -> _Samples:
+    """Return the samples of a file, without the texts of prompts and documents where they can be passed over.
+
+    Raises
+    ------
+    L3DError
+        If a line is no JSON, or one lacks what all of the tool's have.
+    """
+    read = _columns(path)
+    missing = [(place, name) for name in _NEEDED if name in read and (place := read[name].first_missing()) is not None]
+    missing += [(0, name) for name in _NEEDED if read and name not in read]
+    if missing:
+        place, name = min(missing, key=lambda each: (each[0], _NEEDED.index(each[1])))
+        raise L3DError(f"{path.name}, line {place + 1}: has no {name}; is it written by lm_eval?")
+    return read
+
+
+def _columns(path: Path) -> _Samples:
+    """Return the columns of a file of samples; none where it has no line."""
     import pyarrow as pa
     from pyarrow import json
 
@@ -63,36 +111,42 @@ def _samples(path: Path) -> list[Mapping[str, Any]]:
         try:
             schema = pa.Table.from_pylist([wanted]).schema
             options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-            found: list[Mapping[str, Any]] = json.read_json(path, parse_options=options).to_pylist()
+            table = json.read_json(path, parse_options=options)
+            found = {name: _Column(table.column(name)) for name in table.column_names}
+            count = len(table)
         except (pa.ArrowException, TypeError):  # a value that has no one type, or a line that is not JSON
-            return [*([sample] if first else ()), *(read_json(path, line, at) for at, line in enumerate(lines, 2))]
-    return found
+            rows = [*([sample] if first else ()), *(read_json(path, line, at) for at, line in enumerate(lines, 2))]
+            names, count = dict.fromkeys(name for row in rows for name in row), len(rows)
+            found = {name: _Column([row.get(name) for row in rows]) for name in names}
+    return {"filter": _Column([None] * count), **found} if found else {}
 
 
 def _run(
     source: str,
     task: str,
-    samples: list[Mapping[str, Any]],
+    samples: _Samples,
     settings: dict[str, str],
     config: Mapping[str, Any],
     seconds: float,
 ) -> RecordedRun:
-    own = [name for name in samples[0]["metrics"] if isinstance(samples[0].get(name), int | float)]
+    metrics = samples["metrics"].take([0]).to_pylist()[0]
+    values = {name: samples[name].to_pylist() for name in metrics if name in samples}
+    own = [name for name in metrics if name in values and isinstance(values[name][0], int | float)]
     if not own:
-        raise L3DError(f"{source}: no metric has a number for each sample ({', '.join(samples[0]['metrics'])}).")
-    scores = {
-        _SCORES.get(name, name): math.fsum(_number(each.get(name)) for each in samples) / len(samples) for name in own
-    }
-    ids = np.array([f"{each['doc_id']}:{str(each.get('doc_hash', ''))[:8]}" for each in samples])
-    kind, labels, predictions = "multiple_choice", texts([each["target"] for each in samples]), None
+        raise L3DError(f"{source}: no metric has a number for each sample ({', '.join(metrics)}).")
+    scores = {_SCORES.get(name, name): math.fsum(map(_number, values[name])) / len(values[name]) for name in own}
+    numbers, targets = samples["doc_id"].to_pylist(), samples["target"].to_pylist()
+    hashes = samples["doc_hash"].to_pylist() if "doc_hash" in samples else [""] * len(numbers)
+    ids = np.array([f"{number}:{str(of_doc)[:8]}" for number, of_doc in zip(numbers, hashes, strict=True)])
+    kind, labels, predictions = "multiple_choice", texts(targets), None
     if config.get("output_type", "") in ("multiple_choice", "loglikelihood") or "acc" in own:
-        chosen = _choices(samples)
+        chosen = _choices(samples["filtered_resps"], targets)
         if chosen is not None:
             labels, predictions = chosen
             kind = "classification" if isinstance(config.get("doc_to_choice"), list) else kind
     if predictions is None:
-        answers = texts([_answer(each["filtered_resps"]) for each in samples])
-        right = [_number(each.get(own[0])) == 1.0 for each in samples]
+        answers = texts([_answer(each) for each in samples["filtered_resps"].to_pylist()])
+        right = [_number(value) == 1.0 for value in values[own[0]]]
         predictions = settled(answers, labels, right)
     return RecordedRun(
         source=source,
@@ -107,16 +161,42 @@ def _run(
     )
 
 
-def _choices(samples: list[Mapping[str, Any]]) -> tuple[Any, Any] | None:
+def _choices(resps: _Column, targets: list[Any]) -> tuple[Any, Any] | None:
     """Return the true and the likeliest choice; None where samples hold no choices, or the truth is no number."""
-    if any(len(each["filtered_resps"]) < 2 or not str(each["target"]).isdigit() for each in samples):
+    if not all(str(target).isdigit() for target in targets):
+        return None
+    likely = _likeliest(resps.values)
+    if likely is None:
+        given = resps.to_pylist()
+        if any(len(each) < 2 for each in given):
+            return None
+        try:
+            logs = [[float(answer[0]) for answer in each] for each in given]
+            likely = np.array([one.index(max(one)) for one in logs], dtype=np.int64)
+        except (TypeError, ValueError, IndexError):
+            return None
+    return np.array([int(target) for target in targets], dtype=np.int64), likely
+
+
+def _likeliest(resps: Any) -> npt.NDArray[np.int64] | None:
+    """Return the place of each sample's largest log-likelihood, where all have as many choices in Arrow's memory."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(resps, list):
         return None
     try:
-        resps = [[float(answer[0]) for answer in each["filtered_resps"]] for each in samples]
-        likely = [one.index(max(one)) for one in resps]
-    except (TypeError, ValueError, IndexError):
+        whole = resps.combine_chunks()
+        counts = pc.unique(pc.list_value_length(whole)).to_pylist()
+        if len(counts) != 1 or not counts[0] or counts[0] < 2:
+            return None
+        logs = pc.list_element(whole.flatten(), 0).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except (pa.ArrowException, IndexError):  # no lists of lists, or no numbers in them
         return None
-    return np.array([int(each["target"]) for each in samples], dtype=np.int64), np.array(likely, dtype=np.int64)
+    if np.isnan(logs).any():
+        return None
+    likely: npt.NDArray[np.int64] = logs.reshape(-1, counts[0]).argmax(axis=1).astype(np.int64)
+    return likely
 
 
 def _answer(resps: list[Any]) -> Any:
