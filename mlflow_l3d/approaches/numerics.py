@@ -97,7 +97,7 @@ def equal_cards() -> list[int]:
 
 
 def has_bfloat16(device: str) -> bool:
-    """Return whether a device computes in bfloat16 by itself; a line says where a GPU does not.
+    """Return whether weights in bfloat16 suit a device; a line says where a GPU would not compute in it by itself.
 
     torch would emulate it on older cards, many times slower than float16 or float32.
     """
@@ -111,6 +111,19 @@ def has_bfloat16(device: str) -> bool:
     if not found:
         _log.warning("%s has no bfloat16 of its own, so another precision is used", torch.cuda.get_device_name(where))
     return found
+
+
+def computes_in_bfloat16(device: str) -> bool:
+    """Return whether a device multiplies in bfloat16 by itself: of CPUs those with AMX or AVX512-BF16.
+
+    Others would emulate it, slower than float32.
+    """
+    import torch
+
+    if torch.device(device).type != "cpu":
+        return has_bfloat16(device)
+    native: bool = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    return native
 
 
 @contextmanager

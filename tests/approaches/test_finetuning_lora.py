@@ -12,7 +12,7 @@ from finetuning_models import choice_task, regression_task, session_of, tiny_ber
 from icl_tiny_models import byte_tokenizer, save
 from transformers import GPT2Config, GPT2Model
 
-from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.finetuning import Finetuning, loading
 from mlflow_l3d.approaches.finetuning.loading import is_decoder
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.testing import check_approach
@@ -201,7 +201,8 @@ def test_long_gradients_are_cut(folders, tmp_path, monkeypatch) -> None:
     assert max(lengths) <= 1.0001e-3
 
 
-def test_bfloat16_is_close_to_float32_and_trains_float32_weights(folders, tmp_path) -> None:
+def test_bfloat16_is_close_to_float32_and_trains_float32_weights(folders, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(loading, "computes_in_bfloat16", lambda _: True)  # also where it is emulated
     for given in ({**LORA}, {"learning_rate": 1e-3, "max_length": 96}):
         sessions = [session_of(TASK, folders["decoder"], tmp_path, **given, dtype=d) for d in ("float32", "bfloat16")]
         (exact,), (rough,) = (run(session, cell(0)) for session in sessions)

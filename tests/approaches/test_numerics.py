@@ -29,11 +29,24 @@ def test_emulated_bfloat16_is_none(monkeypatch, caplog):
     assert not caplog.messages
     assert compute_dtype(recipe(trainable="lora"), "cuda") is torch.float32
     assert caplog.messages == ["Tesla T4 has no bfloat16 of its own, so another precision is used"]
-    with pytest.raises(ParameterError, match="dtype=bfloat16: this GPU does not have it"):
+    with pytest.raises(ParameterError, match="dtype=bfloat16: cuda does not compute in it by itself"):
         compute_dtype(recipe(trainable="full", dtype="bfloat16"), "cuda")
     pretend_cards(monkeypatch, "NVIDIA A100")
     assert compute_dtype(recipe(trainable="lora"), "cuda") is torch.bfloat16
     assert compute_dtype(recipe(trainable="lora"), "cpu") is torch.float32
+
+
+@pytest.mark.parametrize("instructions", ["_is_amx_tile_supported", "_is_avx512_bf16_supported", None])
+def test_a_cpu_without_instructions_for_bfloat16_refuses_it(monkeypatch, instructions):
+    for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda found=name == instructions: found)
+    wanted = recipe(trainable="full", dtype="bfloat16")
+    if instructions:
+        assert compute_dtype(wanted, "cpu") is torch.bfloat16
+        return
+    assert compute_dtype(recipe(trainable="full"), "cpu") is torch.float32
+    with pytest.raises(ParameterError, match=r"cpu does not compute in it by itself. Use dtype=float32\."):
+        compute_dtype(wanted, "cpu")
 
 
 def test_what_names_the_numbers_of_a_gpu(monkeypatch):

@@ -31,7 +31,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.icl.gguf import located
 from mlflow_l3d.approaches.lending import lent
 from mlflow_l3d.approaches.models import ModelReference
-from mlflow_l3d.approaches.numerics import has_bfloat16
+from mlflow_l3d.approaches.numerics import computes_in_bfloat16
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
@@ -154,16 +154,17 @@ def compute_dtype(recipe: Recipe, device: str) -> torch.dtype:
     Raises
     ------
     ParameterError
-        If a GPU lacks what is asked for.
+        If the device lacks what is asked for.
     """
     automatic = recipe.dtype == AUTO and recipe.trainable == "lora" and torch.device(device).type == "cuda"
     if recipe.dtype != "bfloat16" and not automatic:
         return torch.float32
-    if has_bfloat16(device):
+    if computes_in_bfloat16(device):
         return torch.bfloat16
     if automatic:
         return torch.float32
-    raise ParameterError("hyperparameters.dtype", "bfloat16", "this GPU does not have it", "Use dtype=float32.")
+    allowed = f"{device} does not compute in it by itself"
+    raise ParameterError("hyperparameters.dtype", "bfloat16", allowed, "Use dtype=float32.")
 
 
 def _decoder(

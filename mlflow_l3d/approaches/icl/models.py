@@ -24,7 +24,7 @@ from mlflow_l3d.approaches.encoder.pretrained import (
 )
 from mlflow_l3d.approaches.icl import gguf
 from mlflow_l3d.approaches.models import ModelReference, resolve
-from mlflow_l3d.approaches.numerics import has_bfloat16
+from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16
 from mlflow_l3d.approaches.presets import PRESETS, default_quantisation
 from mlflow_l3d.errors import ParameterError
 
@@ -142,7 +142,7 @@ def load_model(
     if bits != "none":
         need_bitsandbytes()
     where = torch.device(device)
-    if dtype == "bfloat16" and not computes_in_bfloat16(where):
+    if dtype == "bfloat16" and not computes_in_bfloat16(str(where)):
         allowed = f"this {where.type.upper()} does not compute in it by itself"
         raise ParameterError("hyperparameters.dtype", dtype, allowed, "Use dtype=float32.")
     with described(reference, cache=cache, trust=trust) as (bare, found, config):
@@ -198,14 +198,6 @@ def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[t
         context, source = context_length(config, tokenizer, kind)
         chat, bounded = bool(tokenizer.chat_template), is_bounded(config)
         yield LoadedModel(None, tokenizer, kind, context, chat, name, source, bounded), found, config
-
-
-def computes_in_bfloat16(device: torch.device) -> bool:
-    """Return whether a device multiplies in bfloat16 by itself: of CPUs those with AMX or AVX512-BF16."""
-    if device.type != "cpu":
-        return has_bfloat16(str(device))
-    native: bool = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    return native
 
 
 def mix(model: Any) -> None:
