@@ -274,7 +274,8 @@ COMPARE: Final[Parameters] = _table(
     Parameter(
         "smallest_effect",
         "none",
-        "differences up to this (percentage points) count for nothing: systems within it are called equivalent",
+        "differences up to this (percentage points, or an error's unit) count for nothing: systems within it are "
+        "called equivalent",
         Number(0, words=("none",)),
     ),
     Parameter("level", "0.95", "confidence level of intervals and claims", Number(0, 1)),

@@ -10,6 +10,7 @@ import pytest
 
 from mlflow_l3d.analysis.importance.checks import factor_checks, golden_checks
 from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.models import CROSSED, LEVELS
 from mlflow_l3d.designs.analyse import all_checks
 
 
@@ -28,6 +29,14 @@ def golden(seed=1, runs=200, std=0.02):
 
 def fired(scores, golden_scores, chance=None):
     return {check.code: check for check in factor_checks(importance(scores, golden_scores, factor="f", chance=chance))}
+
+
+def test_a_complete_list_is_not_asked_for_more_columns():
+    few = importance(table(rows=5, columns=3), golden(runs=10), factor="f")
+    for model, asked in ((CROSSED, {"L3D001", "L3D007"}), (LEVELS, set())):
+        found = {check.code: check.message for check in factor_checks(few, model=model)}
+        assert {code for code, message in found.items() if "investigation_runs" in message} == asked
+        assert all("mitigation_runs" in found[code] for code in ("L3D001", "L3D007"))
 
 
 def test_a_sound_investigation_is_silent():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.check_words import counted, counted_of, in_unit, named, points
 from mlflow_l3d.analysis.importance.closure import closure
 from mlflow_l3d.analysis.importance.failures import OF_RUNS_THAT_END, counted_at_chance, failures
-from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
+from mlflow_l3d.analysis.importance.models import CROSSED, LEVELS, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.tables import constant, with_scores
 from mlflow_l3d.analysis.typing import FloatArray
@@ -87,7 +87,9 @@ def factor_checks(
     percent
         Whether people read the metric in percent.
     """
-    yield from _verdict(record)
+    # A list that is complete, and pairs, have no more columns to ask for.
+    more = ("mitigation_runs",) if pairs or model is LEVELS else ("mitigation_runs", "investigation_runs")
+    yield from _verdict(record, more)
     yield from _missing_cells(record, pairs=pairs, reml=reml and model.shared_columns)
     yield from _scores(record, percent=percent)
     if pairs:
@@ -99,7 +101,7 @@ def factor_checks(
             yield from _without_effect(record)
         if closes:
             yield from _closure(record, model, chance, percent=percent)
-    yield from _few_rows(record, model, "mitigation_runs" if pairs else "mitigation_runs or investigation_runs")
+    yield from _few_rows(record, model, more)
 
 
 def baseline_checks(record: Importance, *, percent: bool = True) -> Iterator[Check]:
@@ -184,7 +186,7 @@ def _duplicated(record: Importance) -> Iterator[Check]:
         yield Check("L3D010", "warning", f"Duplicated {noun}s", message, record.factor)
 
 
-def _verdict(record: Importance) -> Iterator[Check]:
+def _verdict(record: Importance, more: Sequence[str]) -> Iterator[Check]:
     """L3D001: the interval does not bear the published score out."""
     score, low, high = record.importance, record.importance_ci_low, record.importance_ci_high
     if not (math.isfinite(score) and math.isfinite(low) and math.isfinite(high)):
@@ -199,14 +201,12 @@ def _verdict(record: Importance) -> Iterator[Check]:
     )
     if low <= 0 <= high:
         title = "Importance not certain"
-        message = (
-            f"{numbers}, which holds 0: it may be luck. Report both, or add runs (mitigation_runs, investigation_runs)."
-        )
+        message = f"{numbers}, which holds 0: it may be luck. Report both, or add runs ({', '.join(more)})."
         yield Check("L3D001", "warning" if important else "info", title, message, record.factor)
     else:
         message = (
             f"{numbers}, which is all on the other side of 0: few investigation runs bias the published score. Trust "
-            "the interval, and raise investigation_runs."
+            f"the interval, and raise {more[-1]}."
         )
         yield Check("L3D001", "warning", "Published and corrected score disagree", message, record.factor)
 
@@ -280,7 +280,7 @@ def _closure(record: Importance, model: TableModel, chance: float | None, *, per
     yield Check("L3D006", "warning", "Table and golden runs do not agree", message, record.factor)
 
 
-def _few_rows(record: Importance, model: TableModel, more: str) -> Iterator[Check]:
+def _few_rows(record: Importance, model: TableModel, more: Sequence[str]) -> Iterator[Check]:
     """L3D007: too few rows or columns for a narrow interval, or for any at all."""
     rows, columns = record.rows_used, with_scores(record.table).shape[1]
     needed = model.least_columns
@@ -295,7 +295,8 @@ def _few_rows(record: Importance, model: TableModel, more: str) -> Iterator[Chec
         text = f"{head}: {least} are needed for an interval, so nothing says how far the score is luck."
     else:
         text = f"{head}: the interval of the importance score is wide."
-    message = f"{text} The paper uses 10 columns with 20 to 100 rows; raise {more}."
+    paper = "10 columns with 20 to 100 rows" if len(more) > 1 else "20 to 100 rows"
+    message = f"{text} The paper uses {paper}; raise {' or '.join(more)}."
     severity: Literal["info", "warning"] = "warning" if rows < 3 or columns < needed else "info"
     yield Check("L3D007", severity, "Few runs", message, record.factor)
 

@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.seeds.better_seed import BetterSeed
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.seeds.tables import table_1, table_7
 from mlflow_l3d.analysis.stability.examples import ExampleVotes
-from mlflow_l3d.metrics.known import registered
+from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.report.numbers import between, bracketed, plain, points, probability, shorten, signed, unit_of
 from mlflow_l3d.report.seeds.words import in_unit
 from mlflow_l3d.report.table import Table
@@ -77,7 +77,18 @@ def metric_table(study: SeedsStudy) -> Table:
         var, lowest, highest = map(shown, (one.var, one.lowest, one.highest))
         mean, std = _with_interval(one, "mean", shown), _with_interval(one, "std", shown)
         rows.append((name, str(one.runs), *mean, var, *std, lowest, highest))
-    head = ("metric (pp)", f"{study.unit}s", "mean", "95 %", "VAR", "std", "95 % of std", "lowest", "highest")
+    in_points = all(named(name).percent for name in study.spreads)
+    head = (
+        "metric (pp)" if in_points else "metric",
+        f"{study.unit}s",
+        "mean",
+        "95 %",
+        "VAR",
+        "std",
+        "95 % of std",
+        "lowest",
+        "highest",
+    )
     in_own_unit = ", ".join(each.name for each in registered().values() if not each.percent)
     return Table(head, tuple(rows), in_unit(study, METRIC_NOTE.format(in_own_unit)))
 
