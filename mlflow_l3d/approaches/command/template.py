@@ -107,8 +107,9 @@ def factors_of(words: Iterable[str], parameter: str, typed: str) -> tuple[str, .
     names = dict.fromkeys(name for word in words for name in _placeholders(word, parameter, typed))
     factors = tuple(name for name in names if name not in {OUTPUT, HERE})
     if not factors:
-        fix = "Write {data_order}, or a name of your own, where a seed belongs."
-        raise ParameterError(parameter, typed, "names no factor", fix)
+        fix = "Write {data_order}, or a name of your own, where a seed belongs"
+        own = "" if parameter == "command" else ": seed={seed}, or numpy.random.seed={seed} where it takes none"
+        raise ParameterError(parameter, typed or "''", "names no factor", f"{fix}{own}.")
     if "all" in factors:
         raise ParameterError(parameter, typed, "has a factor named all, which stands for every factor")
     return factors
