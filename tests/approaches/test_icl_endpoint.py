@@ -2,7 +2,11 @@
 
 import asyncio
 import logging
+import os
+import socket
+import subprocess
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -267,6 +271,38 @@ def test_two_processes_share_one_count(server, tmp_path):
     with pytest.raises(BudgetError):
         other.reserve(0.0)
     one.close(), other.close()
+
+
+def test_two_processes_do_not_ask_the_same(server, tmp_path):
+    server.delay = 0.2
+    one, other = client_of(server, tmp_path), client_of(server, tmp_path)
+    other.store._owner = f"{os.getppid()}@{socket.gethostname()}"
+    with ThreadPoolExecutor() as pool:
+        begun = [pool.submit(asked, client, "a", "b", text) for client, text in ((one, "c"), (other, "d"))]
+        found = [each.result() for each in begun]
+    assert sorted(body["prompt"] for body in server.requests) == ["a", "b", "c", "d"]
+    assert found[0][:2] == [{**each, "paid": not each["paid"]} for each in found[1][:2]]
+    store = Store(one.endpoint, tmp_path)
+    assert store._execute("SELECT COUNT(*) FROM claims").fetchone() == (0,)
+    store.close()
+
+
+def test_a_claim_ends_with_its_process_or_with_time(server, tmp_path):
+    process = subprocess.Popen(["true"])
+    process.wait()
+    mine, lost, far = (Store(Endpoint("tiny", server.url), tmp_path) for _ in range(3))
+    lost._owner, far._owner = f"{process.pid}@{socket.gethostname()}", "1@elsewhere"
+    assert lost.claim("a")
+    assert far.claim("b")
+    assert mine.claim("a")
+    assert not mine.claim("b")
+    far._execute("UPDATE claims SET since = since - 1000 WHERE key = 'b'")
+    assert mine.claim("b")
+    assert not far.claim("b")
+    mine.give_up("b")
+    assert far.claim("b")
+    for store in (mine, lost, far):
+        store.close()
 
 
 def test_an_endpoint_that_goes_away_ends_the_study_and_the_next_command_goes_on(server, tmp_path):

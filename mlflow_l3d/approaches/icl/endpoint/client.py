@@ -16,6 +16,7 @@ from mlflow_l3d.approaches.icl.endpoint.store import Store, key_of
 from mlflow_l3d.errors import L3DError
 
 _TRIES: Final = 6
+_LOOKS_AGAIN: Final = 0.1
 _MOST_REFUSALS: Final = 30
 _LONGEST_WAIT: Final = 600.0
 _SECONDS: Final = 600.0
@@ -103,7 +104,7 @@ class Client:
             self._flying[key] = asyncio.ensure_future(self._fetch(key, path, body, read))
             self._flying[key].add_done_callback(lambda task: self._landed(key, task))
         # A request that is under way is paid: it ends, and is kept, also where nobody waits for it any more.
-        return await asyncio.shield(self._flying[key]) | {"paid": True}
+        return await asyncio.shield(self._flying[key])
 
     async def models(self) -> list[Mapping[str, Any]]:
         """Return what the server says of its models; nothing where it has no such route, or one that fails."""
@@ -140,6 +141,22 @@ class Client:
             task.exception()  # looked at, so that asyncio does not complain where nobody waits
 
     async def _fetch(self, key: str, path: str, body: Mapping[str, Any], read: Read) -> dict[str, Any]:
+        while not self.store.claim(key):  # another process asks
+            await asyncio.sleep(_LOOKS_AGAIN)
+            if (found := self.store.find(key)) is not None:
+                return found | {"paid": False}
+            if self._stopped is not None:
+                raise self._stopped
+        if (found := self.store.find(key)) is not None:  # since it was looked for
+            self.store.give_up(key)
+            return found | {"paid": False}
+        try:
+            return await self._paid(key, path, body, read) | {"paid": True}
+        except BaseException:
+            self.store.give_up(key)
+            raise
+
+    async def _paid(self, key: str, path: str, body: Mapping[str, Any], read: Read) -> dict[str, Any]:
         async with self._free:
             if self._stopped is not None:
                 raise self._stopped
