@@ -1,6 +1,7 @@
 """Commands: what is typed, what is run, and what is read of what they write."""
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -119,9 +120,24 @@ def test_a_command_ends_with_a_worker_that_is_killed(line, how, tmp_path):
     assert not path.exists() or not path.read_text()
 
 
-def test_what_a_command_leaves_running_ends_with_it(tmp_path):
-    said = run(["bash", "-c", "sleep 60 & echo $! > pid; echo careful >&2"], tmp_path, {"PATH": "/usr/bin:/bin"})
-    assert said == "careful"
+def test_the_last_line_that_a_command_said_is_known(tmp_path):
+    assert run(["bash", "-c", "echo so; echo careful >&2"], tmp_path, {"PATH": "/usr/bin:/bin"}) == "careful"
+
+
+def test_ctrl_c_reaches_what_a_command_started(tmp_path):
+    """Terminals send it to the whole group, of which all that a command starts must be a part."""
+    child = f"echo $$ > {tmp_path / 'new'}; mv {tmp_path / 'new'} {tmp_path / 'pid'}; exec sleep 60"
+    words = ["bash", "-c", f"bash -c '{child}'; true"]
+    parent = (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "  # as workers do
+        "from pathlib import Path; from mlflow_l3d.approaches.command.process import run; "
+        f"run({words!r}, Path({str(tmp_path)!r}), {{'PATH': '/usr/bin:/bin'}})"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", parent], start_new_session=True, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "pid").is_file():
+        time.sleep(0.02)
+    os.killpg(worker.pid, signal.SIGINT)
+    assert "the command ended with signal SIGINT" in worker.communicate()[1]
     path = Path("/proc") / (tmp_path / "pid").read_text().strip() / "cmdline"
     deadline = time.monotonic() + 10
     while path.exists() and path.read_text() and time.monotonic() < deadline:

@@ -9,14 +9,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.errors import L3DError
 
 _PR_SET_PDEATHSIG: Final = 1
-_GROUPS: Final = sys.platform != "win32"
 _TAIL_BYTES: Final = 4096
 _LONGEST_LINE: Final = 200
 
@@ -24,13 +22,14 @@ _LONGEST_LINE: Final = 200
 def run_line(line: str, folder: Path, environment: Mapping[str, str]) -> None:
     """Run a line for a shell as :func:`run` does; what it starts ends with it, however that is."""
     # The shell is told when we are gone, and takes its group, all that it started, with it.
-    run(["bash", "-c", f"trap 'kill -KILL 0' TERM; ({line}\n) & wait $!"], folder, environment, told=True)
+    run(["bash", "-c", f"trap 'kill -KILL 0' TERM; ({line}\n) & wait $!"], folder, environment, group=True)
 
 
-def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, told: bool = False) -> str:
-    """Run a command in a folder until it ends; what it leaves running in its process group ends with it.
+def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, group: bool = False) -> str:
+    """Run a command in a folder until it ends.
 
-    Where this process is killed the command is, too; with `told` it is sent SIGTERM.
+    Where this process is killed the command is, too. With `group` it has a process group of its own, and is sent
+    SIGTERM; without, it is in ours, so that Ctrl-C reaches all that it started.
 
     Returns
     -------
@@ -50,8 +49,8 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], 
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                preexec_fn=_ends_with_us(signal.SIGTERM if told else signal.SIGKILL),
-                process_group=0 if _GROUPS else None,
+                preexec_fn=_ends_with_us(signal.SIGTERM if group else signal.SIGKILL),
+                process_group=0 if group else None,
             )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
@@ -59,15 +58,11 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], 
         try:
             status = process.wait()
         except BaseException:
+            if group:
+                os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             process.wait()
             raise
-        finally:
-            if _GROUPS:
-                with suppress(
-                    ProcessLookupError, PermissionError
-                ):  # PermissionError: macOS, where only zombies are left
-                    os.killpg(process.pid, signal.SIGKILL)
         said.seek(0, os.SEEK_END)
         said.seek(max(0, said.tell() - _TAIL_BYTES))
         lines = said.read().decode("utf-8", "replace").split("\n")
@@ -83,4 +78,9 @@ def _ends_with_us(how: signal.Signals) -> Callable[[], None] | None:
     if not sys.platform.startswith("linux"):
         return None
     library = ctypes.CDLL(None)  # loaded before the fork: afterwards little is safe
-    return lambda: library.prctl(_PR_SET_PDEATHSIG, how)
+
+    def ends() -> None:
+        library.prctl(_PR_SET_PDEATHSIG, how)
+        library.signal(int(signal.SIGINT), 0)  # workers leave Ctrl-C to who started them, and commands must not
+
+    return ends
