@@ -57,7 +57,7 @@ def _one(settings: Mapping[str, Any]) -> dict[str, Any]:
     session._start(chosen.seeds["model_initialisation"])
     session.model.save_pretrained(settings["save"])
     with one_thread():
-        _, logits = session.train(chosen, split)
+        (logits,) = session.train([session.draw(chosen)])
     orders = [
         np.flatnonzero(task.parts == 0).tolist().index(int(row))
         for epoch in range(settings["epochs"])

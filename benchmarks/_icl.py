@@ -32,12 +32,12 @@ class Case:
     labels: list[int]
 
 
-def load(reference: str, device: str) -> Any:
-    """Return the model, in the type that our approach takes for the device."""
+def load(reference: str, device: str, dtype: str = "auto") -> Any:
+    """Return the model, in the type that our approach takes for the device, or in the one named."""
     from mlflow_l3d.approaches.icl.models import load_model
 
     cache = Path(os.environ.get("L3D_CACHE", tempfile.gettempdir())) / "l3d-benchmark-models"
-    return load_model(reference, device, quantise="none", cache=cache)
+    return load_model(reference, device, quantise="none", dtype=dtype, cache=cache)
 
 
 def make_case(task: str, loaded: Any, tests: int) -> Case:

@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 for its own choice")
     parser.add_argument("--profile", action="store_true", help="also print where the time of score goes")
+    parser.add_argument("--dtype", default="auto", choices=("auto", "bfloat16"), help="of ours; the baseline has auto")
     options = parser.parse_args()
     if min(options.tests, options.plain, options.batch, options.rounds) < 1:
         parser.error("--tests, --plain, --batch and --rounds must be positive")
@@ -61,35 +62,38 @@ def main() -> None:
     print("# In-context learning\n")
     print(machine(), f"torch {torch.__version__}, {torch.get_num_threads()} threads, {options.device}.\n", flush=True)
     loaded = load(options.model, options.device)
-    model = loaded.model
+    ours = loaded if options.dtype == "auto" else load(options.model, options.device, options.dtype)
     with torch.inference_mode():
-        highest = peak(options.device, model.dtype)
+        highest = peak(options.device, torch.bfloat16 if ours.mixed else ours.model.dtype)
         for task in options.tasks:
             case = make_case(task, loaded, options.tests)
-            _print(_measure(case, model, loaded.tokenizer, options), model, highest)
+            _print(_measure(case, ours, loaded, options), ours, highest)
             if options.profile:
-                _profile(case, model, loaded.tokenizer.eos_token_id, options.batch_tokens)
+                with ours.precision():
+                    _profile(case, ours.model, loaded.tokenizer.eos_token_id, options.batch_tokens)
 
 
-def _measure(case: Case, model: Any, tokenizer: Any, options: argparse.Namespace) -> Measured:
+def _measure(case: Case, loaded: Any, baseline: Any, options: argparse.Namespace) -> Measured:
     from mlflow_l3d.approaches.icl.engine import CausalEngine
 
+    tokenizer, model = baseline.tokenizer, baseline.model
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     stop = [tokenizer.eos_token_id]
     plain = case.prompts[: options.plain]
 
-    def fresh() -> CausalEngine:
+    def ours(method: str, prompts: Sequence[list[int]], *arguments: Any) -> Any:
         # A new engine every time: the prefix is part of what is measured.
-        engine = CausalEngine(model, pad, batch_tokens=options.batch_tokens)
+        engine = CausalEngine(loaded.model, pad, batch_tokens=options.batch_tokens)
         engine._honours = True
-        return engine
+        with loaded.precision():
+            return getattr(engine, method)(prompts, *arguments)
 
     methods: dict[str, tuple[Sequence[list[int]], Callable[[], object]]] = {
-        "ours, score": (case.prompts, lambda: fresh().score(case.prompts, case.answers)),
-        "ours, generate": (case.prompts, lambda: fresh().generate(case.prompts, NEW_TOKENS, stop)),
+        "ours, score": (case.prompts, lambda: ours("score", case.prompts, case.answers)),
+        "ours, generate": (case.prompts, lambda: ours("generate", case.prompts, NEW_TOKENS, stop)),
         "plain generate": (plain, lambda: _plain(model, plain, pad, stop[0], options.batch)),
     }
-    fresh().score(case.prompts[:8], case.answers)
+    ours("score", case.prompts[:8], case.answers)
     _plain(model, plain[:1], pad, stop[0], 1)
     measured, results = Measured(case), dict[str, Any]()
     for _ in range(options.rounds):
@@ -99,8 +103,8 @@ def _measure(case: Case, model: Any, tokenizer: Any, options: argparse.Namespace
             wait(model)
             measured.seconds.setdefault(method, []).append(time.perf_counter() - start)
             measured.texts[method] = len(texts)
-    ours, theirs = results["ours, generate"], results["plain generate"]
-    same = sum(a == b for a, b in zip(ours, theirs, strict=False))
+    theirs = results["plain generate"]
+    same = sum(a == b for a, b in zip(results["ours, generate"], theirs, strict=False))
     print(f"## {case.task}: {len(case.answers)} classes\n")
     # Full passes over long prompts are slow: eight of them.
     some = case.answers[:8]
@@ -143,8 +147,8 @@ def _plain(model: Any, prompts: Sequence[list[int]], pad: int, eos: int, size: i
     return results
 
 
-def _print(measured: Measured, model: Any, highest: float) -> None:
-    case = measured.case
+def _print(measured: Measured, loaded: Any, highest: float) -> None:
+    case, model = measured.case, loaded.model
     operations, parts = score_operations(model, case.prompts, case.answers)
     speed = operations / statistics.median(measured.seconds["ours, score"])
     base = measured.rate("plain generate")
@@ -155,7 +159,7 @@ def _print(measured: Measured, model: Any, highest: float) -> None:
     print(table(["method", "test examples per s", "against plain generate", "seconds a round"], rows))
     print(
         f"\nPrompt: {parts}. Score: {speed / 1e9:.0f} GFLOP/s, {speed / highest:.0%} of the peak of a matrix product "
-        f"({highest / 1e9:.0f} GFLOP/s, {str(model.dtype).removeprefix('torch.')}). "
+        f"({highest / 1e9:.0f} GFLOP/s, {'bfloat16' if loaded.mixed else str(model.dtype).removeprefix('torch.')}). "
         f"Goal: {GOALS[case.task]:g} times plain generate; score reaches {measured.rate('ours, score') / base:.1f}.\n",
         flush=True,
     )

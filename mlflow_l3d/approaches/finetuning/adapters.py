@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 
+from mlflow_l3d.approaches.finetuning.dropout import CountedDropout, Keys
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream_seed
@@ -68,7 +69,7 @@ def targets(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
     return [full for full in found if any(full in own for own in named.values())]
 
 
-def attach(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
+def attach(model: Any, recipe: Recipe, head: Sequence[str], keys: Keys) -> list[str]:
     """Put adapters into a model, freeze everything else but its head, and return the names of the adapters' weights.
 
     Parameters
@@ -79,6 +80,8 @@ def attach(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
         Rank, scale, dropout and targets.
     head
         Names of the weights of the new head.
+    keys
+        What the dropouts of the adapters draw from.
 
     Raises
     ------
@@ -101,6 +104,10 @@ def attach(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
         "fan_in_fan_out": not all(isinstance(modules[name], torch.nn.Linear) for name in names),
     }
     inject_adapter_in_model(LoraConfig(**settings), model)
+    if recipe.lora_dropout:
+        for module in [module for module in model.modules() if hasattr(module, "lora_dropout")]:
+            for name in module.lora_dropout:
+                module.lora_dropout[name] = CountedDropout(recipe.lora_dropout, module.in_features, keys)
     weights = dict(model.named_parameters())
     adapters = [name for name in weights if ".lora_" in name]
     for name, weight in weights.items():

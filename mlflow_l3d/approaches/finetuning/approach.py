@@ -77,11 +77,17 @@ class Finetuning(Approach):
         Raises
         ------
         ParameterError
-            If one differs from its default that has no effect with this `trainable`.
+            If one differs from its default that has no effect with this `trainable`, or cells side by side would share
+            the dropout that the model itself draws.
         """
         found = completed(hyperparameters, self.hyperparameters, "trainable", recipes.RECIPES, recipes.WITHOUT_EFFECT)
         if found["trainable"] == "full" and found["head_dropout"] == AUTO:
             found["head_dropout"] = found["dropout"]
+        if found["trainable"] == "lora" and found["lora_cells"] != 1 and found["dropout"] != 0:
+            allowed = "needs dropout=0, since the model draws its own for a whole batch"
+            raise ParameterError(
+                "hyperparameters.lora_cells", found["lora_cells"], allowed, "Use lora_dropout instead."
+            )
         return found
 
     def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
@@ -146,6 +152,8 @@ class Finetuning(Approach):
         if lora:
             need_peft()
             found["peft"] = minor_version("peft")
+            if hyperparameters["lora_dropout"] != 0:
+                found["lora_dropout"] = "counted"
         if hyperparameters["quantise"] != "none":
             need_bitsandbytes()
             found["bitsandbytes"] = minor_version("bitsandbytes")

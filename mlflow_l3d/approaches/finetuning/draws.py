@@ -36,6 +36,11 @@ def initialisation_seed(seed: int) -> int:
     return stream_seed(seed, "new_weights")
 
 
+def adapter_seed(seed: int, epoch: int) -> int:
+    """Return where the streams of dropout before adapters begin in one epoch; from ``model_randomness``."""
+    return stream_seed(seed, "lora_dropout", str(epoch))
+
+
 def dropout_seed(seed: int, epoch: int) -> int:
     """Return the seed of the global generator during one epoch of the whole model; from ``model_randomness``."""
     return stream_seed(seed, "dropout", str(epoch))

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.base import CellwiseSession
 from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.encoder.tokens import batches
-from mlflow_l3d.approaches.failures import is_out_of_memory
+from mlflow_l3d.approaches.failures import failed, is_out_of_memory
 from mlflow_l3d.approaches.finetuning import adapters
-from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_seed, initialisation_seed
+from mlflow_l3d.approaches.finetuning.beside import Alone, Beside, Places
+from mlflow_l3d.approaches.finetuning.draws import adapter_seed, batch_order, dropout_seed, initialisation_seed
 from mlflow_l3d.approaches.finetuning.embedding import OwnVocabulary, own_vocabulary
 from mlflow_l3d.approaches.finetuning.inputs import inputs_of
-from mlflow_l3d.approaches.finetuning.kinds import loss_of, outcome_of, stopping_metric, wanted
+from mlflow_l3d.approaches.finetuning.kinds import losses_of, outcome_of, stopping_metric, wanted
 from mlflow_l3d.approaches.finetuning.loading import Loaded, checkpoint
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates, validate
-from mlflow_l3d.approaches.finetuning.weights import Kept, copy_into, initialise
+from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
+from mlflow_l3d.approaches.finetuning.weights import copy_into, initialise
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.lending import lent
 from mlflow_l3d.approaches.memory import release
-from mlflow_l3d.approaches.numerics import one_thread
+from mlflow_l3d.approaches.stacked.chunks import StackedSession
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import TASK_FACTORS
@@ -38,8 +39,29 @@ EVALUATION_BATCH: Final = 64
 _log = logging.getLogger(__name__)
 
 
-class FullSession(CellwiseSession):
-    """Cells that train the whole model, or adapters and a head.
+@dataclass(eq=False)
+class Course:
+    """One cell: what its factors decide, and where its training stands.
+
+    Attributes
+    ----------
+    diverged
+        Why it has no result.
+    """
+
+    cell: Cell
+    split: Split
+    progress: Progress
+    diverged: DivergedError | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many examples its parts have: of cells side by side, the same."""
+        return len(self.split.train), len(self.split.validation), len(self.split.test)
+
+
+class FullSession(StackedSession[Course]):
+    """Cells that train the whole model, one after the other, or adapters and a head, also several side by side.
 
     Parameters
     ----------
@@ -59,17 +81,15 @@ class FullSession(CellwiseSession):
     new
         Names of the weights that each cell initialises, adapters excepted.
     batch
-        Examples that are computed together; fewer than ``batch_size`` where memory was spent.
+        Examples of a cell that are computed together; fewer than ``batch_size`` where memory was spent.
     apart
         Whether each choice is a text of its own, for a model that has no head for several.
     """
 
-    reports_epochs = True
-
     def __init__(self, task: Task, loaded: Loaded, recipe: Recipe, device: str) -> None:
+        super().__init__(task, device)
         _check_validation(task, recipe)
-        self.task, self.recipe, self.device = task, recipe, device
-        self.loaded, self.model, self.new = loaded, loaded.model, list(loaded.new)
+        self.recipe, self.loaded, self.model, self.new = recipe, loaded, loaded.model, list(loaded.new)
         self.original = loaded.original
         # Sessions hold what the ids are those of.
         key = ("tokens", id(loaded), id(task.texts), id(task.choices), task.kind, recipe.max_length, recipe.truncation)
@@ -80,23 +100,51 @@ class FullSession(CellwiseSession):
         self.apart = not loaded.decoder and not type(self.model).__name__.endswith("ForMultipleChoice")
         self.batch = recipe.batch_size
         self.width = 1 if task.kind == "regression" else len(task.class_names)
+        self.cells_at_once = recipe.lora_cells
+        self.places = Places(self.model, recipe.lora_cells) if recipe.lora_cells > 1 else None
+        self._compared = False
 
-    def run_cell(self, cell: Cell) -> Outcome:
-        """Train and evaluate a cell, with one thread."""
-        with one_thread():
-            split = self.task.split(cell.seeds)
-            while True:
-                try:
-                    return outcome_of(cell.key, self.task, split.test, *self.train(cell, split))
-                except Exception as error:
-                    if not is_out_of_memory(error):
-                        raise
-                    if not self._saves_memory():
-                        fix = "Use a smaller batch_size with more gradient_accumulation, or a smaller max_length."
-                        raise L3DError(f"memory is spent with batch_size={self.recipe.batch_size}. {fix}") from error
-                # Only here is the error gone, and with it the tensors that its traceback held.
-                self.model.zero_grad()
-                release()
+    def draw(self, cell: Cell) -> Course:
+        """Return a cell before its training."""
+        return Course(cell, self.task.split(cell.seeds), self._progress())
+
+    def _progress(self) -> Progress:
+        return Progress(self.recipe, metric=stopping_metric(self.task))
+
+    def together(self, drawn: Sequence[Course]) -> list[tuple[Outcome, float]]:
+        """Return the outcomes; the work of a cell is the number of epochs that it was trained."""
+        found: dict[str, Outcome] = {}
+        # Splits of our own tasks are equally large; those of a stranger's task need not be.
+        for sizes in sorted({own.sizes for own in drawn}):
+            same = [own for own in drawn if own.sizes == sizes]
+            for own, logits in zip(same, self._trained(same), strict=True):
+                found[own.cell.key] = self._outcome(own, logits)
+        return [(found[own.cell.key], len(own.progress.f1) + (own.diverged is not None)) for own in drawn]
+
+    def _outcome(self, own: Course, logits: torch.Tensor | None) -> Outcome:
+        if own.diverged or logits is None:
+            return failed(own.cell.key, own.diverged or L3DError("was not trained"))
+        try:
+            return outcome_of(own.cell.key, self.task, own.split.test, own.progress, logits)
+        except L3DError as error:
+            return failed(own.cell.key, error)
+
+    def _trained(self, courses: Sequence[Course]) -> list[torch.Tensor | None]:
+        """Train cells; of one alone again, with less memory, while it is spent."""
+        while len(courses) == 1:
+            try:
+                return self.train(courses)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                if not self._saves_memory():
+                    fix = "Use a smaller batch_size with more gradient_accumulation, or a smaller max_length."
+                    raise L3DError(f"memory is spent with batch_size={self.recipe.batch_size}. {fix}") from error
+            # Only here is the error gone, and with it the tensors that its traceback held.
+            self.model.zero_grad()
+            release()
+            courses[0].progress = self._progress()
+        return self.train(courses)
 
     def _saves_memory(self) -> bool:
         """Let all further trainings take less memory for the same results; return whether there was a way left."""
@@ -104,30 +152,51 @@ class FullSession(CellwiseSession):
         if checkpoint(self.loaded):
             _log.warning("Memory is spent: activations are computed twice from now on (gradient_checkpointing)")
             return True
-        more = recipe.lora_dropout if self.loaded.adapters else recipe.head_dropout not in (AUTO, 0)
-        # Dropout is drawn for a whole batch, and bfloat16 rounds otherwise in batches of another size.
+        # The model's own dropout is drawn for a whole batch, and bfloat16 rounds otherwise in batches of another size.
+        more = not self.loaded.adapters and recipe.head_dropout not in (AUTO, 0)
         if self.batch == 1 or recipe.dropout or more or self.loaded.dtype is not torch.float32:
             return False
         self.batch = -(-self.batch // 2)
         _log.warning("Memory is spent: batches are computed in parts of %d from now on", self.batch)
         return True
 
-    def train(self, cell: Cell, split: Split) -> tuple[Progress, torch.Tensor]:
-        """Train the model of one cell; return its course and the logits of its test examples."""
-        self._start(cell.seeds["model_initialisation"])
-        used = np.concatenate([split.train, split.validation, split.test])
+    def train(self, courses: Sequence[Course]) -> list[torch.Tensor | None]:
+        """Train the cells; return the logits of the test examples of each, None of one that diverged."""
+        if len(courses) > 1:
+            return self._train_beside(courses)
+        (own,) = courses
+        self._start(own.cell.seeds["model_initialisation"])
+        used = np.concatenate([own.split.train, own.split.validation, own.split.test])
         with own_vocabulary(self.model, self.inputs.vocabulary(used)) as words:
-            return self._fit(cell, split, words), self.logits(split.test)
+            self._fit(courses, Alone(self.model), words)
+            return [None] if own.diverged else [*self.logits([own.split.test])]
 
-    def logits(self, positions: IntArray) -> torch.Tensor:
-        """Return the logits of some examples, shape (n, C), on the CPU, without dropout."""
-        found = torch.empty(len(positions), self.width)
+    def _train_beside(self, courses: Sequence[Course]) -> list[torch.Tensor | None]:
+        assert self.places is not None
+        first = []
+        for own in courses:
+            self._start(own.cell.seeds["model_initialisation"])
+            first.append(self.places.weights())
+        with self.places.of(first) as weights:
+            self._fit(courses, weights)
+            ended = weights.finish()
+            tested = iter(self.logits([courses[number].split.test for number in ended]) if ended else [])
+            return [None if own.diverged else next(tested) for own in courses]
+
+    def logits(self, parts: Sequence[IntArray]) -> list[torch.Tensor]:
+        """Return the logits of n examples of each cell, shape (n, C), on the CPU, without dropout."""
+        cells, n = len(parts), len(parts[0])
+        found = torch.empty(cells, n, self.width)
         self.model.eval()
         with torch.inference_mode(), self.loaded.autocast(self.device):
-            for part in self.inputs.by_length(positions, EVALUATION_BATCH):
-                inputs = self.inputs.batch(positions[part], self.device)
-                found[torch.from_numpy(part)] = self._forward(inputs).float().cpu()
-        return found
+            orders = zip(*(self.inputs.by_length(own, EVALUATION_BATCH) for own in parts), strict=True)
+            for batch in orders:
+                chosen = [own[part] for own, part in zip(parts, batch, strict=True)]
+                inputs = self.inputs.batch(np.concatenate(chosen), self.device)
+                computed = self._forward(inputs).float().cpu().view(cells, -1, self.width)
+                for own, part, rows in zip(found, batch, computed, strict=True):
+                    own[torch.from_numpy(part)] = rows
+        return list(found)
 
     def _forward(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         """Return the logits of a batch, shape (b, C)."""
@@ -146,60 +215,113 @@ class FullSession(CellwiseSession):
             initialise(self.model, self.original, self.new, seed)
         adapters.draw(self.model, self.loaded.adapters, seed)
 
-    def _fit(self, cell: Cell, split: Split, words: OwnVocabulary | None) -> Progress:
-        """Train; the model holds the weights that are to be evaluated afterwards."""
-        recipe, n, seeds = self.recipe, len(split.train), cell.seeds
-        held, labels = split.validation, self.task.labels[split.validation]
-        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+    def _fit(self, courses: Sequence[Course], weights: Alone | Beside, words: OwnVocabulary | None = None) -> None:
+        """Train; the weights know afterwards what is to be evaluated of each cell."""
+        recipe, running, n = self.recipe, list(courses), len(courses[0].split.train)
         steps = -(-n // (recipe.batch_size * recipe.gradient_accumulation))
         rates = learning_rates(recipe, recipe.epochs * steps)
-        optimizer = torch.optim.AdamW(weights, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
-        progress, best = Progress(recipe, metric=stopping_metric(self.task)), Kept(weights)
-        keeps = recipe.selection == "best" and len(held) > 0
+        optimizer = torch.optim.AdamW(weights.tensors, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
         for epoch in range(recipe.epochs):
-            order = split.train[batch_order(seeds["data_order"], epoch, n)]
-            with seeded(dropout_seed(seeds["model_randomness"], epoch), self.device):
-                train_loss = self._epoch(order, optimizer, rates[epoch * steps : (epoch + 1) * steps], words)
-            logits = self.logits(held)
-            better = progress.add(*validate(logits, labels), train_loss)
-            if better and keeps and epoch + 1 < recipe.epochs:
-                best.keep()
-            if should_stop(self.on_epoch_end, cell.key, epoch, logits, labels) or progress.stop:
-                break
-        if progress.chosen + 1 < len(progress.f1):
-            best.put_back()
-        return progress
+            losses = self._epoch(running, epoch, weights, optimizer, rates[epoch * steps : (epoch + 1) * steps], words)
+            if isinstance(weights, Beside) and not self._compared:
+                self._compare(running[-1].split.train[:8], weights)
+            held = self.logits([own.split.validation for own in running])
+            last = epoch + 1 == recipe.epochs
+            going = []
+            for place, (own, loss, logits) in enumerate(zip(running, losses, held, strict=True)):
+                goes_on = self._goes_on(own, loss, logits, weights, place, last=last)
+                if not goes_on and own.diverged is None:
+                    weights.end(place, best=own.progress.chosen + 1 < len(own.progress.f1))
+                going.append(goes_on)
+            places = np.flatnonzero(going)
+            if not len(places):
+                return
+            if len(places) < len(running):
+                assert isinstance(weights, Beside)
+                weights.select(places, optimizer)
+                running = [running[place] for place in places]
+
+    def _goes_on(
+        self, own: Course, loss: float, logits: torch.Tensor, weights: Alone | Beside, place: int, *, last: bool
+    ) -> bool:
+        """Note an epoch of a cell: mean loss and validation logits; return whether it has another one."""
+        labels = self.task.labels[own.split.validation]
+        try:
+            better = own.progress.add(*validate(logits, labels), loss)
+        except DivergedError as error:
+            own.diverged = error
+            return False
+        if better and not last and self.recipe.selection == "best" and len(labels):
+            weights.keep(place)
+        told = should_stop(self.on_epoch_end, own.cell.key, len(own.progress.f1) - 1, logits, labels)
+        return not (told or own.progress.stop or last)
+
+    def _compare(self, positions: IntArray, weights: Beside) -> None:
+        """Raise if the last cell gives other logits beside the others than alone: the model would mix their texts."""
+        assert self.places is not None
+        beside = self.logits([positions] * len(weights.cells))[-1]
+        with self.places.alone(weights.row(-1)):
+            alone = self.logits([positions])[0]
+        # Half precision rounds otherwise in other shapes.
+        allowed = (1e-3 if self.loaded.dtype is torch.float32 else 0.1) * max(1.0, float(alone.abs().max()))
+        if float((beside - alone).abs().max()) > allowed:
+            fix = "Use hyperparameter lora_cells=1."
+            raise L3DError(f"the model does not keep cells apart that are trained side by side. {fix}")
+        self._compared = True
 
     def _epoch(
-        self, order: IntArray, optimizer: torch.optim.Optimizer, rates: Sequence[float], words: OwnVocabulary | None
-    ) -> float:
-        """Visit every example once; return the mean loss of an example."""
+        self,
+        courses: Sequence[Course],
+        epoch: int,
+        weights: Alone | Beside,
+        optimizer: torch.optim.Optimizer,
+        rates: Sequence[float],
+        words: OwnVocabulary | None,
+    ) -> list[float]:
+        """Visit every training example of every cell once; return the mean loss of an example of each cell."""
+        seeds, n = [own.cell.seeds["model_randomness"] for own in courses], len(courses[0].split.train)
+        order = np.stack([own.split.train[batch_order(own.cell.seeds["data_order"], epoch, n)] for own in courses])
+        self.loaded.dropout.begin([adapter_seed(seed, epoch) for seed in seeds], n, self.inputs.rows, self.device)
+        # What the model draws by itself, nobody can draw for several cells.
+        allowed = "" if len(courses) == 1 else "the model draws random numbers of its own. Use lora_cells=1."
+        with seeded(dropout_seed(seeds[0], epoch), self.device, forbidden=allowed):
+            return self._steps(order, weights, optimizer, rates, words)
+
+    def _steps(
+        self,
+        order: IntArray,
+        weights: Alone | Beside,
+        optimizer: torch.optim.Optimizer,
+        rates: Sequence[float],
+        words: OwnVocabulary | None,
+    ) -> list[float]:
+        """Visit examples, (B, n), in their order; return the mean loss of each cell."""
         self.model.train()
-        recipe = self.recipe
-        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-        total = torch.zeros((), device=self.device)
+        recipe, (cells, n) = self.recipe, order.shape
+        total = torch.zeros(cells, device=self.device)
         labels = wanted(self.task, order, self.device)
-        groups = batches(np.arange(len(order)), recipe.batch_size * recipe.gradient_accumulation)
+        groups = batches(np.arange(n), recipe.batch_size * recipe.gradient_accumulation)
         for group, rate in zip(groups, rates, strict=True):
-            for weight in weights:
+            for weight in weights.tensors:
                 if words is None or weight is not words.weight:
                     weight.grad = None
             if words is not None:
                 words.clear()
             for batch in batches(group, self.batch):
-                inputs, own = self.inputs.batch(order[batch], self.device), labels[batch[0] : batch[-1] + 1]
+                part = slice(batch[0], batch[-1] + 1)
+                inputs = self.inputs.batch(order[:, part].ravel(), self.device)
+                self.loaded.dropout.take(part)
                 with self.loaded.autocast(self.device):
-                    loss = loss_of(self._forward(inputs), own)
+                    losses = losses_of(self._forward(inputs).view(cells, len(batch), self.width), labels[:, part])
                 # Each example of the group weighs the same, as in one large batch.
-                share = len(batch) / len(group)
-                torch.autograd.backward(loss if share == 1 else loss * share)
-                total += loss.detach() * len(batch)
+                torch.autograd.backward(losses, torch.full_like(losses, len(batch) / len(group)))
+                total += losses.detach() * len(batch)
             if recipe.gradient_clipping:
-                torch.nn.utils.clip_grad_norm_(weights, recipe.gradient_clipping)
+                weights.clip(recipe.gradient_clipping)
             for settings in optimizer.param_groups:
                 settings["lr"] = rate
             optimizer.step()
-        return float(total) / len(order)
+        return [one / n for one in total.tolist()]
 
 
 def _check_validation(task: Task, recipe: Recipe) -> None:

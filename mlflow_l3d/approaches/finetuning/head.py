@@ -37,15 +37,17 @@ class HeadSession(StackedSession[Head]):
 
     Parameters
     ----------
-    task, features, device
+    task, device
         See :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
+    features
+        Shape (n, D), float32, one row an example; may be memory-mapped.
     recipe
         Complete hyperparameters.
     """
 
     def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
-        super().__init__(task, features, device)
-        self.recipe = recipe
+        super().__init__(task, device)
+        self.features, self.recipe = features, recipe
         examples = len(task.split(dict.fromkeys(TASK_FACTORS, 0)).train)
         step, held = bytes_per_cell(features.shape[1], outputs(task), examples, recipe)
         self.cells_at_once = cells_at_once(step, held, device, cache=CACHE, memory=MEMORY)

@@ -27,7 +27,7 @@ def stopping_metric(task: Task) -> Metric:
 
 
 def wanted(task: Task, positions: IntArray, device: str) -> torch.Tensor:
-    """Return the labels of some examples, shape (b,): int64 of classes and choices, float32 of scores."""
+    """Return the labels of some examples, in their shape: int64 of classes and choices, float32 of scores."""
     labels = torch.from_numpy(task.labels[positions])
     return (labels.float() if task.kind == "regression" else labels).to(device)
 
@@ -56,6 +56,16 @@ def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     if labels.is_floating_point():
         return torch.nn.functional.mse_loss(logits[:, 0].to(labels.dtype), labels)
     return torch.nn.functional.cross_entropy(logits.float(), labels)
+
+
+def losses_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the mean loss of each of B batches, shape (B,), of logits (B, b, C) and labels (B, b)."""
+    if len(logits) == 1:
+        return loss_of(logits.flatten(0, 1), labels.flatten())[None]
+    if labels.is_floating_point():
+        return (logits[:, :, 0].to(labels.dtype) - labels).square().mean(1)
+    each = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="none")
+    return each.view(labels.shape).mean(1)
 
 
 def outcome_of(key: str, task: Task, positions: IntArray, progress: Progress, logits: torch.Tensor) -> Outcome:

@@ -25,6 +25,7 @@ from mlflow_l3d.approaches.encoder.pretrained import (
 from mlflow_l3d.approaches.encoder.tokens import check_length
 from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
+from mlflow_l3d.approaches.finetuning.dropout import Keys
 from mlflow_l3d.approaches.finetuning.kinds import outputs
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.hyperparameters import AUTO
@@ -40,6 +41,7 @@ TRAINING: Final = frozenset(
         *("learning_rate", "epochs", "batch_size", "warmup_share", "weight_decay"),
         *("early_stopping_metric", "early_stopping_patience", "selection"),
         *("gradient_accumulation", "gradient_clipping", "max_length", "truncation", "pooling", "hidden_units"),
+        "lora_cells",
     }
 )
 """Hyperparameters that the loaded model does not depend on: recipes that differ in these alone share one."""
@@ -63,6 +65,8 @@ class Loaded:
         What is computed in; trained weights are float32.
     original
         Name -> pretrained weight on the host, of those that are trained; never written to. Frozen ones are not copied.
+    dropout
+        What the dropouts of the adapters draw from.
     """
 
     model: Any
@@ -72,6 +76,7 @@ class Loaded:
     decoder: bool
     dtype: torch.dtype
     original: Mapping[str, torch.Tensor]
+    dropout: Keys
 
     def autocast(self, device: str) -> AbstractContextManager[Any]:
         """Return the block in which the model computes in `dtype`."""
@@ -126,13 +131,14 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
             found, outputs(task), recipe.dropout, head_dropout=head, choices=choices, dtype=stored
         )
     check_length(recipe.max_length, tokenizer, config)
+    keys = Keys()
     with quiet():
-        drawn = adapters.attach(model, recipe, new) if recipe.trainable == "lora" else []
+        drawn = adapters.attach(model, recipe, new, keys) if recipe.trainable == "lora" else []
     state = {} if drawn else model.state_dict()
     original = {name: tensor.detach().clone() for name, tensor in state.items() if name not in new}
     if recipe.quantise == "none":
         model.to(device)
-    loaded = Loaded(model, tokenizer, tuple(new), tuple(drawn), decoder, dtype, original)
+    loaded = Loaded(model, tokenizer, tuple(new), tuple(drawn), decoder, dtype, original, keys)
     if recipe.gradient_checkpointing and not checkpoint(loaded):
         allowed = f"{name} cannot compute its activations twice"
         raise ParameterError("hyperparameters.gradient_checkpointing", "true", allowed, "Leave it out.")

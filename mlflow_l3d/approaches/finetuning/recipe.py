@@ -21,7 +21,7 @@ _MODEL: Final = (
     "gradient_clipping",
     "gradient_checkpointing",
 )
-_LORA: Final = ("quantise", "lora_r", "lora_alpha", "lora_dropout", "lora_targets")
+_LORA: Final = ("quantise", "lora_r", "lora_alpha", "lora_dropout", "lora_targets", "lora_cells")
 LATER: Final = (*_MODEL, "dtype", *_LORA)
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 _HEAD: Final = ("pooling", "hidden_units")
@@ -107,6 +107,9 @@ class Recipe:
     lora_dropout: float = hyperparameter(0.1, "lora: probability of dropout before an adapter", low=0.0, high=0.9)
     lora_targets: str = hyperparameter(
         AUTO, "lora: names of the layers with adapters, joined by +; auto: the attention's query and value"
+    )
+    lora_cells: int = hyperparameter(
+        1, "lora: cells whose adapters are trained side by side in one program", low=1, high=1024
     )
     head_dropout: float | str = hyperparameter(
         AUTO, "full, encoders: probability of dropout before the new head; auto is dropout", low=0, high=0.9, auto=float

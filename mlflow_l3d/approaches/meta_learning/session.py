@@ -88,15 +88,17 @@ class MetaSession(StackedSession[Draws]):
 
     Parameters
     ----------
-    task, features, device
+    task, device
         See :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
+    features
+        Shape (n, D), float32, one row an example; may be memory-mapped.
     recipe
         Complete hyperparameters.
     """
 
     def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
-        super().__init__(task, features, device)
-        self.recipe = recipe
+        super().__init__(task, device)
+        self.features, self.recipe = features, recipe
         self.classes = chosen_classes(recipe.classes, task.class_names)
         self.learner = learner_of(recipe)
         inputs, classes, hidden = features.shape[1], len(self.classes), recipe.hidden_units

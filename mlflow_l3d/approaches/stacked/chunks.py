@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from abc import abstractmethod
@@ -14,11 +15,12 @@ from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import check_device, failed, is_out_of_memory
 from mlflow_l3d.approaches.memory import free_memory, release
 from mlflow_l3d.approaches.numerics import one_thread
-from mlflow_l3d.approaches.stacked.stack import FloatArray
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
 Drawn = TypeVar("Drawn")
+
+_log = logging.getLogger(__name__)
 
 CACHE: Final = 10 * 2**20
 """Bytes that the working set of a chunk may take on a CPU, in meta-learning.
@@ -59,7 +61,7 @@ def cells_at_once(
 
 
 class StackedSession(Session, Generic[Drawn]):
-    """A session on features that trains a chunk of cells together; see :class:`~mlflow_l3d.approaches.base.Session`.
+    """A session that trains a chunk of cells together; see :class:`~mlflow_l3d.approaches.base.Session`.
 
     A cell gives the same predictions alone and in any chunk; its scores agree within 1e-5. A subclass sets
     `cells_at_once`, the cells of a chunk.
@@ -68,8 +70,6 @@ class StackedSession(Session, Generic[Drawn]):
     ----------
     task
         The data.
-    features
-        Shape (n, D), float32, one row an example; may be memory-mapped.
     device
         Where cells are trained.
     """
@@ -78,8 +78,8 @@ class StackedSession(Session, Generic[Drawn]):
     most = math.inf
     """Cells of the largest chunk that may still fit into memory; what did not fit once is not tried again."""
 
-    def __init__(self, task: Task, features: FloatArray, device: str) -> None:
-        self.task, self.features, self.device = task, features, device
+    def __init__(self, task: Task, device: str) -> None:
+        self.task, self.device = task, device
 
     @abstractmethod
     def draw(self, cell: Cell) -> Drawn:
@@ -125,6 +125,8 @@ class StackedSession(Session, Generic[Drawn]):
                 self.most = min(self.most, -(-len(drawn) // 2))
             if len(drawn) == 1:
                 return [*outcomes, failed(drawn[0][0].key, error, time.perf_counter() - started)]
+            what = "%d cells side by side are tried again in halves: %s: %s"
+            _log.warning(what, len(drawn), type(error).__name__, str(error).partition("\n")[0])
         else:
             each = (time.perf_counter() - started) / sum(work for _, work in found)
             return [*outcomes, *(replace(outcome, duration_seconds=work * each) for outcome, work in found)]

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.counted import counted, mixed, places, shifted
+
 _SLICE = 2**24
-_GOLDEN = 0x9E3779B97F4A7C15
-_MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,23 +87,6 @@ def _drawn(logits: torch.Tensor, temperature: float, uniforms: torch.Tensor) -> 
 
 def _clocks(uniforms: torch.Tensor, count: int) -> torch.Tensor:
     """Return (n, count) numbers of the standard exponential distribution, from one number a row (SplitMix64)."""
-    keys = _mixed((uniforms * 2.0**53).long())
-    places = torch.arange(1, count + 1, device=uniforms.device) * _signed(_GOLDEN)
-    bits = _mixed(keys[:, None] + places)
+    bits = counted(mixed((uniforms * 2.0**53).long()), places(count, uniforms.device))
     # Half a step off, so that neither 0 nor 1 occurs.
-    return _shifted(bits, 12).double().add_(0.5).mul_(2.0**-52).log_().neg_()
-
-
-def _mixed(bits: torch.Tensor) -> torch.Tensor:
-    for shift, factor in _MIXERS:
-        bits = (bits ^ _shifted(bits, shift)) * _signed(factor)
-    return bits ^ _shifted(bits, 31)
-
-
-def _shifted(bits: torch.Tensor, places: int) -> torch.Tensor:
-    """Shift to the right as if there were no sign."""
-    return (bits >> places) & ((1 << (64 - places)) - 1)
-
-
-def _signed(number: int) -> int:
-    return number - (1 << 64) if number >> 63 else number
+    return shifted(bits, 12).double().add_(0.5).mul_(2.0**-52).log_().neg_()

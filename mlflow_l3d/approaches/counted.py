@@ -1,0 +1,73 @@
+"""Random bits by counter (SplitMix64): each from a key and a number, on any device, in any order, however many others.
+
+`torch` is imported with this module, which is imported only where a session is prepared.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+_MIXERS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_LEVELS: Final = 2**16
+
+
+def places(count: int, device: torch.device | str) -> torch.Tensor:
+    """Return the first `count` places of every stream, for :func:`counted`."""
+    return torch.arange(1, count + 1, device=device) * _signed(_GOLDEN)
+
+
+def counted(starts: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+    """Return the 64 bits at some places of streams.
+
+    Parameters
+    ----------
+    starts
+        int64, any shape: where streams begin, from here or from :func:`mixed`, since numbers next to each other are
+        places of one stream.
+    where
+        int64, shape (count,), from :func:`places`.
+
+    Returns
+    -------
+    torch.Tensor
+        int64, (*starts.shape, count).
+    """
+    return mixed(starts[..., None] + where)
+
+
+def mixed(bits: torch.Tensor) -> torch.Tensor:
+    """Return the finalizer of SplitMix64 (Steele et al. 2014), number by number."""
+    for shift, factor in _MIXERS:
+        bits = (bits ^ shifted(bits, shift)) * _signed(factor)
+    return bits ^ shifted(bits, 31)
+
+
+def shifted(bits: torch.Tensor, places: int) -> torch.Tensor:
+    """Shift to the right as if there were no sign."""
+    return (bits >> places) & ((1 << (64 - places)) - 1)
+
+
+def kept(bits: torch.Tensor, probability: float) -> tuple[torch.Tensor, float]:
+    """Return which of four numbers a word are kept by dropout, and what they are multiplied by.
+
+    Parameters
+    ----------
+    bits
+        int64, (*, count).
+    probability
+        That of a number to be dropped, in [0, 1); rounded to a multiple of 2**-16.
+
+    Returns
+    -------
+    tuple
+        bool, (*, 4 * count); and one over the share that is kept, so that the expectation stays.
+    """
+    dropped = min(round(probability * _LEVELS), _LEVELS - 1)
+    return bits.view(torch.int16) >= dropped - _LEVELS // 2, _LEVELS / (_LEVELS - dropped)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >> 63 else number
