@@ -184,6 +184,8 @@ def _approaches() -> dict[str, Case]:
         "full": main("finetuning", "trainable=full"),
         "full values": main("finetuning", "trainable=full,gradient_accumulation=2,selection=last,truncation=false"),
         "full bfloat16": main("finetuning", "trainable=full,dtype=bfloat16"),
+        "lora side by side": main("finetuning", "trainable=lora,lora_cells=8,lora_dropout=0"),
+        "icl bfloat16": main("icl", "dtype=bfloat16"),
         "head bfloat16": main("finetuning", "dtype=bfloat16"),
         "lora": main("finetuning", "trainable=lora"),
         "lora values": main("finetuning", "trainable=lora,lora_r=4,lora_alpha=8,lora_targets=query+key"),

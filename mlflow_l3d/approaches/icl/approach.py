@@ -101,6 +101,8 @@ class InContextLearning(Approach):
             from mlflow_l3d.approaches.icl.engine.vllm import vllm_numerics
 
             found |= vllm_numerics()
+        if hyperparameters["dtype"] == "bfloat16":
+            found["attention on a cpu"] = "products"
         quantise, dtype = hyperparameters["quantise"], hyperparameters["dtype"]
         if (default_quantisation(model) if quantise == recipes.AUTO else quantise) != "none":
             if dtype != recipes.AUTO:

@@ -23,6 +23,7 @@ from mlflow_l3d.approaches.encoder.pretrained import (
     readable,
 )
 from mlflow_l3d.approaches.icl import gguf
+from mlflow_l3d.approaches.icl.engine.attention import use_products
 from mlflow_l3d.approaches.models import ModelReference, resolve
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16
 from mlflow_l3d.approaches.presets import PRESETS, default_quantisation
@@ -169,6 +170,8 @@ def load_model(
         model = model.eval().requires_grad_(False)
         if dtype == "bfloat16":
             mix(model)
+            if where.type == "cpu" and bare.kind == "causal":
+                use_products(model)
         return replace(bare, model=model, mixed=dtype == "bfloat16")
 
 
