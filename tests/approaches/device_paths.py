@@ -18,6 +18,7 @@ from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.meta_learning import MetaLearning
+from mlflow_l3d.approaches.stacked import pcg
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
@@ -118,6 +119,8 @@ class Runner:
         looked_at = watched if device == NAME else lambda: nullcontext(Counts())
         with looked_at():
             session = approach.prepare(TASKS[way.task](), given, **where)
+        # What is kept for all sessions of a process belongs to this one.
+        pcg._jumps.cache_clear()
         states = torch.get_rng_state(), MODULE.get_rng_state()
         with looked_at() as counts:
             found = list(session.run([_cell(approach, index) for index in range(way.cells)]))

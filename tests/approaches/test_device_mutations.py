@@ -16,6 +16,7 @@ from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.full import FullSession
 from mlflow_l3d.approaches.icl.engine import sampling, seq2seq, tensors
 from mlflow_l3d.approaches.meta_learning import chunk
+from mlflow_l3d.approaches.stacked import pcg
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.approaches.stacked.stack import Moments
 
@@ -35,7 +36,7 @@ MUTATIONS = {
     "rows that go on": (beside.Beside.select, "lora, beside", ".to(before[0].device)", ""),
     "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
     "labels of tasks": (chunk._epoch, "maml", ", device=stack.w1.device", ""),
-    "dropout of tasks": (chunk._epoch, "maml", ".to(stack.w1)", ""),
+    "dropout of tasks": (pcg._jumps, "maml", "torch.tensor(halves, device=device)", "torch.tensor(halves)"),
     "packed texts and what is read": (
         tensors.on_device,
         "score",

@@ -28,7 +28,12 @@ def dropout_masks(seed: int, epoch: int, n: int, units: int, probability: float)
     `seed` is that of ``model_randomness``. Row i belongs to the i-th example that the epoch visits, whichever that is:
     another order leaves the stream as it is.
     """
-    return dropout_factors(stream(seed, "head_dropout", str(epoch)), (n, units), probability)
+    return dropout_factors(dropout_stream(seed, epoch), (n, units), probability)
+
+
+def dropout_stream(seed: int, epoch: int) -> np.random.Generator:
+    """Return what the factors of dropout of one epoch are drawn with; from ``model_randomness``."""
+    return stream(seed, "head_dropout", str(epoch))
 
 
 def initialisation_seed(seed: int) -> int:

@@ -12,10 +12,11 @@ import torch
 
 from mlflow_l3d.approaches.base import OnEpochEnd
 from mlflow_l3d.approaches.callbacks import should_stop
-from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks
+from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks, dropout_stream
 from mlflow_l3d.approaches.finetuning.kinds import loss_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
+from mlflow_l3d.approaches.stacked.pcg import NUMPY, dropout_factors
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.approaches.stacked.stack import FloatArray, Stack
 from mlflow_l3d.plan.cells import Cell
@@ -211,14 +212,7 @@ class _Training:
         order = np.stack([own.split.train[batch_order(own.cell.seeds["data_order"], epoch, n)] for own in heads])
         places, targets = self.rows.places(order), torch.from_numpy(self.labels[order])
         wanted = self._wanted(heads, targets, stack.classes).to(stack.w1)
-        masks = None
-        if recipe.dropout:
-            units = stack.w1.shape[2]
-            masks = torch.empty(len(heads), n, units, dtype=stack.w1.dtype)
-            for own, out in zip(heads, masks, strict=True):
-                seed = own.cell.seeds["model_randomness"]
-                out.copy_(torch.from_numpy(dropout_masks(seed, epoch, n, units, recipe.dropout)))
-            masks = masks.to(stack.w1.device)
+        masks = self._masks(heads, epoch, n, stack.w1) if recipe.dropout else None
         memory, logits = self.rows.empty(len(heads) * min(n, recipe.batch_size)), []
         for start, rate in zip(range(0, n, recipe.batch_size), rates, strict=False):
             part = slice(start, start + recipe.batch_size)
@@ -228,6 +222,18 @@ class _Training:
             stack.descend("adamw", rate, recipe.weight_decay)
         whole = self._restored(heads, torch.cat(logits, 1).cpu())
         return [float(loss_of(own, labels)) for own, labels in zip(whole, targets, strict=True)]
+
+    def _masks(self, heads: Sequence[Head], epoch: int, n: int, w1: torch.Tensor) -> torch.Tensor:
+        """Return the factors of dropout of an epoch of every cell: shape (B, n, H)."""
+        units, dropout = w1.shape[2], self.recipe.dropout
+        seeds = [own.cell.seeds["model_randomness"] for own in heads]
+        if w1.device.type not in NUMPY:
+            streams = [dropout_stream(seed, epoch) for seed in seeds]
+            return dropout_factors(streams, 0, (n, units), dropout, str(w1.device)).to(w1.dtype)
+        masks = torch.empty(len(heads), n, units, dtype=w1.dtype)
+        for seed, out in zip(seeds, masks, strict=True):
+            out.copy_(torch.from_numpy(dropout_masks(seed, epoch, n, units, dropout)))
+        return masks.to(w1.device)
 
     def _wanted(self, heads: Sequence[Head], labels: torch.Tensor, classes: int) -> torch.Tensor:
         """Return what the networks are to give for labels (B, n): one-hot classes (B, n, C), or scores (B, n, 1)."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ from mlflow_l3d.approaches.meta_learning.episodes import Episodes, mask_stream
 from mlflow_l3d.approaches.meta_learning.learners.base import Learner
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.shots import members, random_shots
+from mlflow_l3d.approaches.stacked import pcg
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.approaches.stacked.stack import FloatArray, Stack, dropout_factors, initial_head
 from mlflow_l3d.plan.cells import Cell
@@ -144,17 +146,31 @@ def _epoch(stack: Stack, epoch: int, drawn: Sequence[Draws], learner: Learner, r
     labels = each.expand(cells, recipe.tasks, -1)
     positions = np.stack([own.episodes.draw(recipe.steps * recipe.tasks) for own in drawn])
     places = rows.places(positions.reshape(cells, recipe.steps, recipe.tasks, -1))
-    seeds = [own.cell.seeds["model_randomness"] for own in drawn]
-    generators = [mask_stream(seed, epoch) for seed in seeds] if recipe.dropout else []
+    streams = [mask_stream(own.cell.seeds["model_randomness"], epoch) for own in drawn]
     shape = recipe.tasks, len(each), recipe.hidden_units
-    losses, memory, masks = [], rows.empty(cells * recipe.tasks * len(each)), None
-    for step in range(recipe.steps):
-        if generators:
-            factors = [dropout_factors(generator, shape, recipe.dropout) for generator in generators]
-            masks = torch.from_numpy(np.stack(factors)).to(stack.w1)
+    drops = _masks(streams, recipe.steps, shape, recipe.dropout, stack.w1) if recipe.dropout else repeat(None)
+    losses, memory = [], rows.empty(cells * recipe.tasks * len(each))
+    for step, masks in zip(range(recipe.steps), drops, strict=False):
         losses.append(learner.step(stack, rows.at(places[:, step], memory), labels, masks))
     found: npt.NDArray[np.float64] = torch.stack(losses, dim=1).double().cpu().numpy()
     return found
+
+
+def _masks(
+    streams: Sequence[np.random.Generator], steps: int, shape: tuple[int, ...], dropout: float, like: torch.Tensor
+) -> Iterator[torch.Tensor]:
+    """Yield the factors of dropout of each step of every cell: (B, *shape), of the type and on the device of `like`."""
+    if like.device.type in pcg.NUMPY:
+        for _ in range(steps):
+            factors = [dropout_factors(generator, shape, dropout) for generator in streams]
+            yield torch.from_numpy(np.stack(factors)).to(like)
+        return
+    size = int(np.prod(shape))
+    together = max(1, 2 * pcg.WORDS // (size * len(streams)))
+    for first in range(0, steps, together):
+        count = min(together, steps - first)
+        drawn = pcg.dropout_factors(streams, first * size, (count, *shape), dropout, str(like.device))
+        yield from drawn.to(like.dtype).unbind(1)
 
 
 @torch.inference_mode()
