@@ -30,6 +30,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--padding", nargs="*", default=["longest", "max_length"], help="of the Trainer's batches")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="of both sides")
+    parser.add_argument("--trainer-dtype", choices=("float32", "bfloat16"), help="of the Trainer, where it has another")
     parser.add_argument("--side-by-side", action="store_true", help="also one Trainer a core, with one thread each")
     options = parser.parse_args()
     if "L3D_DATA" not in os.environ:
@@ -44,7 +45,9 @@ def main() -> None:
         "dropout": 0.1,
         "dtype": options.dtype,
     }
-    print(f"# Fine-tuning against the Trainer: {options.data}\n\n{machine()}\n", flush=True)
+    theirs = {**settings, "dtype": options.trainer_dtype or options.dtype}
+    what = f"{options.data}, ours in {settings['dtype']}, the Trainer in {theirs['dtype']}"
+    print(f"# Fine-tuning against the Trainer: {what}\n\n{machine()}\n", flush=True)
     with workplace() as place:
         _check(place, settings)
         seeds = [FIRST_SEED + STEP * number for number in range(max(options.seeds, options.trainer_seeds))]
@@ -53,7 +56,7 @@ def main() -> None:
         )
         baselines = {
             f"padded to {padding}, one after the other": [
-                _run(place, f"{padding}-{seed}", "_finetuning_trainer.py", settings, seed=seed, padding=padding)
+                _run(place, f"{padding}-{seed}", "_finetuning_trainer.py", theirs, seed=seed, padding=padding)
                 for seed in seeds[: options.trainer_seeds]
             ]
             for padding in options.padding
@@ -61,7 +64,7 @@ def main() -> None:
         if options.side_by_side:
             padding = options.padding[0]
             children = [
-                _start(place, f"beside-{seed}", "_finetuning_trainer.py", settings, 1, seed=seed, padding=padding)
+                _start(place, f"beside-{seed}", "_finetuning_trainer.py", theirs, 1, seed=seed, padding=padding)
                 for seed in seeds[: options.workers]
             ]
             found = [child.wait() for child in children]

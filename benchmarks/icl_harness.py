@@ -18,7 +18,7 @@ from typing import Any
 from _common import ENVIRONMENT, machine, spread, table
 from _icl import TASKS, Case, load, make_case, peak, score_operations
 
-GOAL = 6.0
+GOAL = 12.0
 
 
 def main() -> int:
@@ -32,7 +32,8 @@ def main() -> int:
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8], help="batch sizes of the harness")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 for its own choice")
-    parser.add_argument("--dtype", default="auto", choices=("auto", "bfloat16"), help="of ours; the harness has auto")
+    parser.add_argument("--dtype", default="auto", choices=("auto", "bfloat16"), help="of ours")
+    parser.add_argument("--harness-dtype", default="auto", choices=("auto", "bfloat16"), help="of the harness")
     options = parser.parse_args()
     if min(options.tests, options.harness, options.rounds, *options.batches) < 1:
         parser.error("--tests, --harness, --batches and --rounds must be positive")
@@ -44,8 +45,10 @@ def main() -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     loaded = load(options.model, options.device)
+    if options.harness_dtype != "auto":
+        loaded.model.to(torch.bfloat16)
     harness = HFLM(pretrained=loaded.model, tokenizer=loaded.tokenizer, device=options.device)
-    if options.dtype != "auto":
+    if options.dtype != "auto" or options.harness_dtype != "auto":
         loaded = load(options.model, options.device, options.dtype)
     print("# In-context learning beside lm-evaluation-harness\n")
     print(machine(), _versions(), f"{torch.get_num_threads()} threads, {options.device}.\n", flush=True)
@@ -103,11 +106,11 @@ def _compare(case: Case, loaded: Any, harness: Any, highest: float, options: arg
     print(
         f"\nPredictions equal to the harness's: {same} of {count}; largest difference of a log-likelihood {apart:.1e}. "
         f"Prompt: {parts}. Ours: {speed / 1e9:.0f} GFLOP/s, {speed / highest:.0%} of the peak of a matrix product "
-        f"({highest / 1e9:.0f} GFLOP/s). Goal: {GOAL:g} times the harness; {best / own:.1f} against the best time of "
-        f"its model alone.\n",
+        f"({highest / 1e9:.0f} GFLOP/s). Goal: {GOAL:g} times the best time of its model alone; {best / own:.1f} are "
+        f"reached.\n",
         flush=True,
     )
-    return int(same < count and not loaded.mixed)
+    return int(same < count and options.dtype == options.harness_dtype)
 
 
 def _timed(work: Callable[[], Any]) -> tuple[float, Any]:

@@ -44,7 +44,7 @@ COUNTS = {
     "score": (None, (1022, 5, 35)),
     "score, similarity": (None, (1022, 5, 35)),
     "generate": (None, (1342, 8, 36)),
-    "generate, drawn": (None, (1530, 12, 40)),
+    "generate, drawn": (None, (1530, 8, 40)),
     "seq2seq, score": (None, (534, 5, 15)),
     "seq2seq, generate": (None, (627, 9, 10)),
 }

@@ -21,7 +21,7 @@ from mlflow_l3d.approaches.icl.engine.batches import Batches, Result
 from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, honours_mask, layer_window, takes_places
 from mlflow_l3d.approaches.icl.engine.rows import Rows
-from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
+from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens, told
 from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, common_prefix
 from mlflow_l3d.approaches.memory import release
@@ -118,6 +118,7 @@ def _in_equal_lengths(
 def _only_drawn(sampling: Sampling, start: int, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
     """Return scores under which the likeliest token is the one that is drawn; texts began at token `start`."""
     chosen = next_tokens(scores, ids.shape[1] - start, sampling)
+    told(chosen)
     return torch.full_like(scores, -torch.inf).scatter_(1, chosen[:, None], 0.0)
 
 

@@ -11,7 +11,7 @@ import torch
 from mlflow_l3d.approaches.icl.engine.base import Ended
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, joined, lay_out
-from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
+from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens, told
 from mlflow_l3d.approaches.icl.engine.tensors import on_device
 from mlflow_l3d.approaches.icl.engine.trie import IntArray
 
@@ -64,7 +64,7 @@ def decode(
         if len(running) < len(flat):
             flat = flat[on_device(flat.device, np.flatnonzero(filled))[0]]
         chosen = np.full(texts_of.shape, 0)
-        chosen[filled] = next_tokens(flat, step, sampling, running).cpu().numpy()
+        chosen[filled] = told(next_tokens(flat, step, sampling, running))
         going = filled & ~np.isin(chosen, list(stop))
         for row, slot in zip(*np.nonzero(going), strict=True):
             own = results[texts_of[row, slot]]

@@ -44,7 +44,7 @@ class Sampling:
 def next_tokens(
     logits: torch.Tensor, step: int, sampling: Sampling | None, rows: npt.NDArray[np.int64] | None = None
 ) -> torch.Tensor:
-    """Return the next token of each text, (n,).
+    """Return the next token of each text, (n,); -1 where none can be drawn, see :func:`told`.
 
     Parameters
     ----------
@@ -56,11 +56,6 @@ def next_tokens(
         None takes the likeliest token, the first of equals.
     rows
         (n,) which rows of `sampling` the texts are; None for all, in their order.
-
-    Raises
-    ------
-    FloatingPointError
-        If tokens are drawn and a logit is not a number.
     """
     if sampling is None:
         return logits.float().argmax(dim=-1)
@@ -74,15 +69,28 @@ def next_tokens(
     return chosen.to(logits.device)
 
 
+def told(tokens: torch.Tensor) -> npt.NDArray[np.int64]:
+    """Return next tokens on the host, for which a device is waited for once.
+
+    Raises
+    ------
+    FloatingPointError
+        If one could not be drawn.
+    """
+    found: npt.NDArray[np.int64] = tokens.cpu().numpy()
+    if (found < 0).any():
+        raise FloatingPointError("no token can be drawn: the model's logits are not numbers")
+    return found
+
+
 def _drawn(logits: torch.Tensor, temperature: float, uniforms: torch.Tensor) -> torch.Tensor:
     """Return (n,) tokens, each with its probability: the first arrival of exponential clocks whose rates these are."""
     wide = logits.double()
     best = wide.amax(dim=-1, keepdim=True)
-    if not bool(best.isfinite().all()):
-        raise FloatingPointError("no token can be drawn: the model's logits are not numbers")
     # Before the division, so that small temperatures do not overflow.
     rates = wide.sub_(best).div_(temperature).exp_() if wide is not logits else ((wide - best) / temperature).exp()
-    return rates.div_(_clocks(uniforms, logits.shape[-1])).argmax(dim=-1)
+    found = rates.div_(_clocks(uniforms, logits.shape[-1])).argmax(dim=-1)
+    return torch.where(best[:, 0].isfinite(), found, -1)
 
 
 def _clocks(uniforms: torch.Tensor, count: int) -> torch.Tensor:

@@ -12,7 +12,7 @@ import torch
 
 from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.batches import Result
-from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens
+from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens, told
 from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
 
@@ -109,7 +109,7 @@ class Seq2SeqEngine(Engine):
         for step in range(limit):
             chosen = next_tokens(logits[:, -1], step, sampling)
             # A text that has ended goes on in its row, unread.
-            for text, token in enumerate(chosen.tolist()):
+            for text, token in enumerate(told(chosen).tolist()):
                 if token in stop:
                     running.discard(text)
                 elif text in running:
