@@ -55,8 +55,7 @@ class Rows:
     def keep(self, rows: IntArray) -> None:
         """Drop all rows but these."""
         for layer in self.cache.layers:
-            where = torch.from_numpy(rows).to(layer.keys.device)
-            layer.keys, layer.values = layer.keys[where], layer.values[where]
+            layer.batch_select_indices(torch.from_numpy(rows).to(layer.keys.device))
         self.owners, self.positions = self.owners[rows], self.positions[rows]
 
 
@@ -68,7 +67,7 @@ def empty_row() -> Rows:
     return Rows(DynamicCache(), nothing, nothing)
 
 
-def joined(prefix: Rows, parts: Sequence[Rows], each: int) -> Rows:
+def joined(prefix: Rows, parts: Sequence[Rows], each: int, room: int) -> Rows:
     """Return rows that hold what `each` rows of the parts hold, behind one prefix; the parts are used up.
 
     Parameters
@@ -79,19 +78,22 @@ def joined(prefix: Rows, parts: Sequence[Rows], each: int) -> Rows:
         Rows without the prefix, of N tokens each, R altogether.
     each
         How many of them go into one row.
+    room
+        How many more tokens a row is to take.
 
     Returns
     -------
     ceil(R / each) rows of P + each * N tokens; what the last one lacks is `NOBODY`'s.
     """
+    from mlflow_l3d.approaches.icl.engine.reserved import ReservedLayer
+
     count = sum(len(part.owners) for part in parts)
     rows = -(-count // each)
     joint = prefix.branch(rows)
+    shared = list(joint.cache.layers)
+    joint.cache.layers = []
     for number in range(len(parts[0].cache.layers)):
-        layers = [part.cache.layers[number] for part in parts]
-        if len(joint.cache.layers) <= number:
-            joint.cache.layers.append(layers[0])
-        target = joint.cache.layers[number]
+        layers, held = [part.cache.layers[number] for part in parts], {}
         for name in ("keys", "values"):
             own = torch.cat([getattr(layer, name) for layer in layers])
             # Layer by layer, so that no more than one of them is there twice.
@@ -99,8 +101,8 @@ def joined(prefix: Rows, parts: Sequence[Rows], each: int) -> Rows:
                 setattr(layer, name, None)
             own = torch.nn.functional.pad(own, (0, 0, 0, 0, 0, 0, 0, rows * each - count))
             own = own.view(rows, each, *own.shape[1:]).transpose(1, 2).flatten(2, 3)
-            before = getattr(target, name)
-            setattr(target, name, own if before is None else torch.cat([before, own], dim=2))
+            held[name] = [own] if not shared else [getattr(shared[number], name), own]
+        joint.cache.layers.append(ReservedLayer(**held, room=room))
     own_owners, own_positions = (np.concatenate([getattr(part, name) for part in parts]) for name in _WHOSE)
     fill = ((0, rows * each - count), (0, 0))
     own_owners = np.pad(own_owners, fill, constant_values=NOBODY).reshape(rows, -1)
