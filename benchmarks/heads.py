@@ -1,0 +1,174 @@
+"""Heads on frozen features: ours, many cells in one program, and a plain loop of torch.nn, one seed after another.
+
+Features are drawn, as wide as those of the small encoder. First both train the same weights in the same order without
+dropout, and must predict the same. All is measured on one thread, in CPU time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from _common import machine, spread, table
+from _icl import peak
+
+CLASSES = 2
+
+
+def main() -> None:
+    """Run the benchmark and print it."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--cells", type=int, default=24, help="of ours in a round")
+    parser.add_argument("--plain-cells", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--inputs", type=int, default=384)
+    parser.add_argument("--hyperparameters", nargs="*", default=[], metavar="NAME=VALUE")
+    options = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(1)
+    print(f"# Heads: cells in one program, and one after another\n\n{machine()}\n", flush=True)
+    given = dict(each.split("=") for each in options.hyperparameters)
+    task, features = _drawn(options.inputs)
+    exact = _recipe({**given, "dropout": "0"})
+    same = np.mean(
+        [
+            np.mean(ours == plain)
+            for ours, plain in zip(
+                _ours(task, features, exact, _cells(4)), _plain(task, features, exact, _cells(4)), strict=True
+            )
+        ]
+    )
+    print(f"Predictions that are the same without dropout: {same:.2%} of 4 cells.\n", flush=True)
+    recipe = _recipe(given)
+    operations = _operations(task, recipe, options.inputs)
+    sides = {
+        "ours": (lambda: _ours(task, features, recipe, _cells(options.cells)), options.cells),
+        "torch.nn": (lambda: _plain(task, features, recipe, _cells(options.plain_cells)), options.plain_cells),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    shares: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(options.rounds):  # in turn, so that others who use the machine disturb both
+        for name, (work, cells) in sides.items():
+            own = _cpu_seconds(work) / cells
+            seconds[name].append(own)
+            shares[name].append(100 * operations / own / peak("cpu", torch.float32))
+    ratios = [plain / ours for ours, plain in zip(seconds["ours"], seconds["torch.nn"], strict=True)]
+    rows = [[name, spread([1000 * each for each in seconds[name]]), spread(shares[name])] for name in sides]
+    print(table(["side", "CPU ms a cell", "% of the peak of a matrix product"], rows))
+    print(f"\nOurs is {spread(ratios)} times as fast; the goal is 20 % of the peak.")
+
+
+def _drawn(inputs: int) -> tuple[Any, Any]:
+    """Return a task of 2,400 examples, 800 of them to train on, and features that tell its classes apart a little."""
+    from mlflow_l3d.tasks.base import Task
+    from mlflow_l3d.tasks.settings import SplitSettings
+
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((2400, inputs), dtype=np.float32)
+    labels = (features[:, :8].sum(1) + generator.normal(0, 2, 2400) > 0).astype(np.int64)
+    names, texts = tuple(map(str, range(CLASSES))), (tuple(map(str, range(2400))),)
+    return Task("drawn", texts, labels, names, np.arange(2400), SplitSettings(test_size=400), "drawn"), features
+
+
+def _recipe(given: dict[str, str]) -> Any:
+    """Return the complete hyperparameters; training never stops early, so that both sides do the same work."""
+    from mlflow_l3d import registry
+    from mlflow_l3d.approaches.base import resolve_hyperparameters
+    from mlflow_l3d.approaches.finetuning.recipe import Recipe
+
+    approach = registry.load("approach", "finetuning")()
+    given = {"trainable": "head", "early_stopping_patience": "0", **given}
+    return Recipe(**approach.complete(resolve_hyperparameters(approach, given)))
+
+
+def _cells(count: int) -> list[Any]:
+    from mlflow_l3d.plan.cells import Cell
+    from mlflow_l3d.plan.factors import TASK_FACTORS
+
+    factors = (*TASK_FACTORS, "data_order", "model_initialisation", "model_randomness")
+    return [
+        Cell("golden", None, None, None, seed, *[dict.fromkeys(factors, seed)] * 2, str(seed)) for seed in range(count)
+    ]
+
+
+def _ours(task: Any, features: Any, recipe: Any, cells: Sequence[Any]) -> list[Any]:
+    from mlflow_l3d.approaches.finetuning.head import HeadSession
+
+    outcomes = {each.key: each for each in HeadSession(task, features, recipe, "cpu").run(cells)}
+    return [outcomes[cell.key].predictions for cell in cells]
+
+
+def _plain(task: Any, features: Any, recipe: Any, cells: Sequence[Any]) -> list[Any]:
+    """Train as a script would: one model a seed, torch's AdamW, the best epoch kept."""
+    import torch
+
+    from mlflow_l3d.approaches.finetuning.draws import batch_order
+    from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates, validate
+    from mlflow_l3d.approaches.stacked.stack import initial_head
+
+    rows, labels, found = torch.from_numpy(features), torch.from_numpy(task.labels), []
+    for cell in cells:
+        split = task.split(cell.seeds)
+        first, second = initial_head(cell.seeds["model_initialisation"], rows.shape[1], recipe.hidden_units, CLASSES)
+        torch.manual_seed(cell.seeds["model_randomness"])
+        model = torch.nn.Sequential(
+            torch.nn.Linear(rows.shape[1], recipe.hidden_units),
+            torch.nn.ReLU(),
+            torch.nn.Dropout(recipe.dropout),
+            torch.nn.Linear(recipe.hidden_units, CLASSES),
+        )
+        with torch.no_grad():
+            for layer, weights in ((model[0], first), (model[3], second)):
+                layer.weight.copy_(torch.from_numpy(weights[:-1].T))
+                layer.bias.copy_(torch.from_numpy(weights[-1]))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
+        batches = -(-len(split.train) // recipe.batch_size)
+        rates = iter(learning_rates(recipe, recipe.epochs * batches))
+        progress, best = Progress(recipe), {}
+        for epoch in range(recipe.epochs):
+            model.train()
+            order = torch.from_numpy(split.train[batch_order(cell.seeds["data_order"], epoch, len(split.train))])
+            losses = []
+            for part in order.split(recipe.batch_size):
+                loss = torch.nn.functional.cross_entropy(model(rows[part]), labels[part])
+                optimizer.param_groups[0]["lr"] = next(rates)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+            model.eval()
+            with torch.inference_mode():
+                validation = validate(model(rows[split.validation]), task.labels[split.validation])
+            if progress.add(*validation, float(np.mean(losses))):
+                best = {name: value.clone() for name, value in model.state_dict().items()}
+        model.load_state_dict(best)
+        with torch.inference_mode():
+            found.append(model(rows[split.test]).argmax(1).numpy())
+    return found
+
+
+def _operations(task: Any, recipe: Any, inputs: int) -> float:
+    """Return the operations of a cell that are products of matrices: two a weight and row forwards, and as many back.
+
+    No gradient is wanted of the features.
+    """
+    from mlflow_l3d.plan.factors import TASK_FACTORS
+
+    split = task.split(dict.fromkeys(TASK_FACTORS, 0))
+    outer, inner = (inputs + 1) * recipe.hidden_units, (recipe.hidden_units + 1) * CLASSES
+    trained, read = recipe.epochs * len(split.train), recipe.epochs * len(split.validation) + len(split.test)
+    return 2.0 * (trained * (2 * outer + 3 * inner) + read * (outer + inner))
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+if __name__ == "__main__":
+    main()
