@@ -78,10 +78,9 @@ def test_the_cells_beside_one_change_nothing(folders, tmp_path):
     same(run(session, cell(2), cell(7), cell(0)), [whole[2], *run(session, cell(7)), whole[0]])
 
 
-def test_one_that_diverges_leaves_the_others_as_they_are(folders, tmp_path, monkeypatch):
-    session = session_of(TASK, folders["encoder"], tmp_path, **{**LORA, "epochs": 2}, lora_cells=3)
-    expected = run(session, *(cell(index) for index in range(3)))
-    start, wild = session._start, cell(1).seeds["model_initialisation"]
+def diverging(session, index, monkeypatch):
+    """Let a cell begin with weights that are no numbers."""
+    start, wild = session._start, cell(index).seeds["model_initialisation"]
 
     def started(seed):
         start(seed)
@@ -90,6 +89,12 @@ def test_one_that_diverges_leaves_the_others_as_they_are(folders, tmp_path, monk
                 session.model.classifier.weight.fill_(torch.nan)
 
     monkeypatch.setattr(session, "_start", started)
+
+
+def test_one_that_diverges_leaves_the_others_as_they_are(folders, tmp_path, monkeypatch):
+    session = session_of(TASK, folders["encoder"], tmp_path, **{**LORA, "epochs": 2}, lora_cells=3)
+    expected = run(session, *(cell(index) for index in range(3)))
+    diverging(session, 1, monkeypatch)
     found = list(session.run([cell(index) for index in range(3)]))
     assert found[1].error.startswith("training diverged: nan or inf in epoch 1")
     same([found[0], found[2]], [expected[0], expected[2]])
@@ -146,11 +151,14 @@ def draws(session, monkeypatch):
         (draws, "the model draws random numbers of its own. Use lora_cells=1."),
     ],
 )
-def test_a_model_that_cannot_hold_several_cells_is_found_out(odd, line, folders, tmp_path, monkeypatch):
-    session = session_of(TASK, folders["encoder"], tmp_path, **LORA, lora_cells=2)
+@pytest.mark.parametrize("wild", [None, 0, 1])
+def test_a_model_that_cannot_hold_several_cells_is_found_out(odd, line, wild, folders, tmp_path, monkeypatch):
+    session = session_of(TASK, folders["encoder"], tmp_path, **LORA, lora_cells=3)
     odd(session, monkeypatch)
+    if wild is not None:
+        diverging(session, wild, monkeypatch)
     with pytest.raises(L3DError) as caught:
-        session.train([session.draw(cell(0)), session.draw(cell(1))])
+        session.train([session.draw(cell(index)) for index in range(3)])
     assert str(caught.value) == line
 
 
