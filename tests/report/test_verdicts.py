@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.replicates import replicate_checks
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
@@ -37,6 +38,20 @@ def test_runs_that_would_tell_are_more_than_those_there_are():
             advised += 1
             assert int(found[1]) > rows or int(found[2]) > columns
     assert advised > 10
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_the_same_cell_again_is_luck_of_the_machine_or_none(changed):
+    table = np.repeat([[0.7], [0.72], [0.69]], 4, axis=1)
+    table[0, 0] += 0.01 * changed
+    record = importance(table, 0.7 + 0.01 * np.arange(6), factor="replicate")
+    checks = tuple(replicate_checks(record, None, deterministic=True))
+    analysis = Analysis(
+        "f1_macro", {"replicate": record}, consistencies={}, checks=checks, cells_failed=0, design="crossed"
+    )
+    found = Shown(analysis).verdict(record)
+    same = "every cell that was computed again had the same result."
+    assert (found.status == "not important" and found.sentence.endswith(same)) != changed
 
 
 def looked_at(collapse=False):

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.strategies import baseline_important
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES
@@ -144,6 +144,9 @@ class Shown:
             return self._baseline(record)
         if not math.isfinite(record.importance):
             return Verdict("unknown", f"no verdict, there is no importance score ({self._reason(record)}).")
+        if any(check.code == "L3D014" and check.severity == "info" for check in self._about(record)):
+            same = "every cell that was computed again had the same result"
+            return Verdict("not important", f"not important ({signed(record.importance)}): {same}.")
         important = record.importance > 0
         word: Status = "important" if important else "not important"
         status: Status = "important?" if important else "not important?"
@@ -181,9 +184,12 @@ class Shown:
     def doubted(self, record: Importance) -> bool:
         """Return whether a rule looked at the intervals of scores that have long tails."""
         looks = self.analysis.interim_analyses
-        long = (check.code == "L3D013" and check.severity == "warning" for check in self.analysis.checks)
-        about = (check.factor in (None, record.factor) for check in self.analysis.checks)
-        return looks is not None and bool(looks["alpha"].notna().any()) and any(map(all, zip(long, about, strict=True)))
+        long = any(check.code == "L3D013" and check.severity == "warning" for check in self._about(record))
+        return looks is not None and bool(looks["alpha"].notna().any()) and long
+
+    def _about(self, record: Importance) -> list[Check]:
+        """Return the checks that speak of a factor, or of all."""
+        return [check for check in self.analysis.checks if check.factor in (None, record.factor)]
 
     def _would_tell(self, record: Importance) -> str:
         """Return which runs would tell a score from 0, if it is as far from 0 as it seems."""
