@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mlflow_l3d.approaches.failures import one_line
-from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 OPTIONS: Final[Mapping[str, Hyperparameter]] = {
     "address": Hyperparameter("", "of the cluster; empty: RAY_ADDRESS, else a cluster of this machine alone"),
-    "num_gpus": Hyperparameter(1.0, "GPUs of a worker, with device=cuda; 0.5: two workers share one", low=0.01),
+    "num_gpus": Hyperparameter(
+        AUTO, "GPUs of a worker; auto is 1 with device=cuda, else 0; 0.5: two workers share one", low=0.01, auto=float
+    ),
     "num_cpus": Hyperparameter(1.0, "cores of a worker", low=0.0),
     "memory_gb": Hyperparameter(0.0, "memory that a worker reserves, GB; 0 for none", low=0.0),
     "accelerator_type": Hyperparameter("", "card that a worker must have, as Ray calls it, such as H100"),
@@ -203,7 +205,8 @@ _KINDS: Final = {"num_gpus": "GPU", "num_cpus": "CPU"}
 
 def asked(options: Mapping[str, Any], *, gpu: bool) -> dict[str, Any]:
     """Return what an actor asks of Ray."""
-    asks = {"num_cpus": options["num_cpus"], "num_gpus": options["num_gpus"] if gpu else 0}
+    gpus = options["num_gpus"]
+    asks = {"num_cpus": options["num_cpus"], "num_gpus": float(gpu) if gpus == AUTO else gpus}
     if options["memory_gb"]:
         asks["memory"] = int(options["memory_gb"] * 1e9)
     if options["accelerator_type"]:
@@ -240,7 +243,10 @@ def connected(options: Mapping[str, Any]) -> Any:
             ray.init(address="local", include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = f"at {address}" if address else "on this machine"
-        raise L3DError(f"executor=ray finds no cluster {where} ({one_line(error)})") from error
+        fix = ". If it asks for a token, export RAY_AUTH_MODE=token" * (
+            bool(address) and "RAY_AUTH_MODE" not in os.environ
+        )
+        raise L3DError(f"executor=ray finds no cluster {where} ({one_line(error)}){fix}") from error
     return ray
 
 
@@ -264,6 +270,7 @@ class RayExecutor:
 
     stops_cells = True
     options: ClassVar = OPTIONS
+    gpu_options = ("num_gpus",)
 
     def __init__(self, *, job: Job, workers: int | None = None, options: Mapping[str, Value] | None = None) -> None:
         check_workers(workers)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mlflow_l3d.approaches.failures import one_line
-from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
@@ -38,7 +38,7 @@ OPTIONS: Final[Mapping[str, Hyperparameter]] = {
     "silence_s": Hyperparameter(300.0, "seconds without a sign of life after which a worker counts as gone", low=1.0),
     "timeout_min": Hyperparameter(1440, "minutes that a task may run; then it is queued again", low=1),
     "cpus_per_task": Hyperparameter(1, "cores of a worker", low=1),
-    "gpus_per_node": Hyperparameter(1, "GPUs of a worker, with device=cuda", low=1),
+    "gpus_per_node": Hyperparameter(AUTO, "GPUs of a worker; auto is 1 with device=cuda, else 0", low=1, auto=int),
     "mem_gb": Hyperparameter(0.0, "memory of a worker, GB; 0 leaves it to the scheduler", low=0.0),
     "partition": Hyperparameter("", "Slurm's partition"),
     "account": Hyperparameter("", "Slurm's account"),
@@ -261,8 +261,8 @@ def submitter(folder: Path, options: Mapping[str, Any], *, gpu: bool) -> submiti
     given = {name: options[name] for name in ("timeout_min", "cpus_per_task", "mem_gb") if options[name]}
     texts = ("partition", "account", "qos", "constraint")
     given |= {f"slurm_{name}": options[name] for name in texts if options[name]}
-    if gpu:
-        given["gpus_per_node"] = options["gpus_per_node"]
+    if gpus := int(gpu) if options["gpus_per_node"] == AUTO else options["gpus_per_node"]:
+        given["gpus_per_node"] = gpus
     exports = [f"export {name}={value}" for name, value in WORKER_ENVIRONMENT.items()]
     found.update_parameters(
         name="mlflow-l3d",
@@ -292,6 +292,7 @@ class SubmititExecutor:
 
     stops_cells = True
     options: ClassVar = OPTIONS
+    gpu_options = ("gpus_per_node",)
 
     def __init__(self, *, job: Job, workers: int | None = None, options: Mapping[str, Value] | None = None) -> None:
         if workers is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -31,6 +31,8 @@ class Execution:
     ask
         Calls a function on a worker and returns what it gives, where workers are on machines other than this one; else
         None. See :meth:`mlflow_l3d.execution.base.Executor.on_worker`.
+    gpu_options
+        Names of options that ask for GPUs.
     """
 
     executor: str
@@ -38,6 +40,7 @@ class Execution:
     cell_timeout: float | None
     options: Mapping[str, Value]
     ask: Callable[..., Any] | None
+    gpu_options: Collection[str] = ()
 
     def asked(self, function: Callable[[str], T], device: str) -> T:
         """Return what `function` gives for a device, called where that is: on a worker, or here."""
@@ -45,6 +48,13 @@ class Execution:
             return function(device)
         answer: T = self.ask(function, "cuda:0", options=self.options)
         return answer
+
+    def check_gpus(self, device: str) -> None:
+        """Raise if the executor is to ask for GPUs that a device does not use."""
+        for name in self.gpu_options:
+            if name in self.options and not device.startswith("cuda"):
+                allowed = f"asks for GPUs, and device={device} uses none"
+                raise ParameterError(f"executor_options.{name}", self.options[name], allowed, "Use device=cuda.")
 
 
 def execution(given: Mapping[str, str]) -> Execution:
@@ -70,6 +80,7 @@ def execution(given: Mapping[str, str]) -> Execution:
         math.inf if given["cell_timeout"] == "none" else timeout,
         _options(given["executor_options"], executor, getattr(executor_class, "options", {})),
         getattr(executor_class, "on_worker", None),
+        getattr(executor_class, "gpu_options", ()),
     )
 
 

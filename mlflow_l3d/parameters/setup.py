@@ -177,6 +177,8 @@ def set_up(
         _refuse_data(given, approach)
     settings = _split_settings(given, root_seed, validation_fraction, predefined_split=predefined_split)
     device = _device(given["device"], approach, how)
+    if approach.default_model:  # what others run may use a GPU of its own accord
+        how.check_gpus(device)
     deterministic = _deterministic(given["deterministic"], device, approach)
     model = approach.default_model if given["model"] == "auto" else given["model"]
 

@@ -13,7 +13,7 @@ from run_helpers import wait_until
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.inline import InlineExecutor
-from mlflow_l3d.execution.slurm import SubmititExecutor
+from mlflow_l3d.execution.slurm import SubmititExecutor, complete, submitter
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences
 from mlflow_l3d.testing.trouble import worker_processes
 
@@ -68,6 +68,14 @@ def test_what_it_needs(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(L3DError, match=r"pip install 'mlflow-l3d\[slurm\]'"):
         list(SubmititExecutor(job=job, workers=2).run(CELLS))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "given", "expected"), [(False, {}, None), (True, {}, 1), (False, {"gpus_per_node": 2}, 2)]
+)
+def test_gpus_are_asked_for_where_they_are_used_or_named(gpu, given, expected, tmp_path):
+    found = submitter(tmp_path, complete({"cluster": "local", **given}), gpu=gpu)
+    assert found._executor.parameters.get("gpus_per_node") == expected
 
 
 @pytest.mark.cluster

@@ -63,6 +63,13 @@ def test_options_that_are_none(elsewhere, text, said):
     assert str(caught.value).startswith(said)
 
 
+def test_a_model_on_the_cpu_asks_for_no_gpu():
+    with pytest.raises(ParameterError) as caught:
+        small(approach="finetuning", executor="ray", executor_options="num_gpus=0.5", device="cpu")
+    said = "executor_options.num_gpus=0.5: asks for GPUs, and device=cpu uses none. Use device=cuda."
+    assert str(caught.value) == said
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
