@@ -243,9 +243,8 @@ def connected(options: Mapping[str, Any]) -> Any:
             ray.init(address="local", include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = f"at {address}" if address else "on this machine"
-        fix = ". If it asks for a token, export RAY_AUTH_MODE=token" * (
-            bool(address) and "RAY_AUTH_MODE" not in os.environ
-        )
+        unset = bool(address) and "RAY_AUTH_MODE" not in os.environ
+        fix = ". If it asks for a token, export RAY_AUTH_MODE=token" if unset else ""
         raise L3DError(f"executor=ray finds no cluster {where} ({one_line(error)}){fix}") from error
     return ray
 
