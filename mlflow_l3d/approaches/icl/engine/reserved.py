@@ -43,7 +43,8 @@ class ReservedLayer(DynamicLayer):
     def batch_select_indices(self, indices: torch.Tensor) -> None:
         """Drop all rows but these."""
         length = self.keys.shape[2]
-        self.all_keys, self.all_values = self.all_keys[indices], self.all_values[indices]
+        room = self.all_keys.shape[2] - length
+        self.all_keys, self.all_values = (_reserved([part[indices]], room) for part in (self.keys, self.values))
         self._show(length)
 
     def _show(self, length: int) -> None:
