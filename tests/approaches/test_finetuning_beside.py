@@ -165,6 +165,8 @@ def test_a_model_that_cannot_hold_several_cells_is_found_out(odd, line, wild, fo
 def test_what_cannot_be_side_by_side_is_one_line(folders, tmp_path):
     with pytest.raises(ParameterError, match=r"^hyperparameters\.lora_cells=2: needs dropout=0, since the model draws"):
         session_of(TASK, folders["encoder"], tmp_path, **LORA, lora_cells=2, dropout=0.1)
+    with pytest.raises(ParameterError, match=r"^hyperparameters\.lora_cells=2: needs float32, since bfloat16 rounds"):
+        session_of(TASK, folders["encoder"], tmp_path, **LORA, lora_cells=2, dtype="bfloat16")
     session = session_of(TASK, folders["encoder"], tmp_path, **LORA)
     session.model.bert.embeddings.LayerNorm.weight.requires_grad_(True)
     loaded = "needs new weights in linear layers, and bert.embeddings.LayerNorm is none. Use lora_cells=1"

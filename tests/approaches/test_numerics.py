@@ -33,6 +33,7 @@ def test_emulated_bfloat16_is_none(monkeypatch, caplog):
         compute_dtype(recipe(trainable="full", dtype="bfloat16"), "cuda")
     pretend_cards(monkeypatch, "NVIDIA A100")
     assert compute_dtype(recipe(trainable="lora"), "cuda") is torch.bfloat16
+    assert compute_dtype(recipe(trainable="lora", lora_cells=2), "cuda") is torch.float32
     assert compute_dtype(recipe(trainable="lora"), "cpu") is torch.float32
 
 

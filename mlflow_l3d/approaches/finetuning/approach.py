@@ -77,17 +77,20 @@ class Finetuning(Approach):
         Raises
         ------
         ParameterError
-            If one differs from its default that has no effect with this `trainable`, or cells side by side would share
-            the dropout that the model itself draws.
+            If one differs from its default that has no effect with this `trainable`, or if cells side by side would
+            not be what they are alone.
         """
         found = completed(hyperparameters, self.hyperparameters, "trainable", recipes.RECIPES, recipes.WITHOUT_EFFECT)
         if found["trainable"] == "full" and found["head_dropout"] == AUTO:
             found["head_dropout"] = found["dropout"]
-        if found["trainable"] == "lora" and found["lora_cells"] != 1 and found["dropout"] != 0:
-            allowed = "needs dropout=0, since the model draws its own for a whole batch"
-            raise ParameterError(
-                "hyperparameters.lora_cells", found["lora_cells"], allowed, "Use lora_dropout instead."
-            )
+        if found["trainable"] == "lora" and found["lora_cells"] != 1:
+            name, cells = "hyperparameters.lora_cells", found["lora_cells"]
+            if found["dropout"] != 0:
+                allowed = "needs dropout=0, since the model draws its own for a whole batch"
+                raise ParameterError(name, cells, allowed, "Use lora_dropout instead.")
+            if found["dtype"] == "bfloat16":
+                allowed = "needs float32, since bfloat16 rounds otherwise in larger batches"
+                raise ParameterError(name, cells, allowed, "Leave dtype out.")
         return found
 
     def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
@@ -147,7 +150,7 @@ class Finetuning(Approach):
         lora = hyperparameters["trainable"] == "lora"
         if hyperparameters["dtype"] == "bfloat16":
             found["dtype"] = "bfloat16"
-        elif lora and hyperparameters["dtype"] == AUTO:
+        elif lora and hyperparameters["dtype"] == AUTO and hyperparameters["lora_cells"] == 1:
             found["dtype"] = "bfloat16 on a GPU that has it"
         if lora:
             need_peft()

@@ -157,12 +157,15 @@ def is_decoder(config: Any) -> bool:
 def compute_dtype(recipe: Recipe, device: str) -> torch.dtype:
     """Return bfloat16 where it is asked for, or where `auto` meets adapters and a GPU that has it; else float32.
 
+    Cells side by side are float32: bfloat16 would round otherwise with other cells beside one.
+
     Raises
     ------
     ParameterError
         If the device lacks what is asked for.
     """
-    automatic = recipe.dtype == AUTO and recipe.trainable == "lora" and torch.device(device).type == "cuda"
+    alone = recipe.trainable == "lora" and recipe.lora_cells == 1
+    automatic = recipe.dtype == AUTO and alone and torch.device(device).type == "cuda"
     if recipe.dtype != "bfloat16" and not automatic:
         return torch.float32
     if computes_in_bfloat16(device):
