@@ -14,8 +14,11 @@ MISSING: Final = "n/a"
 
 
 def plain(value: float, digits: int = 2, sign: str = "") -> str:
-    """Return a number without a unit, ``n/a`` where it is not finite; `sign` ``+`` shows that of a positive one."""
-    return f"{value + 0.0:{sign}.{digits}f}" if math.isfinite(value) else MISSING
+    """Return a number without a unit, ``n/a`` where it is not finite; `sign` ``+`` shows that of a positive one.
+
+    What is rounded to 0 has a sign only where signs are shown: there it says on which side of 0 it lies.
+    """
+    return f"{value + 0.0:{sign or 'z'}.{digits}f}" if math.isfinite(value) else MISSING
 
 
 def points(value: float, digits: int = 2) -> str:
