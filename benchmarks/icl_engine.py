@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from _common import ENVIRONMENT, machine, table
 from _icl import Case, load, make_case, peak, score_operations, wait
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=None, help="tokens of a batch of ours")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 for its own choice")
+    parser.add_argument("--copies", action="store_true", help="ours once more, with a copy of the prefix in every row")
     parser.add_argument("--profile", action="store_true", help="also print where the time of score goes")
     parser.add_argument("--dtype", default="auto", choices=("auto", "bfloat16"), help="of ours; the baseline has auto")
     options = parser.parse_args()
@@ -74,8 +76,11 @@ def main() -> None:
 
 
 def _measure(case: Case, loaded: Any, baseline: Any, options: argparse.Namespace) -> Measured:
-    from mlflow_l3d.approaches.icl.engine import CausalEngine
+    from mlflow_l3d.approaches.icl.engine import CausalEngine, causal
+    from mlflow_l3d.approaches.icl.engine.packed import packing
 
+    with loaded.precision():
+        found = packing(loaded.model)
     tokenizer, model = baseline.tokenizer, baseline.model
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     stop = [tokenizer.eos_token_id]
@@ -84,13 +89,25 @@ def _measure(case: Case, loaded: Any, baseline: Any, options: argparse.Namespace
     def ours(method: str, prompts: Sequence[list[int]], *arguments: Any) -> Any:
         # A new engine every time: the prefix is part of what is measured.
         engine = CausalEngine(loaded.model, pad, batch_tokens=options.batch_tokens)
-        engine._honours = True
+        engine._packing = found
         with loaded.precision():
             return getattr(engine, method)(prompts, *arguments)
+
+    def copies(method: str, *arguments: Any) -> Any:
+        with patch.object(causal, "_SHARED_FROM", 10**9):
+            return ours(method, case.prompts, *arguments)
 
     methods: dict[str, tuple[Sequence[list[int]], Callable[[], object]]] = {
         "ours, score": (case.prompts, lambda: ours("score", case.prompts, case.answers)),
         "ours, generate": (case.prompts, lambda: ours("generate", case.prompts, NEW_TOKENS, stop)),
+        **(
+            {
+                "score, copies": (case.prompts, lambda: copies("score", case.answers)),
+                "generate, copies": (case.prompts, lambda: copies("generate", NEW_TOKENS, stop)),
+            }
+            if options.copies
+            else {}
+        ),
         "plain generate": (plain, lambda: _plain(model, plain, pad, stop[0], options.batch)),
     }
     ours("score", case.prompts[:8], case.answers)

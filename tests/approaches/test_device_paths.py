@@ -20,6 +20,7 @@ from mlflow_l3d.approaches.finetuning import Finetuning, heads
 from mlflow_l3d.approaches.finetuning.heads import Head, train_heads
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Progress
+from mlflow_l3d.approaches.icl.engine import cascade, causal
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.stacked.stack import initial_head
 from mlflow_l3d.tasks.settings import Split
@@ -41,10 +42,12 @@ COUNTS = {
     "fomaml": ((56, 0, 0), (431, 4, 9)),
     "reptile": ((43, 0, 0), (353, 4, 9)),
     "reptile, Adam": ((260, 0, 0), (2484, 4, 12)),
-    "score": (None, (1022, 5, 35)),
-    "score, similarity": (None, (1022, 5, 35)),
-    "generate": (None, (1342, 8, 36)),
-    "generate, drawn": (None, (1530, 8, 40)),
+    "score": (None, (1045, 5, 47)),
+    "score, similarity": (None, (1045, 5, 47)),
+    "generate": (None, (1365, 8, 48)),
+    "generate, drawn": (None, (1553, 8, 52)),
+    "score, shared prefix": (None, (1062, 5, 51)),
+    "generate, shared prefix": (None, (1422, 8, 54)),
     "seq2seq, score": (None, (534, 5, 15)),
     "seq2seq, generate": (None, (627, 9, 10)),
 }
@@ -60,10 +63,13 @@ def runner(tmp_path_factory):
 def known_device(monkeypatch):
     """Let the device pass as one of this machine; the features of heads are those of the CPU."""
     monkeypatch.setattr(numerics, "device_class", lambda device: "cpu")
+    monkeypatch.setitem(cascade._KERNELS, NAME, cascade._KERNELS["cpu"])
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_a_way_gives_the_numbers_of_the_cpu_and_waits_as_often_as_before(runner, name, caplog):
+def test_a_way_gives_the_numbers_of_the_cpu_and_waits_as_often_as_before(runner, name, caplog, monkeypatch):
+    if name.endswith("shared prefix"):
+        monkeypatch.setattr(causal, "_SHARED_FROM", 1)
     counts, wrong = differences(runner, WAYS[name], runner.outcomes(WAYS[name], "cpu")[1])
     assert wrong == caplog.messages == []
     assert dict(counts.implicit) == {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ transformers = pytest.importorskip("transformers")
 from mlflow_l3d.approaches.failures import LostDeviceError, is_out_of_memory  # noqa: E402
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, tensors  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.batches import Batches  # noqa: E402
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row, honours_mask, layer_window  # noqa: E402
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row, layer_window, packing  # noqa: E402
 from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix  # noqa: E402
 
 # Float32: what batches, padding and masks may change in a log-probability.
@@ -98,9 +99,18 @@ PACKED = [
     "gemma2_wide_window",
     "mixtral",
 ]
+APART = ["llama", "gpt2", "qwen2", "mistral_wide_window", "mistral_narrow_window", "opt", "mixtral"]
 FALLBACK = ["qwen2_mixed_windows", "gemma2_narrow_window", "gpt_neo", "bloom", "mamba"]
 
 ANSWERS = [[5], [6, 7], [6, 7, 8], [6], [9, 10, 11, 12], [9, 10, 13], [5]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def shared_from_the_first_token() -> Iterator[None]:
+    """Let rows share short prefixes too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlflow_l3d.approaches.icl.engine.causal._SHARED_FROM", 1)
+        yield
 
 
 @cache
@@ -221,13 +231,13 @@ def test_common_prefix_is_the_longest_that_leaves_a_token(prompts: list[tuple[in
 
 @pytest.mark.parametrize("name", PACKED)
 def test_trial_accepts_models_that_take_a_mask(name: str) -> None:
-    assert honours_mask(causal(name))
+    assert packing(causal(name)) == ("apart" if name in APART else "copies")
 
 
 @pytest.mark.parametrize("name", ["bloom", "mamba"])
 def test_trial_finds_models_that_do_not(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    assert not honours_mask(causal(name))
-    (line,) = caplog.messages
+    assert packing(causal(name)) == "none"
+    (line,) = (record.getMessage() for record in caplog.records if record.name.startswith("mlflow_l3d"))
     assert line.startswith("The model is run in full for every prompt")
 
 
@@ -235,11 +245,11 @@ def test_trial_finds_models_that_do_not(name: str, caplog: pytest.LogCaptureFixt
 def test_trial_finds_a_weak_leak(dtype: torch.dtype, caplog: pytest.LogCaptureFixture) -> None:
     torch.manual_seed(3)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL)).to(dtype).eval()
-    assert honours_mask(model)
+    assert packing(model) != "none"
     table = model.get_input_embeddings()
     # Every token gets a little of the token before it in its row.
     hook = table.register_forward_hook(lambda module, args, out: out + 0.05 * out.roll(1, 1) * (out.shape[1] > 8))
-    assert not honours_mask(model)
+    assert packing(model) == "none"
     assert "sees its neighbours" in caplog.text
     hook.remove()
 
@@ -250,7 +260,7 @@ def test_a_trial_that_loses_the_device_is_no_refusal(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(PackedModel, "extend", lost)
     with pytest.raises(LostDeviceError):
-        honours_mask(causal("llama"))
+        packing(causal("llama"))
 
 
 def test_windows_of_the_configuration() -> None:
@@ -265,7 +275,7 @@ def test_windows_of_the_configuration() -> None:
 def test_a_model_in_half_precision_runs_packed() -> None:
     torch.manual_seed(3)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL)).to(torch.bfloat16).eval()
-    assert honours_mask(model)
+    assert packing(model) == "copies"
 
 
 def test_masks_of_truth_values_for_quantised_models() -> None:
@@ -564,8 +574,9 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
     st.lists(st.integers(1, 30), max_size=20),
     st.integers(1, 40),
     st.none() | st.integers(1, 5),
+    st.booleans(),
 )
-def test_batches_keep_order_and_bounds(costs: list[int], tokens: int, size: int | None) -> None:
+def test_batches_keep_order_and_bounds(costs: list[int], tokens: int, size: int | None, padded: bool) -> None:
     made: list[list[int]] = []
 
     def work(batch: Any) -> Any:
@@ -573,12 +584,17 @@ def test_batches_keep_order_and_bounds(costs: list[int], tokens: int, size: int 
         return batch
 
     order = range(len(costs))
-    assert Batches(tokens, size).run(order, costs, work) == list(order)
-    assert Batches(tokens, size).run(order[::-1], costs, iter) == list(order)
+    assert Batches(tokens, size).run(order, costs, work, padded=padded) == list(order)
+    assert Batches(tokens, size).run(order[::-1], costs, iter, padded=padded) == list(order)
     assert [item for batch in made for item in batch] == list(range(len(costs)))
     for batch in made:
-        assert len(batch) == 1 or sum(costs[item] for item in batch) <= tokens
+        own = [costs[item] for item in batch]
+        assert len(batch) == 1 or (max(own) * len(own) if padded else sum(own)) <= tokens
         assert size is None or len(batch) <= size
+    # None could have been longer.
+    for batch, after in pairwise(made):
+        own = [costs[item] for item in (*batch, after[0])]
+        assert len(batch) == size or (max(own) * len(own) if padded else sum(own)) > tokens
 
 
 @pytest.mark.parametrize("kind", ["causal", "seq2seq"])

@@ -17,7 +17,8 @@ from run_helpers import Place, sqlite_place
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.encoding import answers_ids, decode, prompts_ids, stop_ids
-from mlflow_l3d.approaches.icl.engine.packed import honours_mask
+from mlflow_l3d.approaches.icl.engine import cascade, causal
+from mlflow_l3d.approaches.icl.engine.packed import packing
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 from mlflow_l3d.approaches.icl.session import PromptSession
 from mlflow_l3d.approaches.models import find_gguf
@@ -63,7 +64,7 @@ def session_of() -> Iterator[Callable[..., PromptSession]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlflow_l3d.approaches.icl.loading.load_model", load_once)
-        patch.setattr("mlflow_l3d.approaches.icl.engine.causal.honours_mask", cache(honours_mask))
+        patch.setattr("mlflow_l3d.approaches.icl.engine.causal.packing", cache(packing))
         yield session
     for one in opened:
         one.close()
@@ -100,6 +101,19 @@ def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., PromptS
     for row, prompt in list(zip(found.scores, full_prompts(session, BASE), strict=True))[:2]:
         expected = np.array(likelihoods(session.loaded, prompt, answers))
         np.testing.assert_allclose(row, np.exp(expected) / np.exp(expected).sum(), atol=1e-5)
+
+
+def test_prompts_behind_a_long_prefix_share_its_keys(session_of: Callable[..., PromptSession]) -> None:
+    session = session_of(shots=10)
+    (found,) = outcomes(session, BASE)
+    assert found.scores is not None
+    kept = session.engine._kept
+    assert kept is not None
+    assert kept[1].tokens >= causal._SHARED_FROM
+    assert session.loaded.model.config._attn_implementation == cascade.NAME
+    answers = answers_ids(session.loaded, session.formats[0], session.chat)
+    expected = np.array(likelihoods(session.loaded, full_prompts(session, BASE)[0], answers))
+    np.testing.assert_allclose(found.scores[0], np.exp(expected) / np.exp(expected).sum(), atol=1e-5)
 
 
 def test_turns_are_the_tokens_of_the_whole_conversation(session_of: Callable[..., PromptSession]) -> None:

@@ -38,6 +38,7 @@ class Batches:
         *,
         tokens: int | None = None,
         most: int | None = None,
+        padded: bool = False,
     ) -> list[Result]:
         """Call `work` with batches of `order` until every item had its turn; return the results by number of the item.
 
@@ -54,6 +55,8 @@ class Batches:
             Most tokens of a batch in place of the usual bound.
         most
             Most items of a batch beside the usual bound.
+        padded
+            Whether every item of a batch costs what the most costly does.
 
         Raises
         ------
@@ -66,7 +69,7 @@ class Batches:
         while len(found) < len(order):
             rest = order[len(found) :]
             size = min((bound for bound in (self.size, most) if bound is not None), default=len(order))
-            count = _fitting((costs[item] for item in rest), self.tokens if tokens is None else tokens, size)
+            count = _fitting((costs[item] for item in rest), self.tokens if tokens is None else tokens, size, padded)
             found |= self._attempt(rest[:count], work)
         return [found[item] for item in sorted(found)]
 
@@ -86,12 +89,13 @@ class Batches:
         return {}
 
 
-def _fitting(costs: Iterator[int], tokens: int, size: int) -> int:
+def _fitting(costs: Iterator[int], tokens: int, size: int, padded: bool) -> int:
     """Return how many of the next items make a batch, at least one."""
-    count, total = 1, next(costs)
+    count = 1
+    total = most = next(costs)
     for cost in costs:
-        total += cost
-        if total > tokens or count >= size:
+        total, most = total + cost, max(most, cost)
+        if count >= size or (most * (count + 1) if padded else total) > tokens:
             break
         count += 1
     return count

@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.batches import Batches, Result
 from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel, honours_mask, layer_window, takes_places
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel, Packing, layer_window, packing, takes_places
 from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens, told
 from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps
@@ -123,6 +123,8 @@ def _only_drawn(sampling: Sampling, start: int, ids: torch.Tensor, scores: torch
 
 
 _SMALLEST_CHUNK = 16
+# Tokens of a prefix from which attention in two parts takes less time than copies of the prefix.
+_SHARED_FROM = 256
 
 
 class CausalEngine(Engine):
@@ -147,7 +149,7 @@ class CausalEngine(Engine):
 
     packed = False
 
-    _honours: bool | None = None
+    _packing: Packing | None = None
     _kept: tuple[tuple[TokenIds, int | None], Rows] | None = None
 
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
@@ -179,16 +181,24 @@ class CausalEngine(Engine):
             rests = [texts[item][length:] for item in batch]
             return decode(packed, prefix, rests, limit, stop, own, ended, self.batches.tokens)
 
-        # What each text adds to the keys that are kept: its own, the new ones, and its share of a row's prefix.
-        costs = [len(text) - length + limit - 1 + min(length, len(text) - length) for text in texts]
-        return self.batches.run(range(len(texts)), costs, work, tokens=cached_tokens(prefix), most=TEXTS)
+        # What each text adds to the keys that are kept: its own and the new ones.
+        costs = [len(text) - length + limit - 1 for text in texts]
+        order, alone = list(range(len(texts))), packed.shares(prefix)
+        if alone:
+            # Each text is a row of its own: those of similar length lie side by side.
+            order.sort(key=lambda item: costs[item])
+        else:
+            # And its share of a row's copy of the prefix.
+            costs = [cost + min(length, len(text) - length) for cost, text in zip(costs, texts, strict=True)]
+        return self.batches.run(order, costs, work, tokens=cached_tokens(prefix), most=TEXTS, padded=alone)
 
     def _packed(self, longest: int) -> PackedModel | None:
         fits, window = layer_window(self.model.config, longest)
-        if fits and self._honours is None:
-            self._honours = honours_mask(self.model)
-        self.packed = fits and bool(self._honours)
-        return PackedModel(self.model, window) if self.packed else None
+        if fits and self._packing is None:
+            self._packing = packing(self.model)
+        self.packed = fits and self._packing != "none"
+        shared_from = _SHARED_FROM if self._packing == "apart" else None
+        return PackedModel(self.model, window, shared_from=shared_from) if self.packed else None
 
     def _prefix(self, packed: PackedModel, tokens: TokenIds) -> Rows:
         key = (tokens, packed.window)

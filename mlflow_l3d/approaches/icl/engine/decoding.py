@@ -10,7 +10,7 @@ import torch
 
 from mlflow_l3d.approaches.icl.engine.base import Ended
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
-from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, joined, lay_out
+from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, alone, joined
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens, told
 from mlflow_l3d.approaches.icl.engine.tensors import on_device
 from mlflow_l3d.approaches.icl.engine.trie import IntArray
@@ -25,7 +25,7 @@ CACHED_BYTES = 2 * 2**30
 def cached_tokens(prefix: Rows) -> int:
     """Return how many keys are kept at once behind a prefix; it follows from the model alone."""
     size: int = sum(part.nbytes for layer in prefix.cache.layers for part in (layer.keys, layer.values))
-    each: int = max(1, size // max(1, prefix.owners.shape[1]))
+    each: int = max(1, size // max(1, prefix.tokens))
     return min(CACHED_TOKENS, max(1, CACHED_BYTES // each))
 
 
@@ -56,7 +56,7 @@ def decode(
     """
     results: list[list[int]] = [[] for _ in texts]
     rows, logits, texts_of = _begun(packed, prefix, texts, limit, batch_tokens)
-    ends = prefix.owners.shape[1] + np.asarray([len(text) for text in texts])
+    ends = prefix.tokens + np.asarray([len(text) for text in texts])
     for step in range(limit):
         filled = texts_of >= 0
         running = texts_of[filled]
@@ -91,14 +91,20 @@ def _begun(
     The rows to be decoded; the logits behind the texts, (_, _, vocabulary), the first two axes in the order of what
     follows; and which texts each row has, (R, S), -1 where it has fewer.
     """
-    length = prefix.owners.shape[1]
-    block = lay_out(texts, None, length, batch_tokens)
+    length = prefix.tokens
+    block = packed.laid_out(prefix, texts, None, batch_tokens)
     parts, logits = [], []
     for part in block.parts(batch_tokens):
-        rows = prefix.branch(len(part.tokens))
+        rows = packed.branch(prefix, len(part.tokens))
         logits.append(packed.extend(rows, part, part.texts.shape[1]))
-        rows.cut(length)
+        if rows.prefix is None:
+            rows.cut(length)
         parts.append(rows)
+    if parts[0].prefix is not None:
+        joint, order = alone(parts, limit - 1)
+        slots = np.argsort(block.texts.ravel(), kind="stable")[-len(texts) :]
+        flat = torch.cat(logits).flatten(0, 1)
+        return joint, flat[on_device(flat.device, slots[order])[0]][:, None], order[:, None]
     # What may run at once makes short rows behind a long prefix, of which each would keep a copy.
     count = len(block.texts)
     each = -(-count // -(-count // max(1, round(length / block.tokens.shape[1]))))

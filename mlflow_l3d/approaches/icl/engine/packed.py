@@ -10,17 +10,19 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 
 from mlflow_l3d.approaches.failures import check_device, is_out_of_memory, one_line
+from mlflow_l3d.approaches.icl.engine.cascade import NAME, PREFIX, use_cascade
 from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, empty_row, lay_out
 from mlflow_l3d.approaches.icl.engine.tensors import is_half, on_device
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
 
 _log = logging.getLogger(__name__)
+Packing: TypeAlias = Literal["apart", "copies", "none"]
 _GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
 
 
@@ -33,15 +35,19 @@ class PackedModel:
         A causal `transformers` model that takes a four-dimensional attention mask and explicit positions.
     window
         Sliding window of every layer, None where a token sees all that came before.
+    shared_from
+        Rows share the keys of a prefix of so many tokens, see :mod:`~mlflow_l3d.approaches.icl.engine.cascade`; None
+        where each has a copy. With a window they have copies.
     """
 
-    def __init__(self, model: Any, window: int | None) -> None:
+    def __init__(self, model: Any, window: int | None, *, shared_from: int | None = None) -> None:
         self.model = model
         self.window = window
+        self.shared_from = shared_from if window is None else None
         self.device = model.device
         # A quantised model computes in a type that its parameters do not tell; masks of truth values fit any type.
         implementation = getattr(model.config, "_attn_implementation", None)
-        self.additive = implementation != "sdpa" or getattr(model, "quantization_method", None) is None
+        self.additive = implementation not in ("sdpa", NAME) or getattr(model, "quantization_method", None) is None
         self.sliced = takes_places(model)
 
     @torch.inference_mode()
@@ -71,11 +77,16 @@ class PackedModel:
         # Numbers of places: a slice of the last ones is no matrix, so that the head's weights are copied for each row.
         places = torch.arange(width - keep, width, device=self.device)
         arguments: dict[str, Any] = {"logits_to_keep": places} if self.sliced else {}
+        if rows.prefix is not None:
+            arguments[PREFIX] = rows.prefix.cache
+        # Where a text begins, models mask by themselves, and torch may take kernels that know no mask but that one.
+        begins = rows.prefix is None and not rows.tokens and bool((block.owners == SHARED).all())
+        mask = None if begins else self._mask(self._sees(whose, where, nodes, tree.bool()), rows.prefix is None)
         with _grouped_heads(self.device.type):
             output = self.model(
                 input_ids=ids,
                 position_ids=where[:, -width:],
-                attention_mask=self._mask(self._sees(whose, where, nodes, tree.bool())),
+                attention_mask=mask,
                 past_key_values=rows.cache,
                 use_cache=True,
                 **arguments,
@@ -95,6 +106,18 @@ class PackedModel:
             self.extend(row, Block(part, np.full(part.shape, SHARED), positions, none, none), 1)
         return row
 
+    def laid_out(self, prefix: Rows, texts: Sequence[Sequence[int]], trie: AnswerTrie | None, most: int) -> Block:
+        """Return the block of texts behind a prefix, see :func:`~mlflow_l3d.approaches.icl.engine.rows.lay_out`."""
+        return lay_out(texts, trie, prefix.tokens, most, copies=not self.shares(prefix))
+
+    def shares(self, prefix: Rows) -> bool:
+        """Return whether rows behind a prefix have no copy of it."""
+        return self.shared_from is not None and prefix.tokens >= self.shared_from
+
+    def branch(self, prefix: Rows, count: int) -> Rows:
+        """Return `count` rows behind a prefix."""
+        return prefix.behind(count) if self.shares(prefix) else prefix.branch(count)
+
     def rest(self, prefix: Rows, texts: Sequence[Sequence[int]], trie: AnswerTrie, *, most: int) -> torch.Tensor:
         """Run the rest of each text behind a prefix, and below it the inner nodes of the trie.
 
@@ -113,8 +136,8 @@ class PackedModel:
         -------
         Logits (n, 1 + I, vocabulary), for each text behind its last token and then behind the nodes.
         """
-        block = lay_out(texts, trie, prefix.owners.shape[1], most)
-        rows = prefix.branch(len(block.tokens))
+        block = self.laid_out(prefix, texts, trie, most)
+        rows = self.branch(prefix, len(block.tokens))
         each = 1 + len(trie.tokens)
         logits = self.extend(rows, block, block.texts.shape[1] * each, trie)
         # Empty slots, numbered -1, come first.
@@ -141,10 +164,10 @@ class PackedModel:
             sees &= here - where < self.window
         return sees
 
-    def _mask(self, sees: torch.Tensor) -> torch.Tensor:
-        """Return (R, 1, N, K) in the form that the model's attention takes."""
+    def _mask(self, sees: torch.Tensor, whole: bool) -> torch.Tensor:
+        """Return (R, 1, N, K) in the form that the attention takes, of the `whole` row or apart from the prefix."""
         allowed = sees[:, None]
-        if not self.additive:
+        if not (whole and self.additive):
             return allowed
         kind = self.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.model.dtype
@@ -188,8 +211,26 @@ def layer_window(config: Any, longest: int) -> tuple[bool, int | None]:
     return len(kinds) < 2, int(window)
 
 
-def honours_mask(model: Any) -> bool:
-    """Return whether packed rows give what plain rows give: a trial with a few tokens; where not, a line says why.
+def packing(model: Any) -> Packing:
+    """Return how a model runs packed rows; a trial of each way tells, and where it runs none a line says why.
+
+    Rows attend to the prefix apart from their own keys where that is possible, else each has a copy of it.
+    """
+    if use_cascade(model):
+        why = _fault(model, shared_from=1)
+        if why is None:
+            return "apart"
+        _log.debug("Each row has a copy of the prefix: %s", why)
+        model.set_attn_implementation("sdpa")
+    why = _fault(model, shared_from=None)
+    if why is None:
+        return "copies"
+    _log.warning("The model is run in full for every prompt, which takes several times as long as packed rows: %s", why)
+    return "none"
+
+
+def _fault(model: Any, *, shared_from: int | None) -> str | None:
+    """Return why packed rows do not give what plain rows give, None where they do: a trial with a few tokens.
 
     A prefix of three tokens, four texts and a trie of two inner nodes are run in two rows. Other tokens in one text of
     a row must leave what is read of the other as it was; and all must be what plain rows give. An architecture that
@@ -199,7 +240,7 @@ def honours_mask(model: Any) -> bool:
     ids = [(5 + 37 * number) % size for number in range(12)]
     prefix, texts = ids[:3], (ids[3:5], ids[5:8], ids[4:7], ids[2:5])
     endings: tuple[list[int], ...] = ([], ids[8:9], ids[10:11])
-    packed, trie = PackedModel(model, None), build_trie([ids[8:10], ids[10:12]])
+    packed, trie = PackedModel(model, None, shared_from=shared_from), build_trie([ids[8:10], ids[10:12]])
     try:
         row = packed.prefix(prefix, 2)
         found = packed.rest(row, texts, trie, most=10).float()
@@ -216,21 +257,16 @@ def honours_mask(model: Any) -> bool:
         if is_out_of_memory(error):
             raise
         check_device(error)
-        return _refused(f"it raised {one_line(error)}")
+        return f"it raised {one_line(error)}"
     spread, away = float(expected.std()), float((found - expected).square().mean().sqrt())
     # Half types round differently for rows of different lengths: SmolLM2 is 0.02 of the spread away in bfloat16, and
     # 0.65 without its positions. In rows of the same length a text that is not seen changes nothing at all.
     whole = not is_half(model)
     if leak > (1e-3 if whole else 0.02) * spread:
-        return _refused("a text sees its neighbours")
+        return "a text sees its neighbours"
     if not away <= (1e-3 if whole else 0.2) * spread:
-        return _refused(f"logits are {away / spread:.2g} of their spread away from those of plain rows")
-    return True
-
-
-def _refused(why: str) -> bool:
-    _log.warning("The model is run in full for every prompt, which takes several times as long as packed rows: %s", why)
-    return False
+        return f"logits are {away / spread:.2g} of their spread away from those of plain rows"
+    return None
 
 
 @torch.inference_mode()

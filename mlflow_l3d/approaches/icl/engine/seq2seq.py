@@ -58,7 +58,7 @@ class Seq2SeqEngine(Engine):
 
     def _run(self, texts: Sequence[TokenIds], work: Callable[[Sequence[int]], Iterable[Result]]) -> list[Result]:
         order = sorted(range(len(texts)), key=lambda item: (len(texts[item]), item))
-        return self.batches.run(order, [len(text) for text in texts], work)
+        return self.batches.run(order, [len(text) for text in texts], work, padded=True)
 
     def _start(self, texts: Sequence[TokenIds]) -> tuple[torch.Tensor, dict[str, Any], Any]:
         """Encode a batch and run the start token; return its logits, what the decoder needs again, and its cache."""
