@@ -46,6 +46,18 @@ def test_is_attention_to_all_keys(heads: int, groups: int, scaling: float | None
     assert (found.double() - expected.transpose(1, 2)).abs().max() < 5e-6
 
 
+@pytest.mark.parametrize("device", sorted(cascade._KERNELS))
+def test_torch_describes_every_kernel_as_it_is_called(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    types, kernel = cascade._KERNELS[device]
+    monkeypatch.setitem(cascade._KERNELS, "meta", (types, kernel))
+    for dtype in types:
+        query, key, value, *shared = (part.to("meta", dtype) for part in parts(6, 3))
+        read, total = cascade._shared(query, *shared, 0.5)
+        assert (read.shape, read.dtype) == (query.shape, dtype)
+        assert (total.shape, total.dtype) == (query.shape[:3], torch.float32)
+        assert cascade._own(query, key, value, None, read, total).shape == query.shape
+
+
 @pytest.mark.parametrize("asked", ["softcap", "s_aux", "position_bias", "dropout"])
 def test_what_it_does_not_know_is_no_attention_without_it(asked: str) -> None:
     query, key, value, *_ = parts(4, 4)

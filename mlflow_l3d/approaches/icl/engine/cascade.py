@@ -22,11 +22,11 @@ Kernel: TypeAlias = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
 def _on_cpu(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> Any:
-    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, scale=scale)
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(query, key, value, scale=scale)
 
 
 def _on_cuda(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> Any:
-    return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, scale=scale)[:2]
+    return torch.ops.aten._scaled_dot_product_flash_attention.default(query, key, value, scale=scale)[:2]
 
 
 # torch has no public function that returns the sum on all devices. A CPU's kernel is no faster in half precision.
