@@ -8,14 +8,14 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from inspect import signature
 from typing import Any, NoReturn
 
-from mlflow_l3d import __version__
+from mlflow_l3d import __version__, registry
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.parameters.groups import GROUP_OF
 from mlflow_l3d.parameters.verbs import VERBS
@@ -134,8 +134,7 @@ def _parse(argv: Sequence[str] | None) -> dict[str, str]:
     try:
         options, rest = parser().parse_known_args(argv)
         if rest:
-            known = [parameter.option for parameter in VERBS[options.verb].parameters.values()]
-            raise unknown_name("option", rest[0].partition("=")[0], known)
+            raise _unknown(rest[0], options)
     except L3DError as error:
         if project_run := os.environ.get("MLFLOW_RUN_ID"):
             from mlflow_l3d.studies.base import fail_project_run
@@ -144,6 +143,19 @@ def _parse(argv: Sequence[str] | None) -> dict[str, str]:
         raise
     # argparse takes the value of `--name=--` away.
     return {name: "--" if value == [] else value for name, value in vars(options).items()}
+
+
+def _unknown(word: str, options: argparse.Namespace) -> ParameterError:
+    """Return what is wrong with a word that is no option; often it is a hyperparameter of the approach."""
+    option, _, value = word.partition("=")
+    parameters, name = VERBS[options.verb].parameters, option.removeprefix("--").replace("-", "_")
+    if {"approach", "hyperparameters"} <= set(parameters):
+        approach = parameters["approach"].parse(vars(options))
+        own = getattr(registry.load("approach", approach), "hyperparameters", None)
+        if isinstance(own, Mapping) and name in own:
+            fix = f"Use --hyperparameters {name}={value or '...'}"
+            return ParameterError("option", repr(option), f"is a hyperparameter of approach={approach}", fix)
+    return unknown_name("option", option, [parameter.option for parameter in parameters.values()])
 
 
 def _run(verb: str, options: dict[str, str]) -> Any:

@@ -121,6 +121,11 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("investigate --fact data_order", r"option='--fact': must be one of .*\. Did you mean '--factor'\?"),
         ("investigate --mitigation_runs 5", r"option='--mitigation_runs': .*\. Did you mean '--mitigation-runs'\?"),
         ("investigate data_order", r"option='data_order': must be one of --approach, .*"),
+        (
+            "investigate --approach icl --shots 10",
+            r"option='--shots': is .* approach=icl. Use --hyperparameters shots=...$",
+        ),
+        ("search --learning-rate=1e-4", r"option='--learning-rate': is .*=finetuning. .* learning_rate=1e-4$"),
         ("evaluate --parent-run x", r"option='--parent-run': must be one of .* Did you mean '--parent-run-id'\?"),
         ("investigat", r"verb='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
         (
