@@ -57,6 +57,16 @@ CAUSAL = {
     ),
     "mistral_wide_window": lambda: transformers.MistralConfig(**SMALL, sliding_window=128),
     "mistral_narrow_window": lambda: transformers.MistralConfig(**SMALL, sliding_window=WINDOW),
+    "llama_longrope": lambda: transformers.LlamaConfig(
+        **SMALL,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 100.0,
+            "short_factor": [1.0] * 4,
+            "long_factor": [3.0] * 4,
+            "original_max_position_embeddings": 9,
+        },
+    ),
     "opt": lambda: transformers.OPTConfig(
         vocab_size=VOCABULARY,
         hidden_size=32,
@@ -100,7 +110,7 @@ PACKED = [
     "mixtral",
 ]
 APART = ["llama", "gpt2", "qwen2", "mistral_wide_window", "mistral_narrow_window", "opt", "mixtral"]
-FALLBACK = ["qwen2_mixed_windows", "gemma2_narrow_window", "gpt_neo", "bloom", "mamba"]
+FALLBACK = ["qwen2_mixed_windows", "llama_longrope", "gemma2_narrow_window", "gpt_neo", "bloom", "mamba"]
 
 ANSWERS = [[5], [6, 7], [6, 7, 8], [6], [9, 10, 11, 12], [9, 10, 13], [5]]
 
@@ -270,6 +280,11 @@ def test_windows_of_the_configuration() -> None:
     assert layer_window(causal("qwen2").config, 10**6) == (True, None)
     assert layer_window(causal("qwen2_mixed_windows").config, WINDOW) == (True, None)
     assert layer_window(causal("qwen2_mixed_windows").config, WINDOW + 1)[0] is False
+    assert layer_window(causal("llama_longrope").config, 9) == (True, None)
+    assert layer_window(causal("llama_longrope").config, 10) == (False, None)
+    dynamic = {"full_attention": {"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0}}
+    config = SimpleNamespace(rope_parameters=dynamic, max_position_embeddings=256, get_text_config=lambda **_: config)
+    assert [layer_window(config, longest)[0] for longest in (256, 257)] == [True, False]
 
 
 def test_a_model_in_half_precision_runs_packed() -> None:
@@ -405,6 +420,26 @@ def test_generation_equals_the_models_own(name: str) -> None:
     assert engine.generate(prompts, 8, ()) == free
     assert engine.generate(prompts, 8, stop) == stopped
     assert CausalEngine(model, PAD, batch_tokens=10, batch_size=2).generate(prompts, 8, stop) == stopped
+
+
+@pytest.mark.parametrize("name", ["llama", "bloom"])
+def test_what_a_model_came_with_does_not_move_what_it_writes(name: str) -> None:
+    model, prompts = causal(name), prompts_of([1, 7, 3], shared=9)
+    expected = CausalEngine(model, PAD).generate(prompts, 8, ())
+    token = expected[0][0]
+    own = model.generation_config
+    model.generation_config = given = transformers.GenerationConfig(
+        repetition_penalty=1.9,
+        no_repeat_ngram_size=1,
+        suppress_tokens=[token],
+        forced_eos_token_id=3,
+        eos_token_id=token,
+    )
+    try:
+        assert CausalEngine(model, PAD).generate(prompts, 8, ()) == expected
+        assert model.generation_config is given
+    finally:
+        model.generation_config = own
 
 
 @settings(max_examples=10, deadline=None)

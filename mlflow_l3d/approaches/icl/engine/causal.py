@@ -64,9 +64,8 @@ def plain_generate(
     """Return continuations by the model's own ``generate``, each up to its first stop token."""
     from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
-    greedy = {"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0}
     tokens = {"max_new_tokens": max_new_tokens, "pad_token_id": pad_id, "eos_token_id": sorted(stop) or None}
-    settings = GenerationConfig(**greedy, **tokens)  # type: ignore[no-untyped-call]
+    settings = GenerationConfig(**tokens)  # type: ignore[no-untyped-call]
 
     def work(batch: Sequence[int]) -> list[list[int]]:
         ids = torch.tensor([prompts[item] for item in batch], device=model.device)
@@ -83,7 +82,12 @@ def plain_generate(
         )
         return [_until(new, stop, ended) for new in output[:, ids.shape[1] :].tolist()]
 
-    return _in_equal_lengths(prompts, max_new_tokens, work, batches)
+    # What the model came with, such as a penalty or a forced end, would be taken where `settings` is silent.
+    own, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
+    try:
+        return _in_equal_lengths(prompts, max_new_tokens, work, batches)
+    finally:
+        model.generation_config = own
 
 
 def _until(tokens: Sequence[int], stop: Collection[int], ended: Ended) -> list[int]:

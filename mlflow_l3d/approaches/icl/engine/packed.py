@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
@@ -197,9 +198,13 @@ def layer_window(config: Any, longest: int) -> tuple[bool, int | None]:
     """Return whether packing is right for texts of up to `longest` tokens, and the sliding window of every layer.
 
     A mask can carry one window for all layers. Where only some layers have a window, packing is right as long as no
-    text is longer than it. Layers of other kinds (chunked, linear, recurrent) do not look through the mask at all.
+    text is longer than it. Layers of other kinds (chunked, linear, recurrent) do not look through the mask at all. Some
+    positions (``longrope``, ``dynamic``) are turned by other angles once the longest text of a call has a certain
+    length, so that keys that are kept would not fit.
     """
     text = config.get_text_config(decoder=True)
+    if longest > _turned_alike(text):
+        return False, None
     if "local" in (getattr(text, "attention_layers", None) or ()):
         return False, None
     kinds = set(getattr(text, "layer_types", None) or ())
@@ -209,6 +214,15 @@ def layer_window(config: Any, longest: int) -> tuple[bool, int | None]:
     if window is None or kinds == {"full_attention"} or longest <= window:
         return True, None
     return len(kinds) < 2, int(window)
+
+
+def _turned_alike(text: Any) -> float:
+    """Return the most tokens of texts whose positions are all turned by the same angles."""
+    rotary = getattr(text, "rope_parameters", None) or {}
+    each = [one for one in (rotary, *rotary.values()) if isinstance(one, Mapping)]  # one for all layers, or by kind
+    moving = [one for one in each if one.get("rope_type") in ("dynamic", "longrope")]
+    found = (one.get("original_max_position_embeddings") or text.max_position_embeddings for one in moving)
+    return min(found, default=math.inf)
 
 
 def packing(model: Any) -> Packing:
