@@ -78,9 +78,10 @@ def main() -> None:
 def _measure(case: Case, loaded: Any, baseline: Any, options: argparse.Namespace) -> Measured:
     from mlflow_l3d.approaches.icl.engine import CausalEngine, causal
     from mlflow_l3d.approaches.icl.engine.packed import packing
+    from mlflow_l3d.approaches.icl.engine.tensors import type_of
 
     with loaded.precision():
-        found = packing(loaded.model)
+        found = {(type_of(loaded.model), False): packing(loaded.model)}
     tokenizer, model = baseline.tokenizer, baseline.model
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     stop = [tokenizer.eos_token_id]
@@ -89,7 +90,7 @@ def _measure(case: Case, loaded: Any, baseline: Any, options: argparse.Namespace
     def ours(method: str, prompts: Sequence[list[int]], *arguments: Any) -> Any:
         # A new engine every time: the prefix is part of what is measured.
         engine = CausalEngine(loaded.model, pad, batch_tokens=options.batch_tokens)
-        engine._packing = found
+        engine._packings |= found
         with loaded.precision():
             return getattr(engine, method)(prompts, *arguments)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise, takewhile
@@ -93,6 +94,10 @@ CAUSAL = {
     "bloom": lambda: transformers.BloomConfig(
         vocab_size=VOCABULARY, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.3
     ),
+    "mpt": lambda: transformers.MptConfig(
+        vocab_size=VOCABULARY, d_model=32, n_layers=2, n_heads=4, max_seq_len=256, initializer_range=0.3
+    ),
+    "llama_stray_window": lambda: transformers.LlamaConfig(**SMALL, sliding_window=WINDOW),
     "mamba": lambda: transformers.MambaConfig(
         vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=4, initializer_range=0.3
     ),
@@ -110,7 +115,16 @@ PACKED = [
     "mixtral",
 ]
 APART = ["llama", "gpt2", "qwen2", "mistral_wide_window", "mistral_narrow_window", "opt", "mixtral"]
-FALLBACK = ["qwen2_mixed_windows", "llama_longrope", "gemma2_narrow_window", "gpt_neo", "bloom", "mamba"]
+FALLBACK = [
+    "qwen2_mixed_windows",
+    "llama_longrope",
+    "llama_stray_window",
+    "gemma2_narrow_window",
+    "gpt_neo",
+    "bloom",
+    "mpt",
+    "mamba",
+]
 
 ANSWERS = [[5], [6, 7], [6, 7, 8], [6], [9, 10, 11, 12], [9, 10, 13], [5]]
 
@@ -249,6 +263,30 @@ def test_trial_finds_models_that_do_not(name: str, caplog: pytest.LogCaptureFixt
     assert packing(causal(name)) == "none"
     (line,) = (record.getMessage() for record in caplog.records if record.name.startswith("mlflow_l3d"))
     assert line.startswith("The model is run in full for every prompt")
+
+
+def test_trial_finds_positions_that_half_precision_hides(caplog: pytest.LogCaptureFixture) -> None:
+    assert packing(copy.deepcopy(causal("mpt")).to(torch.bfloat16)) == "none"
+    assert "positions from the places" in caplog.text
+
+
+def test_a_window_is_believed_where_the_model_looks_at_it(caplog: pytest.LogCaptureFixture) -> None:
+    for name, found in (("mistral_narrow_window", "copies"), ("llama_stray_window", "none")):
+        model = causal(name)
+        assert packing(model, windowed=True) == found
+        assert model.config.sliding_window == WINDOW
+    assert "away from those of plain rows" in caplog.text
+    assert packing(causal("llama_stray_window")) == "apart"
+
+
+def test_an_engine_inside_and_outside_of_autocast() -> None:
+    prompts, engine = [[*range(3, 20), own] for own in (20, 21, 22)], CausalEngine(causal("gpt2"), PAD)
+    with torch.autocast("cpu", torch.bfloat16):
+        engine.score(prompts, ANSWERS)
+        assert engine.batches.fixed
+    expected = CausalEngine(engine.model, PAD).score(prompts, ANSWERS)
+    np.testing.assert_array_equal(engine.score(prompts, ANSWERS), expected)
+    assert not engine.batches.fixed
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -636,6 +674,7 @@ def test_batches_keep_order_and_bounds(costs: list[int], tokens: int, size: int 
 def test_nothing_to_do(kind: str) -> None:
     engine: Any = CausalEngine(causal("llama"), PAD) if kind == "causal" else Seq2SeqEngine(t5(), PAD)
     assert engine.score([], [[1], [2]]).shape == (0, 2)
+    assert engine.score([[1], [2]], []).shape == (2, 0)
     assert engine.generate([], 3, ()) == []
 
 

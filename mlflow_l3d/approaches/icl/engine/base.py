@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,7 +49,7 @@ class Engine(ABC):
         self.model = model
         self.pad_id = pad_id
         tokens = batch_tokens or (512 if model.device.type == "cpu" else 4096)
-        self.batches = Batches(tokens, batch_size, fixed=is_half(model))
+        self.batches = Batches(tokens, batch_size, fixed=partial(is_half, model))
 
     def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
         """Return the log-probability of every answer behind every prompt.
@@ -65,8 +66,8 @@ class Engine(ABC):
         -------
         (n, C), the sum over the answer's tokens of their natural log-probability, in the order of the arguments.
         """
-        texts, trie = [tuple(prompt) for prompt in prompts], build_trie(answers)
-        return self._score(texts, trie) if texts else np.zeros((0, len(answers)))
+        texts, shape = [tuple(prompt) for prompt in prompts], (len(prompts), len(answers))
+        return self._score(texts, build_trie(answers)) if all(shape) else np.zeros(shape)
 
     def generate(
         self,

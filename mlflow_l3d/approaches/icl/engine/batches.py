@@ -22,13 +22,18 @@ class Batches:
     size
         Most items of a batch, None for any number.
     fixed
-        Whether both bounds stay.
+        Says whether both bounds stay, None where they need not.
     """
 
-    def __init__(self, tokens: int, size: int | None = None, *, fixed: bool = False) -> None:
-        self.fixed = fixed
+    def __init__(self, tokens: int, size: int | None = None, *, fixed: Callable[[], bool] | None = None) -> None:
+        self._fixed = fixed
         self.tokens = tokens
         self.size = size
+
+    @property
+    def fixed(self) -> bool:
+        """Whether both bounds stay."""
+        return self._fixed is not None and self._fixed()
 
     def run(
         self,

@@ -14,6 +14,8 @@ from typing import Any, Final, TypeAlias
 
 import torch
 
+from mlflow_l3d.approaches.icl.engine.tensors import computed, type_of
+
 NAME: Final = "l3d_cascade"
 PREFIX: Final = "l3d_prefix"
 """Argument of the model: the `transformers` cache of what all rows share, one row."""
@@ -46,7 +48,7 @@ def use_cascade(model: Any) -> bool:
 
     types, _ = _KERNELS.get(model.device.type, (frozenset(), None))
     kind = getattr(model.config, "_attn_implementation", None)
-    if kind not in ("sdpa", NAME) or _type_of(model.device.type, model.dtype) not in types:
+    if kind not in ("sdpa", NAME) or type_of(model) not in types:
         return False
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, sdpa_mask)
@@ -95,7 +97,7 @@ def attend(
         )
     if dropout or any(more.get(name) is not None for name in ("position_bias", "softcap", "s_aux", "cache")):
         raise NotImplementedError("attention of this kind to a prefix apart from other keys")
-    dtype = _type_of(query.device.type, query.dtype)
+    dtype = computed(query.device.type, query.dtype)
     query, key, value = (part.to(dtype) for part in (query, key, value))
     layer = prefix.layers[module.layer_idx]
     scale = query.shape[3] ** -0.5 if scaling is None else scaling
@@ -136,8 +138,3 @@ def _own(
     weights = torch.cat([scores, total[..., None]], dim=-1).softmax(-1).to(value.dtype)
     read = torch.matmul(weights[..., :-1].reshape(rows, groups, -1, keys), value).view(rows, heads, new, -1)
     return torch.addcmul(read, weights[..., -1:], shared)
-
-
-def _type_of(device: str, dtype: torch.dtype) -> torch.dtype:
-    """Return what a model of a type computes in here."""
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else dtype

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
 
@@ -22,7 +22,7 @@ from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, deco
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, Packing, layer_window, packing, takes_places
 from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens, told
-from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps
+from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps, type_of
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, common_prefix
 from mlflow_l3d.approaches.memory import release
 
@@ -141,7 +141,8 @@ class CausalEngine(Engine):
     prompt in batches of equal length.
 
     The last prefix is kept, so that the next call with the same prefix starts behind it. What a call returns does not
-    depend on the calls before it, unless one of them ran out of memory and made batches smaller.
+    depend on the calls before it, unless one of them ran out of memory and made batches smaller. The weights must stay
+    as they are: a model with others needs an engine of its own.
 
     Parameters are those of :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`, and so are the other attributes.
 
@@ -153,8 +154,12 @@ class CausalEngine(Engine):
 
     packed = False
 
-    _packing: Packing | None = None
-    _kept: tuple[tuple[TokenIds, int | None], Rows] | None = None
+    _kept: tuple[tuple[TokenIds, int | None, torch.dtype], Rows] | None = None
+
+    @cached_property
+    def _packings(self) -> dict[tuple[torch.dtype, bool], Packing]:
+        """How the model runs packed rows, by the type that it computes in and whether texts exceed its window."""
+        return {}
 
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
         packed = self._packed(max(map(len, texts)) + int(trie.depths.max(initial=0)))
@@ -198,14 +203,16 @@ class CausalEngine(Engine):
 
     def _packed(self, longest: int) -> PackedModel | None:
         fits, window = layer_window(self.model.config, longest)
-        if fits and self._packing is None:
-            self._packing = packing(self.model)
-        self.packed = fits and self._packing != "none"
-        shared_from = _SHARED_FROM if self._packing == "apart" else None
+        key = type_of(self.model), window is not None
+        if fits and key not in self._packings:
+            self._packings[key] = packing(self.model, windowed=window is not None)
+        found = self._packings[key] if fits else "none"
+        self.packed = found != "none"
+        shared_from = _SHARED_FROM if found == "apart" else None
         return PackedModel(self.model, window, shared_from=shared_from) if self.packed else None
 
     def _prefix(self, packed: PackedModel, tokens: TokenIds) -> Rows:
-        key = (tokens, packed.window)
+        key = tokens, packed.window, type_of(self.model)
         while self._kept is None or self._kept[0] != key:
             self._kept = None
             try:

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,11 +20,13 @@ import torch
 from mlflow_l3d.approaches.failures import check_device, is_out_of_memory, one_line
 from mlflow_l3d.approaches.icl.engine.cascade import NAME, PREFIX, use_cascade
 from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, empty_row, lay_out
-from mlflow_l3d.approaches.icl.engine.tensors import is_half, on_device
+from mlflow_l3d.approaches.icl.engine.tensors import is_half, on_device, type_of
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
 
 _log = logging.getLogger(__name__)
 Packing: TypeAlias = Literal["apart", "copies", "none"]
+# Tokens of the sliding window of a trial.
+_NARROW = 2
 _GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
 
 
@@ -170,9 +173,7 @@ class PackedModel:
         allowed = sees[:, None]
         if not (whole and self.additive):
             return allowed
-        kind = self.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.model.dtype
-        mask = torch.zeros(allowed.shape, dtype=dtype, device=self.device)
+        mask = torch.zeros(allowed.shape, dtype=type_of(self.model), device=self.device)
         return mask.masked_fill_(~allowed, torch.finfo(mask.dtype).min)
 
 
@@ -225,36 +226,53 @@ def _turned_alike(text: Any) -> float:
     return min(found, default=math.inf)
 
 
-def packing(model: Any) -> Packing:
+def packing(model: Any, *, windowed: bool = False) -> Packing:
     """Return how a model runs packed rows; a trial of each way tells, and where it runs none a line says why.
 
-    Rows attend to the prefix apart from their own keys where that is possible, else each has a copy of it.
+    Rows attend to the prefix apart from their own keys where that is possible, else each has a copy of it, and so they
+    do where texts are longer than the sliding window (`windowed`).
     """
-    if use_cascade(model):
-        why = _fault(model, shared_from=1)
-        if why is None:
-            return "apart"
-        _log.debug("Each row has a copy of the prefix: %s", why)
-        model.set_attn_implementation("sdpa")
-    why = _fault(model, shared_from=None)
+    if windowed:
+        with _narrow_window(model.config) as window:
+            why = _fault(model, window, shared_from=None)
+    else:
+        if use_cascade(model):
+            why = _fault(model, None, shared_from=1)
+            if why is None:
+                return "apart"
+            _log.debug("Each row has a copy of the prefix: %s", why)
+            model.set_attn_implementation("sdpa")
+        why = _fault(model, None, shared_from=None)
     if why is None:
         return "copies"
     _log.warning("The model is run in full for every prompt, which takes several times as long as packed rows: %s", why)
     return "none"
 
 
-def _fault(model: Any, *, shared_from: int | None) -> str | None:
+@contextmanager
+def _narrow_window(config: Any) -> Iterator[int]:
+    """Give a model a sliding window of a few tokens for a trial, and return it: some ignore what they are given."""
+    text = config.get_text_config(decoder=True)
+    own, text.sliding_window = text.sliding_window, _NARROW
+    try:
+        yield _NARROW
+    finally:
+        text.sliding_window = own
+
+
+def _fault(model: Any, window: int | None, *, shared_from: int | None) -> str | None:
     """Return why packed rows do not give what plain rows give, None where they do: a trial with a few tokens.
 
     A prefix of three tokens, four texts and a trie of two inner nodes are run in two rows. Other tokens in one text of
-    a row must leave what is read of the other as it was; and all must be what plain rows give. An architecture that
+    a row must leave what is read of the other as it was, and all must be what plain rows give. An architecture that
     ignores the mask or the positions, or takes neither, is found here.
     """
     size = int(model.get_input_embeddings().weight.shape[0])
     ids = [(5 + 37 * number) % size for number in range(12)]
     prefix, texts = ids[:3], (ids[3:5], ids[5:8], ids[4:7], ids[2:5])
     endings: tuple[list[int], ...] = ([], ids[8:9], ids[10:11])
-    packed, trie = PackedModel(model, None, shared_from=shared_from), build_trie([ids[8:10], ids[10:12]])
+    whole = not is_half(model)
+    packed, trie = PackedModel(model, window, shared_from=shared_from), build_trie([ids[8:10], ids[10:12]])
     try:
         row = packed.prefix(prefix, 2)
         found = packed.rest(row, texts, trie, most=10).float()
@@ -267,6 +285,8 @@ def _fault(model: Any, *, shared_from: int | None) -> str | None:
             ]
             moved = packed.rest(row, others, trie, most=10).float() - found
             leak = max(leak, float(moved[own].abs().max()))
+        # A few tokens are near to each other, and rounding may hide that the distances are wrong.
+        placed = whole or _looks_at_positions(packed, row, texts)
     except Exception as error:
         if is_out_of_memory(error):
             raise
@@ -275,12 +295,23 @@ def _fault(model: Any, *, shared_from: int | None) -> str | None:
     spread, away = float(expected.std()), float((found - expected).square().mean().sqrt())
     # Half types round differently for rows of different lengths: SmolLM2 is 0.02 of the spread away in bfloat16, and
     # 0.65 without its positions. In rows of the same length a text that is not seen changes nothing at all.
-    whole = not is_half(model)
     if leak > (1e-3 if whole else 0.02) * spread:
         return "a text sees its neighbours"
+    if not placed:
+        return "it takes positions from the places in a row"
     if not away <= (1e-3 if whole else 0.2) * spread:
         return f"logits are {away / spread:.2g} of their spread away from those of plain rows"
     return None
+
+
+def _looks_at_positions(packed: PackedModel, prefix: Rows, texts: Sequence[Sequence[int]]) -> bool:
+    """Return whether texts one place further from the prefix are read otherwise."""
+    block = packed.laid_out(prefix, texts, None, 10)
+    read = [
+        packed.extend(packed.branch(prefix, len(block.tokens)), replace(block, positions=block.positions + by), 1)
+        for by in (0, 1)
+    ]
+    return not torch.equal(*read)
 
 
 @torch.inference_mode()

@@ -12,10 +12,19 @@ import torch
 _SLICE = 2**24
 
 
+def computed(device: str, dtype: torch.dtype) -> torch.dtype:
+    """Return what numbers of a type are multiplied in on a kind of device, which ``torch.autocast`` may change."""
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else dtype
+
+
+def type_of(model: Any) -> torch.dtype:
+    """Return the type that a model computes in, its own or that of ``torch.autocast``."""
+    return computed(model.device.type, model.dtype)
+
+
 def is_half(model: Any) -> bool:
-    """Return whether a model computes in half precision, by its type or inside ``torch.autocast``."""
-    autocast: bool = torch.is_autocast_enabled(model.device.type)
-    return autocast or model.dtype not in (torch.float32, torch.float64)
+    """Return whether a model computes in half precision."""
+    return type_of(model) not in (torch.float32, torch.float64)
 
 
 def on_device(device: torch.device, *arrays: npt.NDArray[Any]) -> list[torch.Tensor]:
