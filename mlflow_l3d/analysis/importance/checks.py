@@ -201,7 +201,7 @@ def _verdict(record: Importance, more: Sequence[str]) -> Iterator[Check]:
     )
     if low <= 0 <= high:
         title = "Importance not certain"
-        message = f"{numbers}, which holds 0: it may be luck. Report both, or add runs ({', '.join(more)})."
+        message = f"{numbers}, which holds 0: it may be luck. Report both; more runs ({', '.join(more)}) narrow it."
         yield Check("L3D001", "warning" if important else "info", title, message, record.factor)
     else:
         message = (
