@@ -101,6 +101,9 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
     elif uri.endswith("mlruns") or "file store" in text.lower() or "filesystem tracking" in text.lower():
         uri, allowed = uri or "./mlruns", "MLflow no longer writes to a folder of files"
         fix = "Set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, or move the old ./mlruns away."
+    elif uri.startswith("sqlite:") and "already exists" in text:
+        allowed = "MLflow is making this store in another process, or was stopped while it made it"
+        fix = "Try again; if it stays so and the file holds no runs, remove the file."
     else:
         detail = text if len(text) <= 200 else text[:200] + " ..."
         allowed, fix = f"no tracking server answers there ({detail})", "Start it, or set another address."

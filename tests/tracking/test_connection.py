@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import socket
+import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -88,6 +89,12 @@ def test_an_old_folder_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("tail", ["", "/"])
 def test_a_folder_is_no_sqlite_file(tmp_path: Path, tail: str) -> None:
     assert "is a folder" in refusal(f"sqlite:///{tmp_path}{tail}")
+
+
+def test_a_store_that_was_not_finished(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "half.db")) as tables, tables:
+        tables.execute("CREATE TABLE _alembic_tmp_experiments (experiment_id INTEGER)")
+    assert "stopped while it made it. Try again" in refusal(f"sqlite:///{tmp_path / 'half.db'}")
 
 
 def test_the_folder_of_an_sqlite_file_is_made(tmp_path: Path, migrated_store: Path) -> None:
