@@ -62,7 +62,7 @@ def make_task(
     texts: Sequence[Sequence[str]],
     labels: npt.ArrayLike,
     class_names: Sequence[str] = (),
-    example_ids: npt.NDArray[Any] | None = None,
+    example_ids: npt.ArrayLike | None = None,
     notes: Sequence[str] = (),
     *,
     kind: TaskKind = "classification",
@@ -90,7 +90,7 @@ def make_task(
         As :func:`check`.
     """
     held = _held(name, labels, kind)
-    ids = np.arange(len(held), dtype=np.int64) if example_ids is None else example_ids
+    ids = np.arange(len(held), dtype=np.int64) if example_ids is None else np.asarray(example_ids)
     names = tuple(class_names)
     if kind == "multiple_choice" and not names:
         names = tuple(f"choice{number}" for number in range(1, len(choices) + 1))

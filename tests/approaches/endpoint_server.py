@@ -26,6 +26,7 @@ class Server:
         self.size, self.newer = 1, False
         self.requests, self.keys, self.under_way, self.most = [], set(), 0, 0
         self.faults, self.retry_after, self.delay = deque(), None, 0.0
+        self.models_faults, self.usage = deque(), None
         self.lock = threading.Lock()
         self.start()
 
@@ -40,6 +41,9 @@ class Server:
                 pass
 
             def do_GET(self):
+                if outer.models_faults:
+                    outer.reply(self, {"error": {"message": "loading"}}, outer.models_faults.popleft())
+                    return
                 outer.reply(self, {"data": [{"id": outer.model, "created": 3, "meta": {"size": outer.size}}]})
 
             def do_POST(self):
@@ -117,6 +121,7 @@ class Server:
             choice["logprobs"] = {"content": [{"top_logprobs": rows}]} if chat else {"top_logprobs": [legacy]}
         usage = {"prompt_tokens": len(prompt.split()), "completion_tokens": 1}
         named = {"model": self.model, "system_fingerprint": self.fingerprint}
+        usage = usage if self.usage is None else self.usage
         return {"choices": [choice], "usage": usage, **named}
 
 

@@ -195,6 +195,13 @@ def test_what_cannot_be_used_is_said_in_one_line(files, why, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("ids", [["01", "1"], [str(10**20), "2"]])
+def test_ids_that_are_no_numbers_as_they_are_written(ids, tmp_path):
+    rows = "\n".join(f"{one},a,a" for one in ids)
+    (tmp_path / "predictions.csv").write_text(f"example_id,label,prediction\n{rows}")
+    assert read(tmp_path).ids.tolist() == ids
+
+
 def test_blanks_around_a_class_are_none_of_its_name(tmp_path):
     (tmp_path / "predictions.csv").write_text("example_id,label,prediction\n1, a,a \n2,b c, a")
     assert read(tmp_path).classes == ("a", "b c")

@@ -263,6 +263,41 @@ def test_costs_are_bounded_before_and_counted_after(server, tmp_path):
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("usage", [{}, {"prompt_tokens": 0}, {"prompt_tokens": "many"}, {"prompt_tokens": -9}, "?"])
+def test_a_server_that_does_not_count_is_paid_the_most(server, tmp_path, usage):
+    server.usage = usage
+    client = client_of(server, tmp_path, prices=(1.0, 2.0))
+    asked(client, "one")
+    store = Store(client.endpoint, tmp_path)
+    assert store.spent() == (1, pytest.approx((3 + 64 + 2.0) / 1e6))
+    store.close()
+
+
+@pytest.mark.parametrize("key", ["sk-secret\r", "sk-\u0441ecret", " "])
+def test_a_key_that_no_header_can_hold(server, tmp_path, monkeypatch, key):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ParameterError, match=r"^OPENAI_API_KEY=\*\*\*: must be letters"):
+        client_of(server, tmp_path)
+
+
+def test_a_list_of_models_that_fails_for_a_moment_is_no_other_model(server, tmp_path, monkeypatch):
+    approach = InContextLearning()
+    given = approach.complete(resolve_hyperparameters(approach, {"base_url": server.url}))
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path))
+    known = approach.dependencies(given, MODEL)
+    server.models_faults.extend([503, 429])
+    assert approach.dependencies(given, MODEL) == known
+    server.models_faults.extend([503] * 6)
+    with pytest.raises(L3DError, match=r"refuses \(503\): loading"):
+        approach.dependencies(given, MODEL)
+
+
+def test_a_key_is_no_part_of_a_text_that_was_cut():
+    error = Exception()
+    error.body = {"message": "x" * 290 + " sk-secret"}
+    assert "sk-" not in clients._said(error, "sk-secret")
+
+
 def test_two_processes_share_one_count(server, tmp_path):
     endpoint = Endpoint("tiny", server.url, max_requests=3)
     one, other = Store(endpoint, tmp_path), Store(endpoint, tmp_path)

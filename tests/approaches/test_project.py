@@ -276,9 +276,15 @@ def test_what_mlflow_cannot_fetch_is_one_line(tmp_path, monkeypatch):
 def test_large_files_of_a_project_are_linked(folder):
     (folder / "shop" / "data").mkdir()
     (folder / "shop" / "data" / "large").write_bytes(bytes(1 << 21))
-    located("shop", "", "local", folder, folder).copy(folder / "copy")
+    place = located("shop", "", "local", folder, folder)
+    linked = place.copy(folder / "copy")
     found = {path.name: path.is_symlink() for path in (folder / "copy").rglob("*") if path.is_file()}
     assert found == {"MLproject": False, "train.py": False, "large": True}
+    place.check(linked)
+    with (folder / "copy" / "data" / "large").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(L3DError, match="writes to data/large, which is yours"):
+        place.check(linked)
 
 
 def test_a_fresh_store_leaves_the_kept_one_as_it_is(migrated_store, tmp_path):

@@ -133,10 +133,10 @@ def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
     for name in COLUMNS[:1] if of_texts else COLUMNS:
         if (row := next((row for row, value in enumerate(columns[name]) if _missing(value)), None)) is not None:
             raise L3DError(f"{path.name}: {name} is missing in row {row + 1}")
-    whole = all(isinstance(value, int) or _is_number(str(value)) for value in ids)
+    whole = all(_is_id(str(value)) for value in ids)
     numbers = np.array([int(value) for value in ids], dtype=np.int64) if whole else np.array(list(map(str, ids)))
-    if len(np.unique(numbers)) < len(numbers):
-        twice = next(value for value, count in Counter(ids).items() if count > 1)
+    twice, times = Counter(numbers.tolist()).most_common(1)[0]
+    if times > 1:
         raise L3DError(f"{path.name}: example_id {twice} stands there twice")
     if of_texts:
         form = form_of(kind)
@@ -217,6 +217,11 @@ def _class(value: Any, column: str, path: Path) -> str:
         fix = "classes are texts or whole numbers, and of a regression every label and prediction is a number"
         raise L3DError(f"{path.name}: {column} holds {value:g}; {fix}")
     return str(int(value))
+
+
+def _is_id(text: str) -> bool:
+    """Return whether a text is a number of 64 bits as it is written: ``01`` and ``1`` are two ids."""
+    return _is_number(text) and len(text) < 19 and str(int(text)) == text
 
 
 def _is_number(name: str) -> bool:

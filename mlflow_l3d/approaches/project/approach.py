@@ -147,12 +147,13 @@ class Project(Command):
             copy, output = folder / "project", folder / "artifacts"
             copy.mkdir()
             output.mkdir()
-            place.copy(copy)
+            linked = place.copy(copy)
             tracking = store.fresh(empty, folder, output, str(hyperparameters["experiment"]))
             values = self._values(seeds, output, point)
             reseeded = reseeding({name: int(values[name]) for name in SEEDED if name in values}, folder / "seeds")
             line = point.line({name: value for name, value in values.items() if name not in SEEDED})
             _run(line, copy, {**inherited, **tracking, **reseeded})
+            place.check(linked)
             logged, metrics = store.logged(folder, tracking["MLFLOW_RUN_ID"])
             written = with_predictions(output, metrics, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
             if written.predictions is None and not metrics:

@@ -67,15 +67,30 @@ class Located:
     files: Mapping[str, str]
     mlflow: str
 
-    def copy(self, target: Path) -> None:
-        """Copy the files for one run; large ones are links."""
+    def copy(self, target: Path) -> dict[str, tuple[int, int]]:
+        """Copy the files for one run; return the size and the time of each large one, which is a link."""
+        linked = {}
         for name in self.files:
             source, place = self.folder / name, target / name
             place.parent.mkdir(parents=True, exist_ok=True)
             if source.stat().st_size > _LARGE:
+                linked[name] = _state(source)
                 place.symlink_to(source)
             else:
                 shutil.copy(source, place)
+        return linked
+
+    def check(self, linked: Mapping[str, tuple[int, int]]) -> None:
+        """Raise L3DError where a run wrote to a file that it was given a link to: other runs have it, too."""
+        for name, state in linked.items():
+            if _state(self.folder / name) != state:
+                what = f"the project writes to {name}, which is yours: files above 1 MB are links that all runs share"
+                raise L3DError(f"{what}. Let it write to a file of its own.")
+
+
+def _state(file: Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def located(uri: str, version: str, env_manager: str, here: Path, cache: Path) -> Located:

@@ -60,8 +60,12 @@ class RecordedRun:
         """Hash of what was recorded: equal for the same run, wherever its file lies."""
         arrays = (self.ids, self.labels, self.predictions)
         digests = [None if each is None else _digest(each) for each in arrays]
+        # Runs that answered all alike are several where they took other times; a copied file has the same.
+        times = {"seconds": self.duration_seconds} if self.duration_seconds else {}
         bare = {} if digests[0] else {name: repr(float(value)) for name, value in self.scores.items()}
-        return content_key({"task": self.task, "settings": dict(self.settings), "scores": bare, "arrays": digests})
+        return content_key(
+            {"task": self.task, "settings": dict(self.settings), "scores": bare, "arrays": digests, **times}
+        )
 
     @property
     def examples(self) -> str:

@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.plan.cells import Cell, Outcome, content_key
-from mlflow_l3d.studies.base import Study, entry_point
+from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
 from mlflow_l3d.studies.importing.formats import FORMATS
@@ -309,6 +309,7 @@ def import_runs(
             raise unknown_name("from", from_, FORMATS)
         with under_way("reading", shown=shown):
             asked = _read(Path(path), given)
+        say(asked.remarks)
         found = _there(asked, connect())
         return found or _Importing(asked, progress=progress).run(project_run.take())
 

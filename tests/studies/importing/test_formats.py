@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,6 +61,49 @@ def test_lm_eval_values_of_changing_type_are_read_line_by_line(tmp_path: Path):
     old, new = read("lm-eval", tmp_path / path.name)[0], read("lm-eval", path)[0]
     assert np.array_equal(old.predictions, new.predictions)
     assert old.key == new.key
+
+
+def _with_lines(folder: Path, **changed: Any) -> RecordedRun:
+    """Read the samples of `reviews` with some entries of every line changed."""
+    path = lm_eval("reviews")[0]
+    shutil.copy(LOGS / "lm_eval" / path.name.replace("samples_reviews", "results").replace("jsonl", "json"), folder)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for place, line in enumerate(lines):
+        line |= {name: value(place) for name, value in changed.items()}
+    (folder / path.name).write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return read("lm-eval", folder / path.name)[0]
+
+
+def test_lm_eval_choices_whose_truth_is_a_text(tmp_path: Path):
+    resps = [[["-1.0", "False"], ["-2.0", "False"]], [["-2.0", "False"], ["-1.0", "False"]]]
+    run = _with_lines(
+        tmp_path,
+        target=lambda place: "AB"[place % 2],
+        filtered_resps=lambda place: resps[place // 2 % 2],
+        acc=lambda place: float(place % 2 == place // 2 % 2),
+    )
+    assert run.predictions is not None
+    assert run.predictions[:4].tolist() == ["A", "choice 0", "choice 1", "B"]
+
+
+def test_lm_eval_a_text_alone_is_right_where_its_accuracy_says_so(tmp_path: Path):
+    run = _with_lines(
+        tmp_path,
+        target=lambda place: " word",
+        filtered_resps=lambda place: [["-2.5", str(place % 2 == 0)]],
+        metrics=lambda place: ["perplexity", "acc"],
+        perplexity=lambda place: -2.5,
+        acc=lambda place: float(place % 2 == 0),
+    )
+    assert (*run.scores,) == ("accuracy", "log_likelihood")
+    assert run.predictions is not None
+    assert (run.predictions == run.labels).mean() == run.scores["accuracy"]
+
+
+def test_runs_that_answered_alike_are_one_where_they_took_the_same_time():
+    run = read("lm-eval", lm_eval("reviews")[0])[0]
+    assert replace(run, source="copy").key == run.key
+    assert replace(run, duration_seconds=run.duration_seconds + 1).key != run.key
 
 
 @pytest.mark.parametrize("uneven", [False, True])

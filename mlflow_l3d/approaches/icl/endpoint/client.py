@@ -12,8 +12,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
+from mlflow_l3d.approaches.icl.endpoint.replies import counted
 from mlflow_l3d.approaches.icl.endpoint.store import Store, key_of
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 
 _TRIES: Final = 6
 _LOOKS_AGAIN: Final = 0.1
@@ -23,6 +24,7 @@ _SECONDS: Final = 600.0
 _FIRST_WAIT: Final = 0.5
 _LAST_SECONDS: Final = 60.0
 _SERVER_TRIES_AGAIN: Final = frozenset({408, 409})
+_PASSES: Final = frozenset({408, 429, 502, 503, 504})
 _NEVER: Final = frozenset({401, 403, 404})
 _NEW_LIMIT: Final = "max_completion_tokens"  # what newer models of OpenAI's call `max_tokens`, and insist on
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
@@ -63,7 +65,7 @@ class Client:
             logging.getLogger(name).setLevel(logging.WARNING)
         self.endpoint, self.store, self.identity = endpoint, store, ""
         self.verify: Callable[[], Any] | None = None
-        self._secret = os.environ.get("OPENAI_API_KEY", "")
+        self._secret = _key()
         self._openai = AsyncOpenAI(
             api_key=self._secret or "none", base_url=endpoint.base_url, max_retries=0, timeout=_SECONDS
         )
@@ -107,18 +109,23 @@ class Client:
         return await asyncio.shield(self._flying[key])
 
     async def models(self) -> list[Mapping[str, Any]]:
-        """Return what the server says of its models; nothing where it has no such route, or one that fails."""
+        """Return what the server says of its models; nothing where it has no such route, or one that is broken.
+
+        What passes is waited for: nothing would be another description of the model, and everything asked again.
+        """
         tries = itertools.count(1)
         while True:
             try:
                 answer: Any = await self._openai.get("/models", cast_to=object)
                 break
             except Exception as error:  # noqa: BLE001 - sorted below
-                if getattr(error, "status_code", 401) not in {401, 403}:
+                status, failures = getattr(error, "status_code", None), next(tries)
+                passes = status in _PASSES or _was_cut(error)
+                if status not in {None, 401, 403} and not passes:
                     return []
-                failures = next(tries)
-                if not _was_cut(error) or failures >= _TRIES:
-                    raise self._final(error) from None
+                if not passes or failures >= _TRIES:
+                    final = self._final(error)
+                    raise final if isinstance(final, EndpointError) else EndpointError(str(final)) from None
                 await self._pause(error, failures)
         rows = answer.get("data") if isinstance(answer, Mapping) else None
         return [row for row in rows or () if isinstance(row, Mapping)]
@@ -242,10 +249,9 @@ class Client:
         return self._price(tokens, int(body.get("max_tokens", 1)))
 
     def _cost(self, answer: Mapping[str, Any], most: float) -> float:
-        usage = answer.get("usage")
-        if not isinstance(usage, Mapping) or not most:
-            return most
-        return self._price(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0))
+        """Return what an answer cost, the most that it can where the server does not count as it should."""
+        asked, answered = counted(answer)
+        return self._price(asked, answered) if most and asked and answered is not None else most
 
     def _price(self, asked: int, answered: int) -> float:
         return (asked * self.endpoint.prices[0] + answered * self.endpoint.prices[1]) / 1e6
@@ -256,10 +262,7 @@ class Client:
         if status is None:
             cause = type(error.__cause__ or error).__name__
             return UnreachableError(f"no answer from {where} ({cause}). Start the server, or correct base_url.")
-        said = _said(error)
-        if self._secret:
-            said = said.replace(self._secret, "***")
-        line = f"{where} refuses ({status}): {said}"
+        line = f"{where} refuses ({status}): {_said(error, self._secret)}"
         if status in {401, 403}:
             return EndpointError(f"{line} Set OPENAI_API_KEY to a key of this server.")
         ends = status in _NEVER or status == 429
@@ -295,11 +298,21 @@ def _code(error: Exception) -> str:
     return str(getattr(error, "code", "") or "")
 
 
-def _said(error: Exception) -> str:
-    """Return the server's own message; of a list of faults, which may hold whole prompts, their words only."""
+def _key() -> str:
+    """Return the key of the server, the empty text where there is none."""
+    key = os.environ.get("OPENAI_API_KEY", "")
+    if not all("!" <= sign <= "~" for sign in key):
+        allowed = "must be letters, digits and signs of ASCII without blanks or line breaks"
+        raise ParameterError("OPENAI_API_KEY", "***", allowed, "Set it anew.")
+    return key
+
+
+def _said(error: Exception, secret: str = "") -> str:
+    """Return the server's message without a secret; of a list of faults, which may hold prompts, their words only."""
     body: Any = getattr(error, "body", None)
     found = body.get("message") or body.get("detail") or body.get("error") if isinstance(body, Mapping) else body
     if isinstance(found, list):
         found = "; ".join(str(one.get("msg", "")) for one in found if isinstance(one, Mapping))
     text = " ".join(str(found).split()) if isinstance(found, str) and found else "(no reason)"
+    text = text.replace(secret, "***") if secret else text
     return text if len(text) <= 300 else f"{text[:297]}..."

@@ -12,11 +12,25 @@ _SHARED_START: Final = 3
 """Words that begin with so many letters alike may have the same first token."""
 
 
+def counted(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the tokens of prompt and answer that the server counted, each None where it counted none or nonsense."""
+    usage = reply.get("usage")
+    usage = usage if isinstance(usage, Mapping) else {}
+    asked, answered = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+    return _whole(asked), _whole(answered)
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
 def common(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of every reply: tokens of its prompt, its model and the server's fingerprint."""
-    usage = reply.get("usage") or {}
-    tokens = int(usage.get("prompt_tokens") or 0)
-    return {"prompt_tokens": tokens, "model": reply.get("model"), "fingerprint": reply.get("system_fingerprint")}
+    return {
+        "prompt_tokens": counted(reply)[0] or 0,
+        "model": reply.get("model"),
+        "fingerprint": reply.get("system_fingerprint"),
+    }
 
 
 def written(reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +77,8 @@ def end_of_prompt(reply: Mapping[str, Any], word: str) -> dict[str, Any]:
     """
     found = reply["choices"][0]["logprobs"]
     tokens, values = [str(token) for token in found["tokens"]], found["token_logprobs"]
-    generated = int((reply.get("usage") or {}).get("completion_tokens", 1))
+    generated = counted(reply)[1]
+    generated = 1 if generated is None else generated
     ends = [end for end in dict.fromkeys((len(tokens) - generated, len(tokens))) if _spells(tokens[:end], word)]
     if not ends:
         raise ValueError("the prompt is not echoed")

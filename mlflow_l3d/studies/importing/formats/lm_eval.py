@@ -20,8 +20,10 @@ _NOT_SETTINGS: Final = (
     "verbosity write_out"
 )
 """Of the tool's ``config``: what has no say in the score, or says again what another entry says."""
-_SCORES: Final = {"acc": "accuracy"}
-"""Metric of the tool -> the same of ours."""
+_SCORES: Final = {"acc": "accuracy", "perplexity": "log_likelihood"}
+"""Metric of the tool, as its samples have it -> the same of ours."""
+_RIGHT: Final = ("acc", "exact_match")
+"""Metrics that say of a sample whether its answer is right."""
 _MORE: Final = ("doc_hash", "filter")
 _NEEDED: Final = ("doc_id", "target", "filtered_resps", "metrics")
 
@@ -132,20 +134,22 @@ def _run(
     metrics = samples["metrics"].take([0]).to_pylist()[0]
     values = {name: samples[name].to_pylist() for name in metrics if name in samples}
     own = [name for name in metrics if name in values and isinstance(values[name][0], int | float)]
+    own.sort(key=lambda name: name not in _RIGHT)
     if not own:
         raise L3DError(f"{source}: no metric has a number for each sample ({', '.join(metrics)}).")
     scores = {_SCORES.get(name, name): math.fsum(map(_number, values[name])) / len(values[name]) for name in own}
     numbers, targets = samples["doc_id"].to_pylist(), samples["target"].to_pylist()
     hashes = samples["doc_hash"].to_pylist() if "doc_hash" in samples else [""] * len(numbers)
     ids = np.array([f"{number}:{str(of_doc)[:8]}" for number, of_doc in zip(numbers, hashes, strict=True)])
-    kind, labels, predictions = "multiple_choice", texts(targets), None
+    kind, labels, predictions, likely = "multiple_choice", texts(targets), None, None
     if config.get("output_type", "") in ("multiple_choice", "loglikelihood") or "acc" in own:
-        chosen = _choices(samples["filtered_resps"], targets)
-        if chosen is not None:
-            labels, predictions = chosen
+        likely = _likely(samples["filtered_resps"])
+        if likely is not None and all(str(target).isdigit() for target in targets):
+            labels, predictions = np.array([int(target) for target in targets], dtype=np.int64), likely
             kind = "classification" if isinstance(config.get("doc_to_choice"), list) else kind
     if predictions is None:
-        answers = texts([_answer(each) for each in samples["filtered_resps"].to_pylist()])
+        resps = samples["filtered_resps"].to_pylist() if likely is None else []
+        answers = texts([f"choice {place}" for place in likely] if likely is not None else [*map(_answer, resps)])
         right = [_number(value) == 1.0 for value in values[own[0]]]
         predictions = settled(answers, labels, right)
     return RecordedRun(
@@ -161,21 +165,19 @@ def _run(
     )
 
 
-def _choices(resps: _Column, targets: list[Any]) -> tuple[Any, Any] | None:
-    """Return the true and the likeliest choice; None where samples hold no choices, or the truth is no number."""
-    if not all(str(target).isdigit() for target in targets):
+def _likely(resps: _Column) -> npt.NDArray[np.int64] | None:
+    """Return the place of each sample's likeliest choice; None where samples hold no choices."""
+    found = _likeliest(resps.values)
+    if found is not None:
+        return found
+    given = resps.to_pylist()
+    if any(len(each) < 2 for each in given):
         return None
-    likely = _likeliest(resps.values)
-    if likely is None:
-        given = resps.to_pylist()
-        if any(len(each) < 2 for each in given):
-            return None
-        try:
-            logs = [[float(answer[0]) for answer in each] for each in given]
-            likely = np.array([one.index(max(one)) for one in logs], dtype=np.int64)
-        except (TypeError, ValueError, IndexError):
-            return None
-    return np.array([int(target) for target in targets], dtype=np.int64), likely
+    try:
+        logs = [[float(answer[0]) for answer in each] for each in given]
+        return np.array([one.index(max(one)) for one in logs], dtype=np.int64)
+    except (TypeError, ValueError, IndexError):
+        return None
 
 
 def _likeliest(resps: Any) -> npt.NDArray[np.int64] | None:
