@@ -239,9 +239,20 @@ def test_promptfoo(tmp_path: Path):
     ]
     assert runs[0].predictions.tolist() == ["capital 1", "x"]  # type: ignore[union-attr]
     assert runs[0].examples == runs[1].examples
+    rows[1] |= {"failureReason": 2, "error": "API error: 429"}
+    (tmp_path / "out.json").write_text(json.dumps({"results": {"version": 3, "results": rows}}), encoding="utf-8")
+    with pytest.raises(L3DError, match=r"has no answer \(API error: 429\)"):
+        read("promptfoo", tmp_path / "out.json")
     (tmp_path / "out.json").write_text("{}", encoding="utf-8")
     with pytest.raises(L3DError, match="holds no results"):
         read("promptfoo", tmp_path / "out.json")
+
+
+def test_settings_of_a_csv_file_show_no_private_folder(tmp_path: Path):
+    frame = pd.DataFrame({"example_id": [1, 2], "label": ["a", "b"], "prediction": ["a", "a"]})
+    both = pd.concat([frame.assign(model=name) for name in ("/home/someone/lora", "org/full")])
+    both.to_csv(tmp_path / "runs.csv", index=False)
+    assert [run.settings["model"] for run in read("csv", tmp_path / "runs.csv")] == ["lora", "org/full"]
 
 
 def test_trainer(tmp_path: Path):

@@ -12,6 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.classification import UNPARSED
+from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.studies.importing.recorded import Array, RecordedRun, pairs, texts
 
 _OWN: Final = ("example_id", "label", "prediction")
@@ -106,7 +107,7 @@ def _run(
     path: Path, settings: Mapping[str, str], rows: pd.DataFrame, kind: type | None, names: Sequence[str] | None
 ) -> RecordedRun:
     labels, predictions = (_values(rows[name], kind, names) for name in ("label", "prediction"))
-    scores = {}
+    settings, scores = {name: public_name(value) for name, value in settings.items()}, {}
     if "score" in rows:
         scores["score"] = float(pd.to_numeric(rows["score"], errors="coerce").to_numpy(dtype=np.float64).mean())
     how = ", ".join(f"{name}={value}" for name, value in settings.items())

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, read_json, settled, texts
+
+_ERROR: Final = 2
+"""``failureReason`` of a test that was not answered; promptfoo gives it a score of 0."""
 
 
 def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
@@ -42,6 +45,9 @@ def _run(source: str, task: str, rows: list[Mapping[str, Any]], settings: dict[s
             raise L3DError(
                 f"{source}: test {row.get('testIdx')} has no score ({row.get('error') or 'no error named'})."
             )
+        if row.get("failureReason") == _ERROR:
+            said = " ".join(str(row.get("error") or "no error named").split())[:100]
+            raise L3DError(f"{source}: test {row.get('testIdx')} has no answer ({said}). Ask again what failed.")
     labels = texts([_expected(row) for row in rows])
     answers = texts([(row.get("response") or {}).get("output") for row in rows])
     right = [bool(row.get("success")) for row in rows]
