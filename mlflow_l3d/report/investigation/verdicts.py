@@ -207,7 +207,7 @@ class Shown:
             return f"If it is right, about {same} {word}{of} would tell"
         needed = self.design.needed(wanted, found)
         if needed.rows is None or not self.design.has_columns:
-            return "No number of runs that can be afforded would tell"
+            return f"By what these {rows} {word} show, no number of runs that can be afforded would tell"
         size = f"{needed.rows} {word} of {needed.columns} columns"
         return f"If it is right, about {size} would tell; more {word} alone would not"
 
