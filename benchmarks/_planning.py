@@ -64,7 +64,7 @@ def pilot_lines(tables: int) -> Iterator[list[str]]:
             draw = crossed if design.model.shared_columns else nested
             scores = Tables({"f": draw(generator, rows, columns, (0.5, 0.25, 0.25))}, generator.standard_normal(9))
             record = design.importances(scores)["f"]
-            parts, ends = record.components, (record.importance_ci_low, record.importance_ci_high)
+            parts, ends = record.components, (record.importance_corrected_ci_low, record.importance_corrected_ci_high)
             if parts is None or not parts.contributed > 0:
                 continue
             first = (record.first_order_ci_low, record.first_order_ci_high)

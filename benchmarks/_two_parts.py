@@ -111,7 +111,7 @@ def records(design: type[Design], scores: Tables) -> Mapping[str, Importance]:
 
 def _holds(design: type[Design], scores: Tables, true: float) -> bool:
     record = records(design, scores)["f"]
-    return record.importance_ci_low <= true <= record.importance_ci_high
+    return record.importance_corrected_ci_low <= true <= record.importance_corrected_ci_high
 
 
 def _down(scores: Array, which: np.ndarray) -> Array:

@@ -164,7 +164,7 @@ def missing_lines(tables: int) -> Iterator[list[str]]:
                         for name in ("importance", "importance_corrected")
                         for record in reversed(found)
                     ]
-                    held += found[0].importance_ci_low <= true <= found[0].importance_ci_high
+                    held += found[0].importance_corrected_ci_low <= true <= found[0].importance_corrected_ci_high
                 rms = [f"{math.sqrt(np.nanmean(np.square(column))):.3f}" for column in far.T]
                 none = f"{100 * np.isnan(far[:, 0]).mean():.1f}"
                 numbers = [*rms, none, f"{100 * held / tables:.1f}"]

@@ -120,7 +120,12 @@ def record_of(table: np.ndarray, golden: np.ndarray) -> Importance:
     if estimate is None:
         return blank
     low, high = estimate.interval()
-    return replace(blank, importance_corrected=estimate.importance, importance_ci_low=low, importance_ci_high=high)
+    return replace(
+        blank,
+        importance_corrected=estimate.importance,
+        importance_corrected_ci_low=low,
+        importance_corrected_ci_high=high,
+    )
 
 
 def analysis_of(table: np.ndarray, golden: np.ndarray, share: float, rng: np.random.Generator) -> Analysis:

@@ -151,7 +151,7 @@ def swept() -> pd.DataFrame:
         for shots in (2.0, 8.0)
         for name in ("A", "B")
     ]
-    scores = {"importance_corrected": 0.3, "importance_ci_low": -0.1, "importance_ci_high": 0.6}
+    scores = {"importance_corrected": 0.3, "importance_corrected_ci_low": -0.1, "importance_corrected_ci_high": 0.6}
     return pd.DataFrame(rows).assign(metric="f1_macro", design="radial", run_id="r", **scores)
 
 

@@ -26,7 +26,12 @@ def join() -> Iterator[ModuleType]:
 def swept(*rows: dict[str, Any]) -> pd.DataFrame:
     """Return a table of a sweep with these rows."""
     common = {"metric": "f1_macro", "design": "radial", "run_id": "r", "factor": "data_order"}
-    scores = {"importance": 0.2, "importance_corrected": 0.25, "importance_ci_low": 0.1, "importance_ci_high": 0.4}
+    scores = {
+        "importance": 0.2,
+        "importance_corrected": 0.25,
+        "importance_corrected_ci_low": 0.1,
+        "importance_corrected_ci_high": 0.4,
+    }
     return pd.DataFrame([{**common, **scores, **row} for row in rows])
 
 
@@ -44,8 +49,8 @@ def test_the_interval_judges_the_printed_sign(join: ModuleType) -> None:
         swept(
             {"task": "sst2"},
             {"task": "cola"},
-            {"task": "snips", **other, "importance_ci_low": -0.4, "importance_ci_high": -0.1},
-            {"task": "mrpc", **other, "importance_ci_low": -0.5, "importance_ci_high": 0.1},
+            {"task": "snips", **other, "importance_corrected_ci_low": -0.4, "importance_corrected_ci_high": -0.1},
+            {"task": "mrpc", **other, "importance_corrected_ci_low": -0.5, "importance_corrected_ci_high": 0.1},
         ),
         approach="finetuning",
         model="bert-base",
@@ -74,7 +79,7 @@ def test_the_interval_judges_the_printed_sign(join: ModuleType) -> None:
 
 
 def test_a_zero_that_was_printed_has_a_sign(join: ModuleType) -> None:
-    below = {"importance_ci_low": -0.4, "importance_ci_high": -0.1}
+    below = {"importance_corrected_ci_low": -0.4, "importance_corrected_ci_high": -0.1}
     table = join.joined(
         swept({"task": "trec", "factor": "data_split", **below}), approach="icl", model="llama-2-13b-chat"
     )

@@ -187,12 +187,12 @@ def _sequential(
     found = {}
     for factor, record in importances.items():
         estimate = design.estimate(scores, factor)
-        if estimate is not None and math.isfinite(record.importance_ci_low):
+        if estimate is not None and math.isfinite(record.importance_corrected_ci_low):
             p = record.importance_p
             if record.components is not None and record.components.method != "reml":
                 p = estimate.careful_p_value()
                 low, high = estimate.careful_interval(record.level)
-                record = replace(record, importance_ci_low=low, importance_ci_high=high)
+                record = replace(record, importance_corrected_ci_low=low, importance_corrected_ci_high=high)
             record = replace(record, importance_p=min(1.0, p * (1 - level) / (1 - record.level)))
         found[factor] = record
     return found

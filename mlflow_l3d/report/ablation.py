@@ -28,8 +28,8 @@ _WORDS: Final = {
     "mitigated_std": "mitigated std",
     "importance": "importance",
     "importance_corrected": "corrected",
-    "importance_ci_low": "  95 % from",
-    "importance_ci_high": "  95 % to",
+    "importance_corrected_ci_low": "  95 % from",
+    "importance_corrected_ci_high": "  95 % to",
 }
 _HEAD: Final = ("mitigation runs", "investigation runs", "test size", "% of baseline")
 
@@ -140,7 +140,13 @@ def ablation_figure(frame: pd.DataFrame) -> Figure:
             if not radial:
                 _line(axes, by_columns, GREY, "published score, fewer columns")
             wide = by_rows.pivot(index="runs", columns="number", values="mean")
-            axes.vlines(wide.index, wide["importance_ci_low"], wide["importance_ci_high"], color=ORANGE, linewidth=1.6)
+            axes.vlines(
+                wide.index,
+                wide["importance_corrected_ci_low"],
+                wide["importance_corrected_ci_high"],
+                color=ORANGE,
+                linewidth=1.6,
+            )
             label = f"corrected, fewer {fewer}, 95 % interval"
             axes.plot(wide.index, wide["importance_corrected"], "s", color=ORANGE, markersize=4, label=label)
             axes.axhline(0, color=INK, linewidth=1)

@@ -111,7 +111,7 @@ def _check_analysis(design: type[Design], whole: Design, cells: list[Cell]) -> N
         if design.baseline:
             continue
         truth = math.sqrt(SHARES[name]) - math.sqrt(1 - SHARES[name])
-        low, high = record.importance_ci_low, record.importance_ci_high
+        low, high = record.importance_corrected_ci_low, record.importance_corrected_ci_high
         require(low <= truth <= high, f"the importance of {name} is {truth:.2f}, its interval {low:.2f} to {high:.2f}")
     strong, weak = (found.importances[name].importance_corrected for name in FACTORS[:2])
     require(design.baseline or strong > weak, "80 % of the variance are called less important than 10 %")

@@ -52,7 +52,11 @@ FIGURES: Final = {
     "figure4": Layout("meta-learning", ("meta_learning",)),
     "figure5": Layout("prompt formats, all data sets", ("icl",), series="prompt_format", printed=False),
 }
-_NUMBERS: Final = {"importance_corrected": "value", "importance_ci_low": "low", "importance_ci_high": "high"}
+_NUMBERS: Final = {
+    "importance_corrected": "value",
+    "importance_corrected_ci_low": "low",
+    "importance_corrected_ci_high": "high",
+}
 _SETTING: Final = {"shots": 2.0, "prompt_format": "A"}
 _COLUMNS: Final = [
     *("source", "approach", "name", "task", "classes", "factor", "shots", "prompt_format"),

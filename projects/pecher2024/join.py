@@ -27,7 +27,7 @@ SETTING: Final = {"shots": "2", "prompt_format": "A"}
 """What in-context learning has in all published numbers; others are drawn in figures only."""
 METRICS: Final = {"icl": ("f1_macro", "f1_macro_published")}
 """Approach -> metrics that are the paper's, ``f1_macro`` of the others. Its code has one for generated texts."""
-_OURS: Final = ["importance", "importance_corrected", "importance_ci_low", "importance_ci_high"]
+_OURS: Final = ["importance", "importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high"]
 _SIGN: Final = ["system", "task", "factor"]
 _KEYS: Final = ["approach", "learner", "task", "factor"]
 _MODELS: Final = {model for _, model, _ in SYSTEMS.values()}
@@ -57,8 +57,8 @@ def joined(
     pandas.DataFrame
         What was printed: ``table``, the columns of ``published.PLACE``, ``factor``, ``published`` (importance). Ours:
         ``our_model``, ``design``, ``run_id``, ``importance`` (published definition), ``importance_corrected``, its
-        interval ``importance_ci_low`` and ``_ci_high``. Between them: ``same_sign`` (of both scores by the published
-        definition; None where one is missing), ``verdict`` (one of :data:`VERDICTS`, :data:`MISSING`,
+        interval ``importance_corrected_ci_low`` and ``_ci_high``. Between them: ``same_sign`` (of both scores by the
+        published definition; None where one is missing), ``verdict`` (one of :data:`VERDICTS`, :data:`MISSING`,
         :data:`UNPUBLISHED`), ``own_numbers`` (whether the printed standard deviations decide the printed sign, one of
         ``audit.VERDICTS``) and ``differs`` (the empty text, or what of ours is not the paper's).
 
@@ -94,7 +94,7 @@ def summary(found: pd.DataFrame) -> str:
     lines += [
         f"  reversed: {row['system']}, {row['task']}, {row['factor']}: published {row['published']:+.2f}, "
         f"{row['own_numbers']} by its own numbers; ours {row['importance_corrected']:+.2f} "
-        f"({row['importance_ci_low']:+.2f} to {row['importance_ci_high']:+.2f})"
+        f"({row['importance_corrected_ci_low']:+.2f} to {row['importance_corrected_ci_high']:+.2f})"
         for row in judged[judged["verdict"] == "reversed"].to_dict("records")
     ]
     lines += [f"Not as in the paper: {each}." for each in sorted(set(judged["differs"]) - {""})]
@@ -148,7 +148,7 @@ def _row(printed: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
     row |= {**printed, "same_sign": None, "verdict": MISSING if printed.get("system") else UNPUBLISHED}
     if not run or "sign" not in printed:
         return row
-    low, high = row["importance_ci_low"], row["importance_ci_high"]
+    low, high = row["importance_corrected_ci_low"], row["importance_corrected_ci_high"]
     sure = (low > 0 or high < 0) and not math.isnan(low + high)
     sign = printed["sign"] > 0
     row["same_sign"] = (row["importance"] > 0) == sign

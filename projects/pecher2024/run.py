@@ -182,8 +182,8 @@ _IMPORTANCE = {
     "published": "published",
     "importance": "ours",
     "importance_corrected": "corrected",
-    "importance_ci_low": "from",
-    "importance_ci_high": "to",
+    "importance_corrected_ci_low": "from",
+    "importance_corrected_ci_high": "to",
     "same_sign": "same sign",
     "verdict": "verdict",
 }

@@ -57,7 +57,14 @@ def test_everything_is_the_investigation_itself():
     assert tuple(found.columns) == ABLATION_COLUMNS
     whole = importance(table, golden)
     for _, line in found[found["factor"] == "x"].iterrows():
-        for name in ("score_mean", "score_std", "contributed_std", "mitigated_std", "importance", "importance_ci_low"):
+        for name in (
+            "score_mean",
+            "score_std",
+            "contributed_std",
+            "mitigated_std",
+            "importance",
+            "importance_corrected_ci_low",
+        ):
             assert line[name] == pytest.approx(getattr(whole, name))
         assert line["share_of_baseline"] == 1.0
     for _, line in found[found["factor"] == "golden_model"].iterrows():

@@ -41,7 +41,7 @@ def test_a_complete_list_is_not_asked_for_more_columns():
 
 def test_a_sound_investigation_is_silent():
     record = importance(table(mitigated=0.05, main=0, interaction=0.95), golden(), factor="f", chance=0.5)
-    assert record.importance_ci_low > 0
+    assert record.importance_corrected_ci_low > 0
     assert all_checks({"f": record}, golden(), chance=0.5) == ()
 
 
@@ -64,8 +64,8 @@ def test_l3d001_compares_interval_and_published_score(score, low, high, severity
         importance(table(), golden(), factor="f"),
         importance=score,
         importance_corrected=(low + high) / 2,
-        importance_ci_low=low,
-        importance_ci_high=high,
+        importance_corrected_ci_low=low,
+        importance_corrected_ci_high=high,
     )
     found = [check for check in factor_checks(record) if check.code == "L3D001"]
     assert [check.severity for check in found] == ([] if severity is None else [severity])
@@ -180,7 +180,7 @@ def test_warnings_come_first():
 def test_few_rows_that_never_change_say_why_there_is_no_interval(rows: int) -> None:
     row = 0.7 + 0.03 * np.random.default_rng(0).standard_normal((rows, 1))
     record = importance(np.repeat(row, 4, axis=1), golden(), factor="data_order")
-    assert np.isnan(record.importance_ci_low)
+    assert np.isnan(record.importance_corrected_ci_low)
     found = fired(record.table, golden())["L3D010"]
     assert f"changes no score in any of {rows} rows: its importance has no interval" in found.message
     varies = record.table + 0.01 * np.eye(4)[0]

@@ -71,7 +71,13 @@ def test_columns_that_collapse_are_the_doing_of_the_factor_and_the_rest_is_a_tab
     assert found.collapse.causes["f"].importance_corrected == 1
     whole = analyse(cells(np.delete(table, [2, 7], axis=1), golden[30:]), planned(), metric="accuracy")
     rest, alone = found.collapse.rest["f"], whole.importances["f"]
-    for name in ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high", "golden_std"):
+    for name in (
+        "importance",
+        "importance_corrected",
+        "importance_corrected_ci_low",
+        "importance_corrected_ci_high",
+        "golden_std",
+    ):
         assert getattr(rest, name) == pytest.approx(getattr(alone, name), rel=1e-9), name
     metrics = found.metrics()
     assert metrics["importance_corrected_uncollapsed/f"] == rest.importance_corrected
@@ -108,8 +114,12 @@ def test_the_interval_of_the_rest_covers_and_that_of_the_whole_does_not(design, 
         golden = np.where(generator.random(200) < 0.1, 0.3, 0.8 + 0.02 * generator.standard_normal(200))
         found = analyse(cells(table, golden), planned(design=design), metric="accuracy")
         rest = found.importances["f"] if found.collapse is None else found.collapse.rest["f"]
-        held += rest.importance_ci_low <= true <= rest.importance_ci_high
-        whole += found.importances["f"].importance_ci_low <= true <= found.importances["f"].importance_ci_high
+        held += rest.importance_corrected_ci_low <= true <= rest.importance_corrected_ci_high
+        whole += (
+            found.importances["f"].importance_corrected_ci_low
+            <= true
+            <= found.importances["f"].importance_corrected_ci_high
+        )
     assert held >= 0.87 * count  # of 120 at 95 %, fewer have a probability of 0.0004
     assert whole < held
 
@@ -165,7 +175,7 @@ def test_a_factor_decides_which_runs_collapse_only_where_its_interval_says_so():
     found = analyse(cells(table, golden), planned(), metric="accuracy")
     cause = found.collapse.causes["f"]
     assert cause.importance_corrected > 0
-    assert not cause.importance_ci_low > 0
+    assert not cause.importance_corrected_ci_low > 0
     _, which, _ = answers(Shown(found))
     assert any("no factor is known to decide which ones, perhaps f" in sentence for sentence in which.sentences)
 
@@ -191,4 +201,4 @@ def test_radial_runs_that_did_not_collapse_may_be_few():
     )
     found = analyse(frame, planned(rows=3, factors=list("abcd")), metric="accuracy")
     assert found.collapse is not None
-    assert np.isnan(found.collapse.rest["a"].importance_ci_low)
+    assert np.isnan(found.collapse.rest["a"].importance_corrected_ci_low)

@@ -38,8 +38,8 @@ def test_tables_by_hand(table, expected):
     assert found.importance_corrected == expected
     assert (found.contributed_std, found.mitigated_std) == ((1.0, 0.0) if expected > 0 else (0.0, 1.0))
     assert found.golden_std == 1.0
-    assert math.isnan(found.importance_ci_low)
-    assert math.isnan(found.importance_ci_high)
+    assert math.isnan(found.importance_corrected_ci_low)
+    assert math.isnan(found.importance_corrected_ci_high)
 
 
 def test_both_parts_by_hand():
@@ -62,9 +62,17 @@ def test_equal_to_an_oracle_in_plain_loops(shape, seed):
     assert found.importance_corrected == pytest.approx(oracle.corrected(table.tolist()), rel=1e-9)
     expected = oracle.interval(table.tolist())
     if expected is None:
-        assert -1 <= found.importance_ci_low <= found.importance_corrected <= found.importance_ci_high <= 1
+        assert (
+            -1
+            <= found.importance_corrected_ci_low
+            <= found.importance_corrected
+            <= found.importance_corrected_ci_high
+            <= 1
+        )
     else:
-        assert (found.importance_ci_low, found.importance_ci_high) == pytest.approx(expected, rel=1e-6)
+        assert (found.importance_corrected_ci_low, found.importance_corrected_ci_high) == pytest.approx(
+            expected, rel=1e-6
+        )
 
 
 def test_the_oracle_was_compared_with_real_intervals():
@@ -79,7 +87,7 @@ def test_shift_and_scale_leave_importance_unchanged(seed, scale, negative, shift
     table = additive_table(seed, 6, 5)
     golden = additive_table(seed + 1, 1, 12)[0]
     before, after = importance(table, golden), importance(scale * table + shift, scale * golden + shift)
-    for name in ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high"):
+    for name in ("importance", "importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high"):
         assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-4, abs=1e-6)
     for name in ("contributed_std", "mitigated_std", "golden_std"):
         assert getattr(after, name) == pytest.approx(abs(scale) * getattr(before, name), rel=1e-6)
@@ -158,14 +166,18 @@ def test_a_factor_without_effect():
     found = importance(table, table[:, 0])
     assert found.importance == pytest.approx(-1)
     assert found.importance_corrected == -1
-    assert np.isnan([found.importance_ci_low, found.importance_ci_high, found.importance_p]).all()
+    assert np.isnan([found.importance_corrected_ci_low, found.importance_corrected_ci_high, found.importance_p]).all()
 
 
 def test_rows_without_effect():
     table = np.repeat(np.linspace(0.1, 0.9, 7)[None, :], 5, axis=0)
     found = importance(table, table[0])
     assert found.importance == pytest.approx(1)
-    assert (found.importance_corrected, found.importance_ci_low, found.importance_ci_high) == (1, 1, 1)
+    assert (found.importance_corrected, found.importance_corrected_ci_low, found.importance_corrected_ci_high) == (
+        1,
+        1,
+        1,
+    )
 
 
 def test_collapsed_share():

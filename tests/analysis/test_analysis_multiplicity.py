@@ -196,7 +196,7 @@ def test_no_claim_of_all_together_is_one_that_its_own_interval_leaves_open(desig
         shares = generator.dirichlet((1.0, 1.0, 1.0))
         found = list(records(generator, design, shares, rows=12, columns=5).values())
         for record, p in zip(found, holm([record.importance_p for record in found]), strict=True):
-            outside = record.importance_ci_low > 0 or record.importance_ci_high < 0
+            outside = record.importance_corrected_ci_low > 0 or record.importance_corrected_ci_high < 0
             assert (record.importance_p <= 0.05) == outside
             assert outside or not p <= 0.05
             claims += p <= 0.05

@@ -141,7 +141,13 @@ def test_units_do_not_matter(design):
     golden = np.random.default_rng(8).standard_normal(20)
     one = importance(table, golden, model=design_named(design).model)
     other = importance(30 - 4 * table, 7 + 4 * golden, model=design_named(design).model)
-    for name in ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high", "importance_p"):
+    for name in (
+        "importance",
+        "importance_corrected",
+        "importance_corrected_ci_low",
+        "importance_corrected_ci_high",
+        "importance_p",
+    ):
         assert getattr(one, name) == pytest.approx(getattr(other, name))
     assert other.components.contributed == pytest.approx(16 * one.components.contributed)
     assert other.score_iqr == pytest.approx(4 * one.score_iqr)
@@ -157,7 +163,7 @@ def test_published_score_is_the_same_formula():
     assert nested.design == "nested"
     last = importance_path(table, golden, model=NESTED).iloc[-1]
     assert last["importance_corrected"] == nested.importance_corrected
-    assert last["importance_ci_low"] == nested.importance_ci_low
+    assert last["importance_corrected_ci_low"] == nested.importance_corrected_ci_low
 
 
 def test_quartile_distance_by_hand():
@@ -184,7 +190,7 @@ def test_bad_tables_give_nan_and_a_check():
         assert "L3D007" in codes(table, golden)
     two = importance([[0.1, 0.2], [0.5, 0.3]], golden, model=NESTED)
     assert math.isfinite(two.importance_corrected)
-    assert math.isnan(two.importance_ci_low)
+    assert math.isnan(two.importance_corrected_ci_low)
     missing = np.random.default_rng(11).random((6, 3))
     missing[2, 1] = np.nan
     found = importance(missing, golden, model=NESTED)
@@ -197,12 +203,12 @@ def test_rows_or_columns_without_effect():
     rows_only = np.repeat(np.linspace(0.1, 0.9, 7)[:, None], 5, axis=1)
     found = importance(rows_only, rows_only[:, 0], model=NESTED)
     assert found.importance_corrected == -1
-    assert np.isnan([found.importance_ci_low, found.importance_ci_high, found.importance_p]).all()
+    assert np.isnan([found.importance_corrected_ci_low, found.importance_corrected_ci_high, found.importance_p]).all()
     equal_rows = np.repeat(np.linspace(0.1, 0.9, 7)[None, :], 5, axis=0)
     found = importance(equal_rows, equal_rows[0], model=NESTED)
     assert found.importance_corrected == 1
-    assert found.importance_ci_high == 1
-    assert -0.5 < found.importance_ci_low < 0.5
+    assert found.importance_corrected_ci_high == 1
+    assert -0.5 < found.importance_corrected_ci_low < 0.5
     assert found.components.truncated == ("mitigated",)
 
 

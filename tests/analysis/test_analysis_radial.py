@@ -118,7 +118,7 @@ def test_record_says_what_the_numbers_are():
         expected = (record.contributed_std - record.mitigated_std) / record.golden_std
         assert record.importance == pytest.approx(expected)
         assert record.importance_corrected == pytest.approx(record.importance, abs=0.15)
-        assert record.importance_ci_low < record.importance_corrected < record.importance_ci_high
+        assert record.importance_corrected_ci_low < record.importance_corrected < record.importance_corrected_ci_high
         assert record.table.shape == (40, 2)
         assert sorted(record.golden) == sorted(sets.ravel())
         assert (record.design, record.collapsed_share, record.cells_missing) == ("radial", 0.0, 0)
@@ -133,7 +133,7 @@ def test_missing_scores_leave_out_only_what_they_touch():
     assert [record.rows_used for record in found.values()] == [19, 19, 20]
     assert [record.cells_missing for record in found.values()] == [1, 1, 0]
     for record in found.values():
-        assert math.isfinite(record.importance_ci_low)
+        assert math.isfinite(record.importance_corrected_ci_low)
     assert {check.code for check in all_checks(found, np.array([]))} >= {"L3D002"}
     assert "L3D003" not in {check.code for check in all_checks(found, np.array([]))}
 
@@ -147,7 +147,7 @@ def test_constant_and_small_designs_give_nan_and_a_check():
     for runs in (0, 1, 2):
         generator = np.random.default_rng(6)
         found = radial_importance(generator.random(runs), {"data_order": generator.random(runs)})["data_order"]
-        assert math.isnan(found.importance_ci_low)
+        assert math.isnan(found.importance_corrected_ci_low)
         assert "L3D007" in {check.code for check in all_checks({"data_order": found}, np.array([]))}
     missing = radial_importance(np.full(5, np.nan), {"data_order": np.arange(5.0)})["data_order"]
     assert math.isnan(missing.importance_corrected)
@@ -158,10 +158,10 @@ def test_factor_without_effect_and_with_all_of_it():
     fresh = np.random.default_rng(8).random(15)
     found = radial_importance(base, {"data_order": base, "data_split": fresh})
     assert found["data_order"].importance_corrected == -1
-    assert np.isnan(found["data_order"].importance_ci_low)
+    assert np.isnan(found["data_order"].importance_corrected_ci_low)
     [check] = [each for each in all_checks(found, base) if each.code == "L3D010"]
     assert check.factor == "data_order"
     assert "of none of 15 runs" in check.message
     assert "up to 18 % of runs" in check.message
     assert found["data_split"].importance_corrected > 0
-    assert found["data_split"].importance_ci_low <= found["data_split"].importance_corrected
+    assert found["data_split"].importance_corrected_ci_low <= found["data_split"].importance_corrected

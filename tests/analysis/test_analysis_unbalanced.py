@@ -116,7 +116,7 @@ def test_a_twentieth_of_missing_cells_changes_little_and_the_interval_holds(mode
         golden = generator.standard_normal(40)
         whole, part = (importance(each, golden, model=model) for each in (table, lacking(generator, table, 0.05)))
         far.append((part.importance - whole.importance, part.importance_corrected - whole.importance_corrected))
-        held += part.importance_ci_low <= 0 <= part.importance_ci_high
+        held += part.importance_corrected_ci_low <= 0 <= part.importance_corrected_ci_high
     assert np.sqrt(np.mean(np.square(far), axis=0)).max() < 0.03
     assert held >= 0.95 * 120 - 3 * math.sqrt(120 * 0.95 * 0.05)
 

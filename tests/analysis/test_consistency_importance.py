@@ -55,14 +55,14 @@ def test_a_threshold_model_has_its_closed_form(weight):
     assert found.interval_over == ("rows",)
     assert set(found.metrics()) == {
         "prediction_importance",
-        "prediction_importance_ci_low",
-        "prediction_importance_ci_high",
+        "prediction_importance_corrected_ci_low",
+        "prediction_importance_corrected_ci_high",
         "prediction_share",
         "prediction_share_ci_low",
         "prediction_share_ci_high",
     }
     low, high = found.importance_interval
-    assert (low, high) == tuple(found.metrics()[f"prediction_importance_ci_{end}"] for end in ("low", "high"))
+    assert (low, high) == tuple(found.metrics()[f"prediction_importance_corrected_ci_{end}"] for end in ("low", "high"))
     assert (1 + low * math.sqrt(2 - low**2)) / 2 == pytest.approx(found.share_ci_low)
 
 

@@ -21,8 +21,8 @@ NUMBERS = (
     "mitigated_std",
     "golden_std",
     "importance_corrected",
-    "importance_ci_low",
-    "importance_ci_high",
+    "importance_corrected_ci_low",
+    "importance_corrected_ci_high",
     "importance_p",
     "score_mean",
     "score_std",
@@ -102,7 +102,7 @@ def proven(record, checks, codes, nans):
     published, corrected, interval = nans
     assert math.isnan(record.importance) == published
     assert math.isnan(record.importance_corrected) == corrected
-    assert math.isnan(record.importance_ci_low) == math.isnan(record.importance_ci_high) == interval
+    assert math.isnan(record.importance_corrected_ci_low) == math.isnan(record.importance_corrected_ci_high) == interval
     assert math.isnan(record.importance_p) == interval
     about = {check.code for check in checks if check.factor in (None, record.factor)}
     assert codes <= about
@@ -151,7 +151,7 @@ def unexplained_numbers_are_absent(found):
         assert not any(math.isinf(getattr(record, name)) for name in NUMBERS)
         if math.isnan(record.importance):
             assert codes & {"L3D002", "L3D003", "L3D004", "L3D007"}
-        if math.isnan(record.importance_ci_low):
+        if math.isnan(record.importance_corrected_ci_low):
             assert codes & {"L3D002", "L3D004", "L3D007"}
         if record.cells_missing:
             assert "L3D002" in codes
@@ -214,8 +214,14 @@ def test_duplicated_seeds_do_not_crash(case, design):
     table = DUPLICATES[case]
     record = importance(table, GOLDEN, factor="data_order", chance=0.5, model=design_named(design).model)
     if case == "all columns equal":  # nothing was seen to change
-        assert math.isnan(record.importance_ci_low)
+        assert math.isnan(record.importance_corrected_ci_low)
     else:
-        assert -1 <= record.importance_ci_low <= record.importance_corrected <= record.importance_ci_high <= 1
+        assert (
+            -1
+            <= record.importance_corrected_ci_low
+            <= record.importance_corrected
+            <= record.importance_corrected_ci_high
+            <= 1
+        )
     assert not any(math.isinf(getattr(record, name)) for name in NUMBERS)
     all_checks({"data_order": record}, GOLDEN, chance=0.5)

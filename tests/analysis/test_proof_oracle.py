@@ -157,10 +157,12 @@ def test_records_hold_the_same_intervals():
     table, sets = drawn(3, 12, 6, (0.5, 0.2, 0.3)), drawn_sets(4, 30, 2)
     for design, estimate in (("crossed", crossed_estimate(table)), ("nested", nested_estimate(table))):
         record = importance(table, table[0], model=design_named(design).model)
-        assert (record.importance_ci_low, record.importance_ci_high) == estimate.interval()
+        assert (record.importance_corrected_ci_low, record.importance_corrected_ci_high) == estimate.interval()
         assert record.importance_corrected == estimate.importance
     record = radial_importance(sets[:, 0], {"a": sets[:, 1], "b": sets[:, 2]})["b"]
-    assert (record.importance_ci_low, record.importance_ci_high) == radial_estimate(sets, 2).interval()
+    assert (record.importance_corrected_ci_low, record.importance_corrected_ci_high) == radial_estimate(
+        sets, 2
+    ).interval()
 
 
 @FEW
@@ -249,7 +251,7 @@ def test_units_and_origin_do_not_matter(seed, scale, negative, shift, variances,
     factor = -scale if negative else scale
     before = importance(table, golden, model=design_named(design).model)
     after = importance(factor * table + shift, factor * golden + shift, model=design_named(design).model)
-    for name in ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high"):
+    for name in ("importance", "importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high"):
         assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-5, abs=1e-5, nan_ok=True)
 
 

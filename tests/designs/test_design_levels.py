@@ -69,7 +69,7 @@ def test_the_contributed_std_is_that_of_the_levels(tmp_path: Path, migrated_stor
     assert record.components.contributed == pytest.approx(levels.var())
     means = record.table.mean(axis=1)
     assert record.components.mitigated == pytest.approx(means.var(ddof=1))
-    assert record.importance_ci_low < record.importance_corrected < record.importance_ci_high
+    assert record.importance_corrected_ci_low < record.importance_corrected < record.importance_corrected_ci_high
     assert record.golden_std == pytest.approx(np.sqrt(levels.var() + 0.025**2), rel=0.2)
     assert not found.analysis.prediction_importances
     assert "L3D006" not in {check.code for check in found.analysis.checks}

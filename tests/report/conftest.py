@@ -44,8 +44,8 @@ def make_importance(
         mitigated_std=float(mitigated),
         golden_std=float(scores.std()),
         importance_corrected=float(corrected),
-        importance_ci_low=float(low),
-        importance_ci_high=float(high),
+        importance_corrected_ci_low=float(low),
+        importance_corrected_ci_high=float(high),
         score_mean=float(np.nanmean(table)),
         score_std=float(np.nanstd(table)),
         collapsed_share=0.0,
@@ -89,8 +89,8 @@ def make_path(record: Importance) -> pd.DataFrame:
             "rows": rows,
             "importance": record.importance + wide - wide[-1],
             "importance_corrected": record.importance_corrected + wide - wide[-1],
-            "importance_ci_low": record.importance_ci_low - wide,
-            "importance_ci_high": record.importance_ci_high + wide,
+            "importance_corrected_ci_low": record.importance_corrected_ci_low - wide,
+            "importance_corrected_ci_high": record.importance_corrected_ci_high + wide,
         }
     )
 

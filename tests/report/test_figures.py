@@ -85,7 +85,10 @@ def test_bars_are_sorted_and_show_both_scores(six):
     corrected = [six.importances[name].importance_corrected for name in names]
     np.testing.assert_allclose(axes.lines[0].get_xdata(), corrected)
     whiskers = [segment[:, 0].tolist() for segment in axes.collections[0].get_segments()]
-    bounds = [[six.importances[name].importance_ci_low, six.importances[name].importance_ci_high] for name in names]
+    bounds = [
+        [six.importances[name].importance_corrected_ci_low, six.importances[name].importance_corrected_ci_high]
+        for name in names
+    ]
     np.testing.assert_allclose(whiskers, bounds)
 
 

@@ -51,7 +51,7 @@ def test_heat_map_holds_every_point_and_factor_whatever_the_axis(shown: ShownSwe
 def test_what_is_not_certain_is_drawn_so(shown: ShownSweep) -> None:
     (panel,) = shown.panels()
     rows = shown.rows[shown.rows["factor"] != ""]
-    holds_zero = (rows["importance_ci_low"] <= 0) & (rows["importance_ci_high"] >= 0)
+    holds_zero = (rows["importance_corrected_ci_low"] <= 0) & (rows["importance_corrected_ci_high"] >= 0)
     assert (panel.uncertain[:15].ravel() | ~holds_zero.to_numpy()).all()
     assert panel.uncertain[:15].ravel().tolist() == rows["verdict"].str.endswith("?").tolist()
     assert 0 < panel.uncertain.sum() < panel.uncertain.size
@@ -69,7 +69,7 @@ def test_trends_are_drawn_from_points_and_their_slope(shown: ShownSweep) -> None
     frame = trend_points(shown, one)
     rows = shown.sweep.rows[shown.sweep.rows["factor"] == "data_order"]
     assert frame["y"].tolist() == rows["importance_corrected"].tolist()
-    assert frame["low"].tolist() == rows["importance_ci_low"].tolist()
+    assert frame["low"].tolist() == rows["importance_corrected_ci_low"].tolist()
     assert frame["x"].tolist() == [1, 1, 1, 2, 2, 2, 4, 4, 4, 8, 8, 8, 16, 16, 16]
     assert frame.groupby("line").size().tolist() == [5, 5, 5]
     figures = drawn(shown)

@@ -33,7 +33,9 @@ def test_runs_that_would_tell_are_more_than_those_there_are():
     for seed in range(40):
         rows, columns, record, text = sentence(seed)
         found = re.search(r"about (\d+) rows of (\d+) columns would tell", text)
-        assert ("not certain" in text) == (record.importance_ci_low <= 0 <= record.importance_ci_high)
+        assert ("not certain" in text) == (
+            record.importance_corrected_ci_low <= 0 <= record.importance_corrected_ci_high
+        )
         if found:
             advised += 1
             assert int(found[1]) > rows or int(found[2]) > columns
@@ -77,7 +79,7 @@ def test_claims_of_all_factors_are_those_of_the_intervals_that_a_rule_looked_at(
     assert "an error of 5 % for all looks of the rule and all 3 factors" in together
     assert "important: strong; not important: weak." in together
     for name, record in analysis.importances.items():
-        excludes = record.importance_ci_low > 0 or record.importance_ci_high < 0
+        excludes = record.importance_corrected_ci_low > 0 or record.importance_corrected_ci_high < 0
         assert excludes == (analysis.p_holm[name] <= 0.05), name
 
 

@@ -89,7 +89,7 @@ def test_tables_hold_the_scores_of_their_cells(place: Place, design: str) -> Non
     np.testing.assert_array_equal(record.table, table)
     assert record.metrics() == pytest.approx(expected.metrics(), rel=1e-12)
     truth = true_importance(result.specification.setup.hyperparameters)["data_order"]
-    assert record.importance_ci_low <= truth <= record.importance_ci_high
+    assert record.importance_corrected_ci_low <= truth <= record.importance_corrected_ci_high
     assert_back_again(place, result)
 
 
@@ -106,7 +106,7 @@ def test_radial_gives_all_factors_at_once(place: Place) -> None:
     truth = true_importance(result.specification.setup.hyperparameters)
     for factor, record in result.analysis.importances.items():
         assert record.metrics() == pytest.approx(expected[factor].metrics(), rel=1e-12)
-        assert record.importance_ci_low <= truth[factor] <= record.importance_ci_high
+        assert record.importance_corrected_ci_low <= truth[factor] <= record.importance_corrected_ci_high
     assert max(result.analysis.importances.values(), key=lambda one: one.importance_corrected).factor == "data_order"
     assert_back_again(place, result)
     phases = {}
@@ -202,7 +202,7 @@ def test_stop_by_interval(place: Place) -> None:
     assert len(interim_analyses) > 1
     record, last = result.analysis.importances["data_order"], interim_analyses.iloc[-1]
     assert record.table.shape == (rows, 2)
-    shown = (record.importance_ci_low, record.importance_ci_high)
+    shown = (record.importance_corrected_ci_low, record.importance_corrected_ci_high)
     assert shown == pytest.approx((last["low"], last["high"]), rel=1e-9)  # what the last look saw
     assert record.level == 1 - last["alpha"]
     parent = place.client.get_run(result.run_id)

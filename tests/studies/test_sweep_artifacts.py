@@ -28,7 +28,7 @@ def test_one_table_holds_every_point_and_factor(tmp_path: Path) -> None:
     assert result.metrics()["points_without_score"] == 1
     assert "out of memory" in result.summary()
     record = points[0].analysis.importances["data_order"]
-    assert frame["importance_ci_low"].iloc[0] == record.importance_ci_low
+    assert frame["importance_corrected_ci_low"].iloc[0] == record.importance_corrected_ci_low
 
 
 def test_numbers_beside_texts_are_one_column_of_texts(tmp_path: Path) -> None:

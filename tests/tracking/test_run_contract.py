@@ -50,7 +50,14 @@ def test_the_parent(place: Place, one: Investigation) -> None:
     assert json.loads(params["resolved.hyperparameters"])["noise"] == 0.2
     headline = {
         *("importance", "contributed_std", "mitigated_std", "golden_std", "importance_corrected"),
-        *("importance_ci_low", "importance_ci_high", "score_mean", "score_std", "consistency", "correct_consistency"),
+        *(
+            "importance_corrected_ci_low",
+            "importance_corrected_ci_high",
+            "score_mean",
+            "score_std",
+            "consistency",
+            "correct_consistency",
+        ),
     }
     further = {
         *("importance_p_holm", "fleiss_kappa", "prediction_share"),

@@ -97,7 +97,7 @@ def factor_checks(
     else:
         yield from _selected(record, model, chance)
         yield from _duplicated(record)
-        if 3 <= len(with_scores(record.table)) < LEAST_EQUAL and math.isnan(record.importance_ci_low):
+        if 3 <= len(with_scores(record.table)) < LEAST_EQUAL and math.isnan(record.importance_corrected_ci_low):
             yield from _without_effect(record)
         if closes:
             yield from _closure(record, model, chance, percent=percent)
@@ -188,7 +188,7 @@ def _duplicated(record: Importance) -> Iterator[Check]:
 
 def _verdict(record: Importance, more: Sequence[str]) -> Iterator[Check]:
     """L3D001: the interval does not bear the published score out."""
-    score, low, high = record.importance, record.importance_ci_low, record.importance_ci_high
+    score, low, high = record.importance, record.importance_corrected_ci_low, record.importance_corrected_ci_high
     if not (math.isfinite(score) and math.isfinite(low) and math.isfinite(high)):
         return
     important = score > 0
@@ -227,7 +227,7 @@ def _missing_cells(record: Importance, *, pairs: bool, reml: bool) -> Iterator[C
             "The published score takes the scores that each row has, as the authors' code does; the corrected score "
             f"and its interval come from every cell, by {method}. "
         )
-    if by_reml and math.isnan(record.importance_ci_low):
+    if by_reml and math.isnan(record.importance_corrected_ci_low):
         message += "It has no interval here (a component is zero, or the table is small or very large). "
     elif reml and not by_reml:
         message += "Restricted maximum likelihood gave no estimate. "

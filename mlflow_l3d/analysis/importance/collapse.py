@@ -59,7 +59,7 @@ class Collapse:
             values = {"collapsed_share": share, "collapsed_share_ci_low": low, "collapsed_share_ci_high": high}
             std = next((record.golden_std for record in self.rest.values()), math.nan)
             return known(values | {"golden_std_uncollapsed": std})
-        corrected = ("importance_corrected", "importance_ci_low", "importance_ci_high")
+        corrected = ("importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high")
         cause, rest = self.causes[group], self.rest[group]
         values = {name.replace("importance", "collapse_importance"): getattr(cause, name) for name in corrected}
         return known(values | {f"{name}_uncollapsed": getattr(rest, name) for name in ("importance", *corrected)})
@@ -87,7 +87,7 @@ def in_two_parts(check: Check, found: Collapse, record: Importance | None) -> Ch
 
 
 def _score(record: Importance) -> str:
-    low, high = record.importance_ci_low, record.importance_ci_high
+    low, high = record.importance_corrected_ci_low, record.importance_corrected_ci_high
     ends = f" ({low:+.2f} to {high:+.2f})" if math.isfinite(low) else ""
     return f"{record.importance_corrected:+.2f}{ends}"
 

@@ -31,7 +31,13 @@ class _Published(NamedTuple):
     golden_std: float
 
 
-PATH_COLUMNS: Final = ("rows", *_Published._fields, "importance_corrected", "importance_ci_low", "importance_ci_high")
+PATH_COLUMNS: Final = (
+    "rows",
+    *_Published._fields,
+    "importance_corrected",
+    "importance_corrected_ci_low",
+    "importance_corrected_ci_high",
+)
 """Columns of the frame that :func:`importance_path` returns."""
 
 
@@ -208,8 +214,8 @@ def _record(
         factor,
         *published,
         importance_corrected=math.nan,
-        importance_ci_low=math.nan,
-        importance_ci_high=math.nan,
+        importance_corrected_ci_low=math.nan,
+        importance_corrected_ci_high=math.nan,
         score_mean=float(known.mean()) if len(known) else math.nan,
         score_std=known_std(known) if len(known) else math.nan,
         collapsed_share=math.nan if chance is None or not len(known) else float((known < chance).mean()),

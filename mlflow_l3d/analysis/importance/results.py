@@ -16,8 +16,8 @@ IMPORTANCE_METRICS = (
     "mitigated_std",
     "golden_std",
     "importance_corrected",
-    "importance_ci_low",
-    "importance_ci_high",
+    "importance_corrected_ci_low",
+    "importance_corrected_ci_high",
     "score_mean",
     "score_std",
     "collapsed_share",
@@ -75,7 +75,7 @@ class Importance:
         the golden runs.
     golden_std_ci_low, golden_std_ci_high
         Its interval; nan where the golden runs are not independent of each other (pooled cells).
-    importance_corrected, importance_ci_low, importance_ci_high
+    importance_corrected, importance_corrected_ci_low, importance_corrected_ci_high
         Bias-corrected estimate from the analysis of variance, and its jackknife interval.
     score_mean, score_std
         Over all cells of the factor's table (ddof=0).
@@ -114,8 +114,8 @@ class Importance:
     mitigated_std: float
     golden_std: float
     importance_corrected: float
-    importance_ci_low: float
-    importance_ci_high: float
+    importance_corrected_ci_low: float
+    importance_corrected_ci_high: float
     score_mean: float
     score_std: float
     collapsed_share: float
@@ -143,8 +143,8 @@ class Importance:
         return replace(
             self,
             importance_corrected=estimate.importance,
-            importance_ci_low=low,
-            importance_ci_high=high,
+            importance_corrected_ci_low=low,
+            importance_corrected_ci_high=high,
             importance_p=estimate.p_value(),
             components=estimate.components,
         )

@@ -27,8 +27,8 @@ NUMBERS: Final = (
     "mitigated_std",
     "importance",
     "importance_corrected",
-    "importance_ci_low",
-    "importance_ci_high",
+    "importance_corrected_ci_low",
+    "importance_corrected_ci_high",
 )
 """What is computed for every setting and factor; the golden model has the first two."""
 ABLATION_COLUMNS: Final = (

@@ -61,8 +61,8 @@ class PredictionImportance:
         low, high = self.importance_interval
         values = {
             "prediction_importance": self.importance,
-            "prediction_importance_ci_low": low,
-            "prediction_importance_ci_high": high,
+            "prediction_importance_corrected_ci_low": low,
+            "prediction_importance_corrected_ci_high": high,
             "prediction_share": self.share,
             "prediction_share_ci_low": self.share_ci_low,
             "prediction_share_ci_high": self.share_ci_high,

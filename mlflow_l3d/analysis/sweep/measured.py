@@ -145,7 +145,7 @@ def importances(
         if point.analysis is None or factor not in point.analysis.importances:
             continue
         record, whole = _counted(point.analysis, factor)
-        half = (record.importance_ci_high - record.importance_ci_low) / 2
+        half = (record.importance_corrected_ci_high - record.importance_corrected_ci_low) / 2
         if not (math.isfinite(record.importance_corrected) and half > 0):
             continue
         numbers[at] = record.importance_corrected

@@ -14,8 +14,8 @@ from mlflow_l3d.analysis.sweep.point import TASK, SweptPoint, choices_of, is_num
 IMPORTANCE: Final = (
     "importance",
     "importance_corrected",
-    "importance_ci_low",
-    "importance_ci_high",
+    "importance_corrected_ci_low",
+    "importance_corrected_ci_high",
     "importance_p_holm",
     "contributed_std",
     "mitigated_std",

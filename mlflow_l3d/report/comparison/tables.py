@@ -174,7 +174,7 @@ def factor_table(found: Comparison, importances: pd.DataFrame) -> Table | None:
             "importance": signed(row.get("importance", math.nan)),
             "corrected": signed(row.get("importance_corrected", math.nan)),
             percent(found.level): between(
-                row.get("importance_ci_low", math.nan), row.get("importance_ci_high", math.nan)
+                row.get("importance_corrected_ci_low", math.nan), row.get("importance_corrected_ci_high", math.nan)
             ),
         }
         for row in importances.to_dict("records")

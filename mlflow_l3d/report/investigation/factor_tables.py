@@ -31,7 +31,10 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
     for record in shown.records:
         name = record.factor
         agreement, numbers = shown.agreement(name), analysis.regression.get(name, {})
-        corrected, bounds = signed(record.importance_corrected), (record.importance_ci_low, record.importance_ci_high)
+        corrected, bounds = (
+            signed(record.importance_corrected),
+            (record.importance_corrected_ci_low, record.importance_corrected_ci_high),
+        )
         rows.append(
             {
                 "factor": name,
@@ -157,7 +160,7 @@ def component_table(shown: Shown) -> Table | None:
                 f"total /\n{word}": plain(parts.total / variance if variance > 0 else math.nan),
                 "contributed,\nshare": _share(
                     parts.total_index,
-                    *map(total_index_of, (record.importance_ci_low, record.importance_ci_high)),
+                    *map(total_index_of, (record.importance_corrected_ci_low, record.importance_corrected_ci_high)),
                 ),
                 "method": parts.method,
             }
@@ -219,7 +222,7 @@ def collapse_table(shown: Shown) -> Table | None:
 
 
 def _bounds(record: Importance) -> str:
-    return between(record.importance_ci_low, record.importance_ci_high)
+    return between(record.importance_corrected_ci_low, record.importance_corrected_ci_high)
 
 
 def _share(share: float, low: float, high: float) -> str:

@@ -37,8 +37,8 @@ def importance_bars(shown: Shown) -> Figure:
 def _importances(axes: Axes, at: npt.NDArray[np.int64], shown: Shown) -> FloatArray:
     published = _finite([record.importance for record in shown.records])
     corrected = _finite([record.importance_corrected for record in shown.records])
-    low = _finite([record.importance_ci_low for record in shown.records])
-    high = _finite([record.importance_ci_high for record in shown.records])
+    low = _finite([record.importance_corrected_ci_low for record in shown.records])
+    high = _finite([record.importance_corrected_ci_high for record in shown.records])
     style.dress(axes, x="importance (no unit): above 0 the factor moves the score more than all others", grid="x")
     axes.barh(at, published, height=0.56, color=style.LIGHT_BLUE, label="published score")
     axes.hlines(at, low, high, color=style.ORANGE, linewidth=2.2)
@@ -67,8 +67,8 @@ def convergence(path: pd.DataFrame, factor: str, *, level: float = 0.95) -> Figu
     Parameters
     ----------
     path
-        One line a number of rows: columns ``rows``, ``importance``, ``importance_corrected``, ``importance_ci_low`` and
-        ``importance_ci_high``; nan where there is none yet.
+        One line a number of rows: columns ``rows``, ``importance``, ``importance_corrected``,
+        ``importance_corrected_ci_low`` and ``importance_corrected_ci_high``; nan where there is none yet.
     factor
         Its name, for the title.
     level
@@ -76,7 +76,13 @@ def convergence(path: pd.DataFrame, factor: str, *, level: float = 0.95) -> Figu
     """
     from matplotlib.ticker import MaxNLocator
 
-    names = ["rows", "importance", "importance_corrected", "importance_ci_low", "importance_ci_high"]
+    names = [
+        "rows",
+        "importance",
+        "importance_corrected",
+        "importance_corrected_ci_low",
+        "importance_corrected_ci_high",
+    ]
     rows, published, corrected, low, high = _finite(path.sort_values("rows")[names]).T
     with style.panels(2.7) as (figure, (axes,)):
         title = f"{shorten(factor, 40)}: the score as rows were added"

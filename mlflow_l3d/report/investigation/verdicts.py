@@ -155,7 +155,7 @@ class Shown:
             because = (
                 f"it moves the score by {stds[0]} (std) while all others are held, the others without it by {stds[1]}"
             )
-        low, high = record.importance_ci_low, record.importance_ci_high
+        low, high = record.importance_corrected_ci_low, record.importance_corrected_ci_high
         trust = f"{percent(record.level)} interval of the corrected score {between(low, high)}"
         if not (math.isfinite(low) and math.isfinite(high)):
             trust = "there is no interval, so this may be luck"
@@ -178,7 +178,7 @@ class Shown:
         rest = self.analysis.collapse.rest[record.factor]
         if not math.isfinite(rest.importance_corrected):
             return ""
-        ends = between(rest.importance_ci_low, rest.importance_ci_high)
+        ends = between(rest.importance_corrected_ci_low, rest.importance_corrected_ci_high)
         return f": among the others it is {signed(rest.importance_corrected)} ({ends})"
 
     def doubted(self, record: Importance) -> bool:
@@ -199,7 +199,11 @@ class Shown:
         if not distance >= SMALLEST_DISTANCE:
             return "It is so near 0 that hardly any number of runs would tell"
         (rows, columns), word = record.table.shape, self.design.rows_word
-        own = distance + (record.importance_ci_high if record.importance_corrected < 0 else -record.importance_ci_low)
+        own = distance + (
+            record.importance_corrected_ci_high
+            if record.importance_corrected < 0
+            else -record.importance_corrected_ci_low
+        )
         # This interval may be wider than one expects of as many runs; so would be those of more.
         wanted = min(distance, distance / own * self.design.half_width(found, rows=rows, columns=columns))
         if (same := self.design.needed(wanted, found, columns).rows) is not None and same <= MOST_TIMES * rows:

@@ -127,7 +127,7 @@ def _parts(shown: Shown, collapse: Collapse, runs: int) -> str:
 def _two_parts(collapse: Collapse) -> list[str]:
     """Return which factor decides which runs collapse, and what matters among the others."""
     above = [record for record in collapse.causes.values() if record.importance_corrected > 0]
-    causes = [record.factor for record in above if record.importance_ci_low > 0]
+    causes = [record.factor for record in above if record.importance_corrected_ci_low > 0]
     perhaps = [record.factor for record in above if record.factor not in causes]
     rest = [record for record in collapse.rest.values() if math.isfinite(record.importance)]
     order = sorted(rest, key=lambda record: -record.importance)

@@ -166,7 +166,7 @@ def _told(shown: ShownSweep, row: Mapping[Any, Any], names: Sequence[str], text:
     return style.told(shown.names[row["point"]], minus(f"{text(value)} ({between(low, high, text)})"))
 
 
-_CORRECTED: Final = ("importance_corrected", "importance_ci_low", "importance_ci_high")
+_CORRECTED: Final = ("importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high")
 _GOLDEN: Final = ("golden_std", "golden_std_ci_low", "golden_std_ci_high")
 _PALETTE: Final = (style.BLUE, style.ORANGE, "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", style.GREY)
 

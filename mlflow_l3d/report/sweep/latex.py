@@ -88,7 +88,7 @@ def _cells(shown: ShownSweep, row: Mapping[Hashable, Any]) -> list[str]:
     mark = "(*) " if verdict.startswith("important") else ""
     texts = [_set(shown.unit.text(row[name])) for name in _STDS]
     scores = mark + _math(row["importance"]), _math(row["importance_corrected"])
-    low, high = row["importance_ci_low"], row["importance_ci_high"]
+    low, high = row["importance_corrected_ci_low"], row["importance_corrected_ci_high"]
     interval = f"[{_math(low)}, {_math(high)}]" if math.isfinite(low) else "--"
     wrapped = [rf"\textit{{{text}}}" if unsure and text != "--" else text for text in (*scores, interval)]
     return [escape(str(row["factor"])), *texts, *wrapped]

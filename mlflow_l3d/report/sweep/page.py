@@ -104,7 +104,7 @@ def page_data(shown: ShownSweep, links: Mapping[str, str]) -> dict[str, Any]:
                 "of": {FACTOR: row["factor"], **{name: shown.labels[name].iloc[place] for name in names}},
                 "corrected": _number(row["importance_corrected"]),
                 "published": _number(row["importance"]),
-                "interval": between(row["importance_ci_low"], row["importance_ci_high"]),
+                "interval": between(row["importance_corrected_ci_low"], row["importance_corrected_ci_high"]),
                 "golden": unit.text(row["golden_std"]),
                 "score": unit.text(row["score_mean"]),
                 "verdict": row["verdict"],

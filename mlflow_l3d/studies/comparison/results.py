@@ -12,7 +12,12 @@ from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.studies.shown import OnOneScreen
 
-_OF_FACTOR: Final = ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high")
+_OF_FACTOR: Final = (
+    "importance",
+    "importance_corrected",
+    "importance_corrected_ci_low",
+    "importance_corrected_ci_high",
+)
 
 
 class ComparedParent(NamedTuple):

@@ -170,8 +170,8 @@ def _variances(specification: Specification, recorded: Recorded) -> dict[str, Fa
     return {
         factor: FactorPilot(
             record.components,
-            total_index_of(record.importance_ci_low),
-            total_index_of(record.importance_ci_high),
+            total_index_of(record.importance_corrected_ci_low),
+            total_index_of(record.importance_corrected_ci_high),
             run_id,
             same,
             record.first_order_ci_low,

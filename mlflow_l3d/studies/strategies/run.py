@@ -197,7 +197,7 @@ def _differences(analysis: Analysis, results: tuple[StrategyResult, ...]) -> lis
         said = {each.strategy: each.important for each in results if each.factor == factor}
         words = {True: "important", False: "not important", None: "no verdict"}
         verdicts = ", ".join(f"{strategy}: {words[important]}" for strategy, important in said.items())
-        interval = f"[{signed(record.importance_ci_low)}, {signed(record.importance_ci_high)}]"
+        interval = f"[{signed(record.importance_corrected_ci_low)}, {signed(record.importance_corrected_ci_high)}]"
         lines.append(f"{factor}: {verdicts}")
         lines.append(
             f"    importance {signed(record.importance)}, corrected {signed(record.importance_corrected)} {interval}"

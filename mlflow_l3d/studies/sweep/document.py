@@ -20,7 +20,12 @@ from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import design_named
 
-_CORRECTED: Final = ("importance", "importance_corrected", "importance_ci_low", "importance_ci_high")
+_CORRECTED: Final = (
+    "importance",
+    "importance_corrected",
+    "importance_corrected_ci_low",
+    "importance_corrected_ci_high",
+)
 
 
 def analysis_of(document: Mapping[str, Any]) -> Analysis:
