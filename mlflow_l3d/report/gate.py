@@ -10,11 +10,11 @@ import numpy as np
 
 from mlflow_l3d.analysis.comparison.gate import Forecast, GateAnswer, Look
 from mlflow_l3d.analysis.comparison.sequential import SequentialPlan
-from mlflow_l3d.report.gate_figure import VERDICT, gate_bounds
+from mlflow_l3d.report.gate_figure import VERDICT, gate_bounds, verdict
 from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, percent, plain, unit_of
 from mlflow_l3d.report.page import Picture, Section, page
 from mlflow_l3d.report.table import Table, document
-from mlflow_l3d.report.text import Answer
+from mlflow_l3d.report.text import Advice, Answer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,12 +37,13 @@ def sentence(answer: GateAnswer) -> str:
     effect = f"{unit.text(answer.plan.smallest_effect)} {unit.noun}"
     found = f"{unit.change(look.difference)} {unit.noun} of {answer.metric}, repeated {_interval(answer, look)}, after "
     found += f"{counted(look.runs, 'run')} of either"
+    same = f"{verdict(answer)}: its runs score as those of the baseline do. " if answer.outstanding.equal else ""
     if answer.decision == "equivalent":
         sure = "lower" if look.high < 0 else "higher" if look.low > 0 else ""
         also = f" It is certain that the candidate is {sure}, by less than what matters." if sure else ""
-        return f"The two are equivalent within {effect}: {found}.{also}"
+        return f"{same}The two are equivalent within {effect}: {found}.{also}"
     if answer.decision == "undecided":
-        return f"{look.runs} runs do not tell worse, better, and equivalent within {effect} apart: {found}."
+        return f"{same}{look.runs} runs do not tell worse, better, and equivalent within {effect} apart: {found}."
     return f"{VERDICT[answer.decision]}: {found}. Smallest effect: {effect}."
 
 
@@ -54,6 +55,31 @@ def about(answer: GateAnswer) -> str:
             "smaller."
         )
     return "On these test data: luck of the runs is the only one that counts."
+
+
+def advice_on(answer: GateAnswer) -> Advice:
+    """Return what would settle a gate: a look at the change, runs, test examples, or nothing more."""
+    left, look = answer.outstanding, answer.looks[-1] if answer.looks else None
+    if look is None:
+        return Advice("a first look", "No look was taken.")
+    if left.equal:
+        why = "The two have equal scores in every run: check that what differs between them has an effect."
+        return Advice("a look at the change", why)
+    if look.decision != "undecided":
+        return Advice("settled", f"The {look.runs} runs of either settle it.")
+    if left.examples:
+        why = (
+            "No number of runs will show that the two are equivalent: the choice of test examples alone varies the "
+            f"difference by more than the smallest effect. About {left.examples:,.0f} test examples would do."
+        )
+        return Advice("more test examples", why)
+    if not math.isfinite(left.runs):
+        return Advice("more runs and test examples", "With these test examples no number of runs settles it.")
+    why = (
+        "If the true difference is the one found, that many runs of either settle it with 80 % probability. "
+        "A gate with another most_runs asks another question of the same runs."
+    )
+    return Advice(f"{left.runs:,.0f} runs", why)
 
 
 def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: str) -> list[str]:
@@ -147,16 +173,16 @@ def power_table(answer: GateAnswer) -> Table:
 
 def gate_text(answer: GateAnswer, lines: Sequence[str]) -> str:
     """Return a finished gate as the terminal shows it."""
-    title = f"gate: {VERDICT[answer.decision]} (exit status {answer.exit_status})"
+    title = f"gate: {verdict(answer)} (exit status {answer.exit_status})"
     parts = [*(note for note in answer.notes), look_table(answer) if answer.looks else None, power_table(answer)]
-    return document(title, [sentence(answer), *_means(answer), *_other(answer), *lines], parts)
+    return document(title, [sentence(answer), *_means(answer), *_other(answer), _settling(answer), *lines], parts)
 
 
 def gate_markdown(answer: GateAnswer, *, run_id: str) -> str:
     """Return the summary for a CI job."""
     head = f"## Gate: {answer.decision} (exit status {answer.exit_status})"
     lines = [head, "", f"`{answer.candidate}` against `{answer.baseline}`. {sentence(answer)}", ""]
-    lines += [f"{line}\n" for line in [about(answer), *_means(answer), *_other(answer)]]
+    lines += [f"{line}\n" for line in [about(answer), *_means(answer), *_other(answer), _settling(answer)]]
     tables = [look_table(answer)] if answer.looks else []
     for table in [*tables, power_table(answer)]:
         lines += [*_markdown(table), ""]
@@ -169,8 +195,9 @@ def gate_page(answer: GateAnswer, figure: Figure, *, settings: Mapping[str, str]
     caption = _CAPTION + _DOTTED * bool(np.isfinite(gate_bounds(answer)[1]).any())
     picture = Picture.of(figure, "looks", "Difference at each look, with its intervals and the bounds", caption)
     answers = [
-        Answer("Is the candidate worse?", VERDICT[answer.decision], (sentence(answer), *_means(answer))),
+        Answer("Is the candidate worse?", verdict(answer), (sentence(answer), *_means(answer))),
         Answer("What is the answer about?", _ABOUT[answer.examples], (about(answer), *_other(answer))),
+        advice_on(answer).answer,
     ]
     sections = [
         Section(
@@ -186,6 +213,11 @@ def _means(answer: GateAnswer) -> Iterator[str]:
     unit = unit_of(answer.metric)
     if all(map(math.isfinite, answer.means)):
         yield f"Mean {answer.metric}: baseline {unit.text(answer.means[0])}, candidate {unit.text(answer.means[1])}."
+
+
+def _settling(answer: GateAnswer) -> str:
+    advice = advice_on(answer)
+    return f"{advice.answer.question} {advice.do}. {advice.why}"
 
 
 def _other(answer: GateAnswer) -> Iterator[str]:

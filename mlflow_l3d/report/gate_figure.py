@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,13 +18,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-VERDICT: Final = {
+VERDICT: Final[Mapping[str, str]] = {
     "better": "The candidate is better",
     "worse": "The candidate is worse",
     "equivalent": "The two are equivalent",
     "undecided": "Undecided within the budget",
 }
 """Decision -> what is said of it."""
+
+
+def verdict(answer: GateAnswer) -> str:
+    """Return what is said of the decision, or of two that score the same in every run."""
+    return "The candidate probably has no effect" if answer.outstanding.equal else VERDICT[answer.decision]
 
 
 def gate_figure(answer: GateAnswer) -> Figure:
@@ -45,7 +51,7 @@ def gate_figure(answer: GateAnswer) -> Figure:
             axes.plot(look.runs, unit.scale * look.difference, "o", color=colour, markersize=6)
         _limit(axes, answer, unit, effect)
         axes.set_xlim(0, 1.05 * answer.plan.looks[-1])
-        title = VERDICT[answer.decision]
+        title = verdict(answer)
         x, y = "golden runs of either side", f"candidate - baseline, {answer.metric} ({unit.short})"
         style.dress(axes, x=x, y=y, title=title, grid="y")
     return figure

@@ -21,6 +21,19 @@ class Answer:
     sentences: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What would settle a comparison, and why: decided in one place, and printed everywhere alike."""
+
+    do: str
+    why: str
+
+    @property
+    def answer(self) -> Answer:
+        """The same as a report opens with it."""
+        return Answer("What would settle it?", self.do, (self.why,))
+
+
 def ascii_text(text: str) -> str:
     """Return a text with those signs written out that ours have and ASCII lacks."""
     return text.replace("±", "+-").replace(" · ", " | ")

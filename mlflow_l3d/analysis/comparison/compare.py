@@ -19,10 +19,12 @@ from mlflow_l3d.analysis.comparison.difference import (
     p_value,
     probability_better,
     runs_needed,
+    runs_to_settle,
     spread,
 )
-from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, ranks
+from mlflow_l3d.analysis.comparison.families import Family, joint_level, joint_p_values, ranks
 from mlflow_l3d.analysis.comparison.over_tasks import over_tasks
+from mlflow_l3d.analysis.comparison.resolution import check_effect
 from mlflow_l3d.analysis.comparison.results import (
     BETTER,
     EQUIVALENT,
@@ -71,20 +73,30 @@ def compare_systems(
     Raises
     ------
     ParameterError
-        If the level is none, or a system has too few runs.
+        If the level is none, a system has too few runs, or one test example moves the score by more than the smallest
+        effect.
     """
     check_level(level)
     rules = _Rules(metric, smallest_effect, level)
-    differences: list[Difference] = []
-    order: list[Rank] = []
+    measured = {}
     for task, systems in tasks.items():
         for system in systems:
             if system.runs < FEWEST:
                 allowed = f"has {system.runs} runs with a score; {FEWEST} are needed"
                 raise ParameterError("runs", f"{system.name} ({task})", allowed, "Raise golden_runs.")
-        own, placed = _on_task(task, systems, rules)
-        differences += own
-        order += placed
+            check_effect(smallest_effect, metric, system.scores, system.examples)
+        measured[task] = _Measured.of(systems)
+    alone = [p for each in measured.values() for p in each.alone]
+    families = [each.family for each in measured.values()]
+    adjusted, joint = joint_p_values(alone, families), joint_level(families, level)
+    differences: list[Difference] = []
+    order: list[Rank] = []
+    for (task, each), p_values in zip(measured.items(), adjusted.reshape(len(tasks), -1), strict=True):
+        differences += [
+            _difference(task, each.means, pair, found, float(p), joint, rules)
+            for pair, found, p in zip(each.pairs, each.family.spreads, p_values, strict=True)
+        ]
+        order += rules.ranks(task, each.by_name, [one.runs for one in tasks[task]], each.gaps, p_values)
     several: tuple[TaskMean, ...] = ()
     if len(tasks) > 1:
         several, placed = _over_tasks(tasks, differences, rules)
@@ -121,21 +133,29 @@ class _Rules(NamedTuple):
         return [Rank(task, name, means[name], of_runs[name], *limits[name], group[name]) for name in ordered]
 
 
-def _on_task(task: str, systems: Sequence[System], rules: _Rules) -> tuple[list[Difference], list[Rank]]:
-    means = mean_scores(systems)
-    pairs, _ = contrasts(len(systems))
-    spreads = [spread(means, *pair) for pair in pairs]
-    gaps = [float(means.means[i] - means.means[j]) for i, j in pairs]
-    correlation = correlations(means, spreads)
-    alone = [p_value(gap, found) for gap, found in zip(gaps, spreads, strict=True)]
-    adjusted = joint_p_values(alone, correlation, spreads)
-    joint = joint_level(correlation, spreads, rules.level)
-    found = [
-        _difference(task, means, pair, one, float(p), joint, rules)
-        for pair, one, p in zip(pairs, spreads, adjusted, strict=True)
-    ]
-    by_name = {each.name: float(mean) for each, mean in zip(systems, means.means, strict=True)}
-    return found, rules.ranks(task, by_name, [each.runs for each in systems], gaps, adjusted)
+class _Measured(NamedTuple):
+    """All pairs of the systems of one task."""
+
+    means: Means
+    pairs: list[tuple[int, int]]
+    gaps: list[float]
+    family: Family
+
+    @classmethod
+    def of(cls, systems: Sequence[System]) -> _Measured:
+        means = mean_scores(systems)
+        pairs, _ = contrasts(len(systems))
+        spreads = [spread(means, *pair) for pair in pairs]
+        gaps = [float(means.means[i] - means.means[j]) for i, j in pairs]
+        return cls(means, pairs, gaps, Family(correlations(means, spreads), spreads))
+
+    @property
+    def alone(self) -> list[float]:
+        return [p_value(gap, found) for gap, found in zip(self.gaps, self.family.spreads, strict=True)]
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        return {each.name: float(mean) for each, mean in zip(self.means.systems, self.means.means, strict=True)}
 
 
 def _difference(
@@ -177,8 +197,9 @@ def _difference(
         of_examples=found.of_examples,
         variance_saved=found.saved,
         variance_saved_runs=found.saved_by_runs,
-        runs_needed={power: runs_needed(effect, found, power, rules.level) for power in POWERS},
-        examples_needed=examples_needed(effect, found, POWERS[0], rules.level),
+        runs_needed={power: runs_needed(effect, found, power, joint) for power in POWERS},
+        examples_needed=examples_needed(effect, found, POWERS[0], joint),
+        runs_to_settle=runs_to_settle(gap, found, rules.smallest_effect, joint),
     )
 
 

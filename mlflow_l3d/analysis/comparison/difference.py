@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.covariance import Means
+from mlflow_l3d.analysis.comparison.resolution import least_error
 from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray
 
@@ -18,6 +19,8 @@ MOST_NEEDED: Final = 10_000_000
 """Where more runs than this are needed, no number of runs is enough."""
 _CERTAIN: Final = 30.0
 """Standard errors beyond which a difference is found whatever the degrees of freedom (2 and more) are."""
+_ROUNDING: Final = 1e-9
+"""Part of a score that is no difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +30,15 @@ class Spread:
     Attributes
     ----------
     of_runs, of_examples
-        From runs (with what is left between a run and an example), and from test examples; they add up.
+        From runs (with what is left between a run and an example), and from test examples; they add up. Runs bring at
+        least the square of :func:`mlflow_l3d.analysis.comparison.resolution.least_error`, and so do test examples if
+        the two are alike on all of them.
+    runs_raw
+        What the spread of the runs alone says of `of_runs`.
+    step
+        What one run that departs from the others moves the difference by.
     unpaired
-        What it would be if the two systems shared neither runs nor test examples.
+        What it would be if the two systems shared neither runs nor test examples; nan if runs show too little spread.
     shared_runs
         What is taken away by runs that they share; below 0 where these add some.
     a_run
@@ -44,6 +53,8 @@ class Spread:
 
     of_runs: float
     of_examples: float
+    runs_raw: float
+    step: float
     unpaired: float
     shared_runs: float
     a_run: float
@@ -74,17 +85,15 @@ class Spread:
 
     def with_runs(self, runs: float) -> tuple[float, float]:
         """Return standard error and degrees of freedom with so many runs of each, all shared if any are."""
-        of_runs = self.a_run / runs
-        raw = self.of_examples + max(0.0, self.examples_raw - self.of_examples) * of_runs / (self.of_runs or 1.0)
+        of_runs = max(self.a_run / runs, least_error(self.step, runs) ** 2)
+        raw = self.of_examples + max(0.0, self.examples_raw - self.of_examples) * of_runs / self.of_runs
         variance = of_runs + self.of_examples
         return math.sqrt(variance), _degrees(of_runs, runs - 1, raw, self.degrees_examples, variance)
 
 
 def _degrees(of_runs: float, degrees_runs: float, examples: float, degrees_examples: float, variance: float) -> float:
-    uncertain = of_runs**2 / max(degrees_runs, 1.0)
-    if examples > 0:
-        uncertain += examples**2 / max(degrees_examples, 1.0)
-    return variance**2 / uncertain if uncertain > 0 else max(degrees_runs, 1.0)
+    uncertain = of_runs**2 / max(degrees_runs, 1.0) + examples**2 / max(degrees_examples, 1.0)
+    return variance**2 / uncertain
 
 
 def spread(means: Means, first: int, second: int) -> Spread:
@@ -104,25 +113,40 @@ def spread(means: Means, first: int, second: int) -> Spread:
     kinds = np.array([max(1.0, len(group) - 1) for group in groups])
     squares = np.array([float(group @ group) * len(group) for group in groups]) / kinds
     total = float(squares.sum())
-    degrees = total**2 / float((squares**2 / kinds).sum()) if total > 0 else float(min(one.runs, other.runs) - 1)
-    units, raw = 0.0, 0.0
-    if len(one.run) and len(other.run):
-        units = float((np.bincount(np.concatenate([one.unit, other.unit])) > 0).sum())
-        raw = float(np.square(one.of_units - other.of_units).sum())
+    degrees = total**2 / float((squares**2 / kinds).sum()) if total > 0 else 1.0
     covariance = float(means.of_runs[first, second])
     a_run = one.runs * means.of_runs[first, first] + other.runs * means.of_runs[second, second]
     if len(pairs):
         a_run -= 2 * covariance * one.runs * other.runs / len(pairs)
     unpaired = sum(max(0.0, float(part[each, each])) for part in (means.of_runs, means.of_examples) for each in at)
+    scores = np.concatenate([one.scores, other.scores])
+    scale = float(np.abs(scores).max())
+    nothing, step = _ROUNDING * scale, max(one.step, other.step)
+    if not step and of_runs <= nothing**2:  # no step is known and none is seen: as far as runs, or the two, lie apart
+        sizes = math.hypot(one.scores.std(ddof=1), other.scores.std(ddof=1)), float(np.ptp(scores)), scale, 1.0
+        step = next(size for size in sizes if size > nothing)
+    step *= 1.0 if len(pairs) == one.runs == other.runs else math.sqrt(2)
+    least, runs = least_error(step, min(one.runs, other.runs)) ** 2, of_runs
+    if least > of_runs:
+        of_runs, degrees, unpaired = least, min(one.runs, other.runs) - 1.0, math.nan
+    units, raw, examples = 0.0, 0.0, 0
+    if len(one.run) and len(other.run):
+        units = float((np.bincount(np.concatenate([one.unit, other.unit])) > 0).sum())
+        raw = float(np.square(one.of_units - other.of_units).sum())
+        examples = int((one.seen | other.seen).sum())
+        if raw <= nothing**2:
+            of_examples = least_error(one.width or step, examples) ** 2
     return Spread(
         of_runs,
         of_examples,
-        unpaired,
+        runs_raw=runs,
+        step=step,
+        unpaired=unpaired,
         shared_runs=2 * covariance,
         a_run=max(0.0, float(a_run)),
         degrees_runs=degrees,
         degrees_examples=units - 1,
-        examples=int((one.seen | other.seen).sum()) if units else 0,
+        examples=examples,
         examples_raw=max(raw, of_examples),
     )
 
@@ -137,8 +161,6 @@ def p_value(difference: float, found: Spread) -> float:
     """Return the two-sided p-value of "no difference"."""
     from scipy.special import stdtr
 
-    if not found.error > 0:
-        return float(difference == 0)
     return 2 * float(stdtr(found.degrees, -abs(difference) / found.error))
 
 
@@ -151,8 +173,6 @@ def probability_better(difference: float, found: Spread) -> float:
     """
     from scipy.special import stdtr
 
-    if not found.error > 0:
-        return 0.5 + 0.5 * float(np.sign(difference))
     return float(stdtr(found.degrees, difference / found.error))
 
 
@@ -194,6 +214,15 @@ def runs_needed(effect: float, found: Spread, power: float, level: float = LEVEL
     return float(high)
 
 
+def runs_to_settle(difference: float, found: Spread, smallest_effect: float, level: float = LEVEL) -> float:
+    """Return how many runs of each settle a comparison with 80 % if the true difference is the one found.
+
+    By its sign, or as equivalent by what it lies within the smallest effect (nan for none); inf if no number does.
+    """
+    sizes = abs(difference), smallest_effect - abs(difference)
+    return min((runs_needed(size, found, POWERS[0], level) for size in sizes if size > 0), default=math.inf)
+
+
 def examples_needed(effect: float, found: Spread, power: float, level: float = LEVEL) -> float:
     """Return how many test examples settle the sign with a probability, if there were runs without end."""
     from scipy.special import ndtri
@@ -219,8 +248,7 @@ def correlations(means: Means, spreads: Sequence[Spread]) -> FloatArray:
     covariance = matrix @ (means.of_runs + means.of_examples) @ matrix.T
     errors = np.array([each.error for each in spreads])
     np.fill_diagonal(covariance, errors**2)
-    scale = np.where(errors > 0, errors, 1.0)
-    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    values, vectors = np.linalg.eigh(covariance / np.outer(errors, errors))
     fixed: FloatArray = (vectors * np.maximum(values, 0.0)) @ vectors.T
     deviation = np.sqrt(np.maximum(np.diagonal(fixed), 1e-12))
     scaled: FloatArray = fixed / np.outer(deviation, deviation)

@@ -1,9 +1,9 @@
-"""All pairs of several systems with one error rate: adjusted p-values, intervals that hold together, ranks, letters."""
+"""All pairs on all tasks with one error rate: adjusted p-values, intervals that hold together, ranks, letters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -14,18 +14,30 @@ from mlflow_l3d.analysis.typing import FloatArray
 DRAWS: Final = 20_000
 
 
-def joint_p_values(p_values: Sequence[float], correlation: FloatArray, spreads: Sequence[Spread]) -> FloatArray:
+class Family(NamedTuple):
+    """The differences of all pairs on one task.
+
+    Attributes
+    ----------
+    correlation
+        Shape (P, P): how they hang together, see :func:`mlflow_l3d.analysis.comparison.difference.correlations`.
+    spreads
+        Of each.
+    """
+
+    correlation: FloatArray
+    spreads: Sequence[Spread]
+
+
+def joint_p_values(p_values: Sequence[float], families: Sequence[Family]) -> FloatArray:
     """Return p-values adjusted for the number of differences, in the order given.
 
     Parameters
     ----------
     p_values
-        Shape (P,): of each difference alone.
-    correlation
-        Shape (P, P): how the differences hang together, see
-        :func:`mlflow_l3d.analysis.comparison.difference.correlations`.
-    spreads
-        Of each difference.
+        Of each difference alone, task by task.
+    families
+        One per task.
 
     Returns
     -------
@@ -36,12 +48,13 @@ def joint_p_values(p_values: Sequence[float], correlation: FloatArray, spreads: 
     -----
     Westfall and Young's (1993) step-down method on the smallest p-value: what it would be by luck, in 20,000 draws of a
     multivariate t distribution of the estimated correlation. It allows for pairs that share a system, for which Holm's
-    method pays as if they did not.
+    method pays as if they did not. Tasks are drawn independently; if they share luck, joint claims are only rarer
+    (Royen 2014, the Gaussian correlation inequality).
     """
     own = np.asarray(p_values, dtype=np.float64)
     if len(own) < 2:
         return own
-    drawn = _drawn(correlation, spreads)
+    drawn = _drawn(families)
     order = np.argsort(-own, kind="stable")
     smallest = np.minimum.accumulate(drawn[:, order], axis=1)
     steps = (1 + (smallest <= own[order]).sum(axis=0)) / (1 + len(drawn))
@@ -50,27 +63,29 @@ def joint_p_values(p_values: Sequence[float], correlation: FloatArray, spreads: 
     return np.minimum(np.maximum(adjusted, own), holm(own))
 
 
-def joint_level(correlation: FloatArray, spreads: Sequence[Spread], level: float) -> float:
+def joint_level(families: Sequence[Family], level: float) -> float:
     """Return the level that each interval must have so that all hold together at `level`."""
-    if len(spreads) < 2:
+    count = sum(len(family.spreads) for family in families)
+    if count < 2:
         return level
-    exact = 1 - float(np.quantile(_drawn(correlation, spreads).min(axis=1), 1 - level))
-    return min(exact, 1 - (1 - level) / len(spreads))
+    exact = 1 - float(np.quantile(_drawn(families).min(axis=1), 1 - level))
+    return min(exact, 1 - (1 - level) / count)
 
 
-def _drawn(correlation: FloatArray, spreads: Sequence[Spread]) -> FloatArray:
+def _drawn(families: Sequence[Family]) -> FloatArray:
     """Return p-values of differences that are all luck, shape (draws, P)."""
     from scipy.special import stdtr
 
-    generator = np.random.default_rng(0)
-    degrees = np.array([each.degrees for each in spreads])
-    values, vectors = np.linalg.eigh(correlation)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    normal = generator.standard_normal((DRAWS, len(degrees))) @ root.T
-    common = max(1.0, float(degrees.min()))
-    scale = np.sqrt(generator.chisquare(common, size=(DRAWS, 1)) / common)
-    found: FloatArray = 2 * stdtr(degrees, -np.abs(normal) / scale)
-    return found
+    generator, drawn = np.random.default_rng(0), []
+    for correlation, spreads in families:
+        degrees = np.array([each.degrees for each in spreads])
+        values, vectors = np.linalg.eigh(correlation)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        normal = generator.standard_normal((DRAWS, len(degrees))) @ root.T
+        common = max(1.0, float(degrees.min()))
+        scale = np.sqrt(generator.chisquare(common, size=(DRAWS, 1)) / common)
+        drawn.append(2 * stdtr(degrees, -np.abs(normal) / scale))
+    return np.hstack(drawn)
 
 
 def ranks(

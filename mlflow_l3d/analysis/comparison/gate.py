@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -140,7 +140,7 @@ def measure(candidate: System, baseline: System, *, count_examples: bool) -> tup
     both = np.concatenate([added[0][pairing.first] - added[1][pairing.second], alone[0], -alone[1]])
     square = float(both @ both)
     variance = found.of_runs + (found.of_examples if count_examples else 0.0)
-    skewness = float((both**3).sum()) / square**1.5 * (found.of_runs / variance) ** 1.5 if square and variance else 0.0
+    skewness = float((both**3).sum()) / square**1.5 * (found.runs_raw / variance) ** 1.5 if square else 0.0
     degrees = found.degrees if count_examples else found.degrees_runs
     return Measured(float(means.means[0] - means.means[1]), math.sqrt(variance), degrees, skewness), found
 
@@ -202,6 +202,25 @@ class Forecast:
     worse: Outlook
 
 
+@dataclass(frozen=True)
+class Outstanding:
+    """What a look leaves open.
+
+    Attributes
+    ----------
+    equal
+        Whether both have equal scores in every run.
+    runs
+        Runs of either that settle it, see :func:`mlflow_l3d.analysis.comparison.difference.runs_to_settle`.
+    examples
+        Test examples that it takes to find equivalence, if with those there are no number of runs does; else 0.
+    """
+
+    equal: bool = False
+    runs: float = math.inf
+    examples: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class GateAnswer:
     """What a gate found, so far or in the end.
@@ -227,6 +246,8 @@ class GateAnswer:
     other
         Repeated confidence interval of the same look that answers the other question: with the luck of test examples
         where `examples` is fixed, and without it where it is random; None without predictions.
+    outstanding
+        What it would take to settle it, by the last look.
     notes
         What else is to be known.
     """
@@ -242,6 +263,7 @@ class GateAnswer:
     looks: tuple[Look, ...] = ()
     means: tuple[float, float] = (math.nan, math.nan)
     other: tuple[float, float] | None = None
+    outstanding: Outstanding = field(default_factory=Outstanding)
     notes: tuple[str, ...] = ()
 
     @property

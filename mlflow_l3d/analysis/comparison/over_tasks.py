@@ -43,7 +43,8 @@ def over_tasks(differences: npt.ArrayLike, errors: npt.ArrayLike, level: float =
     Parameters
     ----------
     differences, errors
-        Shape (T,), T at least 2: difference on each task, and its standard error, which counts runs and test examples.
+        Shape (T,), T at least 2: difference on each task, and its standard error above 0, which counts runs and test
+        examples.
     level
         Of the intervals.
 
@@ -56,7 +57,6 @@ def over_tasks(differences: npt.ArrayLike, errors: npt.ArrayLike, level: float =
     from scipy.special import stdtr
 
     values, variances = np.asarray(differences, dtype=np.float64), np.square(np.asarray(errors, dtype=np.float64))
-    variances = np.maximum(variances, 1e-12 * max(1e-12, float(np.square(values).max())))
     count = len(values)
     between = _between(values, variances)
     weights = 1 / (variances + between)

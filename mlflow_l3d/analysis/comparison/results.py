@@ -40,7 +40,7 @@ class Difference:
         Of the means; interval and two-sided p-value of this pair alone. They count the luck of every factor and that of
         test examples.
     p_adjusted, joint_low, joint_high
-        For all pairs together.
+        For all pairs on all tasks together.
     verdict
         Of the first: `better` or `worse` where `p_adjusted` is at most ``1 - level``; `equivalent` where the joint
         interval lies within the smallest effect; else `undecided`.
@@ -61,6 +61,8 @@ class Difference:
         one), with as many test examples; inf where no number does.
     examples_needed
         Test examples that would settle it at 80 % power with runs without end.
+    runs_to_settle
+        See :func:`mlflow_l3d.analysis.comparison.difference.runs_to_settle`.
     """
 
     task: str
@@ -92,6 +94,7 @@ class Difference:
     variance_saved_runs: float
     runs_needed: dict[float, float]
     examples_needed: float
+    runs_to_settle: float
 
     @property
     def name(self) -> str:
@@ -194,7 +197,7 @@ class Comparison:
     ranks
         Every system on every task, best mean first; over tasks, too, where there are several.
     over_tasks
-        Every pair over tasks; nothing for one task.
+        Every pair over tasks; nothing for one task. A question of its own, with an error rate of its own.
     smallest_effect
         Differences up to this count for nothing; nan where none was named. In the unit of the metric.
     level

@@ -107,4 +107,6 @@ def _joined(systems: Sequence[System]) -> System:
         np.concatenate([first.right, second.right]) if len(first.right) and len(second.right) else first.right[:0],
         first.units,
         first.grouped,
+        first.width,
+        first.examples,
     )

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from mlflow_l3d.analysis.comparison.resolution import least_error
 from mlflow_l3d.analysis.comparison.sequential import FEWEST, Measured, SequentialPlan, decisions
 from mlflow_l3d.analysis.typing import FloatArray
 
@@ -35,11 +36,14 @@ class Noise:
         where they are taken as given.
     degrees_examples
         Degrees of freedom that it is known with.
+    step
+        What one test example moves the score of a run by; 0 if not known.
     """
 
     std: float
     of_examples: float = 0.0
     degrees_examples: float = math.inf
+    step: float = 0.0
 
     def fractions(self, looks: tuple[int, ...]) -> list[float]:
         """Return the information at each look as a fraction of that at the last one."""
@@ -138,12 +142,14 @@ def measured_pairs(differences: FloatArray, noise: Noise | None = None) -> Measu
     mean = differences.mean(axis=-1)
     rest = differences - mean[..., None]
     square = np.square(rest).mean(axis=-1)
-    of_runs, of_examples = square / (pairs - 1), noise.of_examples if noise else 0.0
+    noise = noise or Noise(1.0)
+    runs_raw, of_examples = square / (pairs - 1), noise.of_examples
+    of_runs = np.maximum(runs_raw, least_error(noise.step, pairs) ** 2)
     error = np.sqrt(of_runs + of_examples)
     with np.errstate(divide="ignore", invalid="ignore"):
         cubed = (rest**3).mean(axis=-1) / square**1.5
-        skewness = np.nan_to_num(cubed / math.sqrt(pairs) * (np.sqrt(of_runs) / error) ** 3)
-        own = of_runs**2 / (pairs - 1) + (of_examples**2 / noise.degrees_examples if noise and of_examples else 0.0)
+        skewness = np.nan_to_num(cubed / math.sqrt(pairs) * (np.sqrt(runs_raw) / error) ** 3)
+        own = of_runs**2 / (pairs - 1) + of_examples**2 / noise.degrees_examples
         degrees = np.where(own > 0, error**4 / own, pairs - 1.0)
     return Measured(mean, error, degrees, skewness)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.leave_out import IntArray, shares
+from mlflow_l3d.analysis.comparison.resolution import metric_width
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -45,6 +46,10 @@ class System:
         How many units all systems have.
     grouped
         Where units are groups: shape (examples of all systems,), which test examples any run saw; else empty.
+    width
+        The highest less the lowest value of the metric; 0 if it has no bounds.
+    examples
+        Test examples of a run, on average; 0 if not known.
     """
 
     name: str
@@ -56,6 +61,13 @@ class System:
     right: npt.NDArray[np.bool_] = field(default_factory=lambda: _NOTHING.astype(bool))
     units: int = 0
     grouped: npt.NDArray[np.bool_] = field(default_factory=lambda: _NOTHING.astype(bool))
+    width: float = 0.0
+    examples: float = 0.0
+
+    @property
+    def step(self) -> float:
+        """What one test example moves the score of a run by; 0 if not known."""
+        return self.width / self.examples if self.examples else 0.0
 
     @property
     def runs(self) -> int:
@@ -101,6 +113,8 @@ class System:
             self.right[kept] if len(self.right) else self.right,
             self.units,
             self.grouped,
+            self.width,
+            self.examples,
         )
 
 
@@ -128,6 +142,7 @@ def systems(
     predictions: Sequence[Predictions] | None,
     metric: Metric,
     classes: int | None = None,
+    examples: int | None = None,
 ) -> tuple[list[System], str]:
     """Return the systems that are to be compared, and why the luck of test examples is not counted, where it is not.
 
@@ -141,13 +156,21 @@ def systems(
         What the scores are.
     classes
         How many classes are told apart; by default those that occur.
+    examples
+        Test examples of a run, if there are no predictions; None if not known.
 
     Raises
     ------
     ParameterError
         If an example has two labels, or two systems have none in common.
     """
-    plain = [System(*each) for each in zip(names, scores, configurations, strict=True)]
+    sizes = [len(each.run) / len(own) for each, own in zip(predictions or (), scores, strict=False)]
+    plain = [
+        System(name, own, configuration, width=metric_width(metric), examples=size)
+        for name, own, configuration, size in zip(
+            names, scores, configurations, sizes or [float(examples or 0)] * len(names), strict=True
+        )
+    ]
     if predictions is None:
         return plain, "not every run has predictions"
     if metric.function is None:
@@ -158,23 +181,23 @@ def systems(
     values = [np.unique(part) for each in predictions for part in (each.label, each.prediction)]
     classes = max(classes or 0, occurring(*values)) if of_classes else None
     found, start = [], 0
-    for name, own, configuration, each in zip(names, scores, configurations, predictions, strict=True):
+    for base, each in zip(plain, predictions, strict=True):
         example = codes[start : start + len(each.run)]
         start += len(each.run)
         place = each.run * np.int64(len(known)) + example
         order = slice(None) if (np.diff(place) > 0).all() else np.argsort(place)
         run, example, label, guess = each.run[order], example[order], each.label[order], each.prediction[order]
         again, runs, units, share = shares(
-            metric, run, example, label, guess, runs=len(own), examples=len(known), classes=classes
+            metric, run, example, label, guess, runs=base.runs, examples=len(known), classes=classes
         )
-        if not np.allclose(again, own, rtol=0, atol=_DIFFERENT):
+        if not np.allclose(again, base.scores, rtol=0, atol=_DIFFERENT):
             return plain, f"the recorded {metric.name} is not that of the recorded predictions"
         nothing = np.zeros(0, dtype=bool)
         if units is example:
             right, grouped = (label == guess if of_classes else nothing), nothing
         else:
             right, grouped = nothing, np.bincount(example, minlength=len(known)) > 0
-        found.append(System(name, own, configuration, runs, units, share, right, len(known), grouped))
+        found.append(replace(base, run=runs, unit=units, share=share, right=right, units=len(known), grouped=grouped))
     return found, ""
 
 

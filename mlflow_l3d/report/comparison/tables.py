@@ -10,7 +10,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
-from mlflow_l3d.report.comparison.words import direction_sentence, verdict_text
+from mlflow_l3d.report.comparison.words import advice_on, direction_sentence, verdict_text
 from mlflow_l3d.report.numbers import MISSING, between, percent, points, probability, signed, unit_of
 from mlflow_l3d.report.table import Table
 
@@ -18,7 +18,7 @@ from mlflow_l3d.report.table import Table
 def difference_table(found: Comparison) -> Table:
     """Return every pair on every task, and over tasks: difference, intervals, p-values, verdict."""
     unit, several = unit_of(found.metric), len(found.tasks) > 1
-    many = len(found.systems) > 2
+    many = len(found.differences) > 1
     rows = []
     for each in found.differences:
         row = {
@@ -53,11 +53,14 @@ def difference_table(found: Comparison) -> Table:
     note = f"{direction_sentence(found)} Intervals count the luck of every factor{examples}."
     if many:
         note += (
-            " All together: the error rate holds for all pairs of a task (max-T; p-values are step-down, and so may "
-            "claim a little more than intervals that hold together)."
+            f" All together, and better: one error rate of {percent(1 - found.level)} for all pairs on all tasks "
+            "(max-T; p-values are step-down, and so may claim a little more than intervals that hold together)."
         )
     if several:
-        note += " Over tasks: each with its own luck, and tasks that differ (Hartung and Knapp's interval; Holm)."
+        note += (
+            " Over tasks: each with its own luck, and tasks that differ (Hartung and Knapp's interval). That is a "
+            "question of its own, with an error rate of its own for all pairs (Holm)."
+        )
     return _table(found, rows, note, texts=frozenset({len(rows[0]) - 1 - (not several)}))
 
 
@@ -86,7 +89,10 @@ def rank_table(found: Comparison) -> Table | None:
         }
         for each in found.ranks
     ]
-    note = "Ranks that a system may have; all of a task hold together. Systems that share a letter are not told apart."
+    note = (
+        "Ranks that a system may have; those of all tasks hold together. Systems that share a letter are not told "
+        "apart."
+    )
     return _table(found, rows, note)
 
 
@@ -106,16 +112,12 @@ def luck_table(found: Comparison) -> Table:
                 f"error\n({unit.short})": unit.text(each.error),
                 "from\nruns %": points(each.of_runs / total if total > 0 else math.nan, 0),
                 "pairing\nsaves %": points(each.variance_saved, 0),
-                **{
-                    f"runs for\n{100 * power:.0f} %": f"{runs:,.0f}" if math.isfinite(runs) else "no number"
-                    for power, runs in each.runs_needed.items()
-                },
+                "what would\nsettle it": advice_on(each).do,
             }
         )
     note = (
         "error: standard error of the difference. Pairing saves: variance that two systems with other runs and other "
-        "test examples would have more. runs for 80 %, 95 %: of each, to settle the sign with that probability if "
-        f"the true difference is {'the one found' if math.isnan(found.smallest_effect) else 'the smallest effect'}."
+        "test examples would have more. What would settle it: runs of each, if the true difference is the one found."
     )
     return _table(found, rows, note)
 

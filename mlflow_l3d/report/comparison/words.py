@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, WORSE, Comparison, Difference
+from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED, WORSE, Comparison, Difference
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.analysis.comparison.wins import Share
 from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES
@@ -21,7 +22,7 @@ from mlflow_l3d.report.numbers import (
     shorten_all,
     unit_of,
 )
-from mlflow_l3d.report.text import Answer
+from mlflow_l3d.report.text import Advice, Answer
 
 
 def answers(found: Comparison) -> list[Answer]:
@@ -94,23 +95,35 @@ def _single(one: Difference) -> Answer:
     return Answer(question, f"{_percent(one.run_wins.value)} of the time", tuple(sentences))
 
 
+def advice_on(one: Difference) -> Advice:
+    """Return what would settle a difference: runs, test examples, or nothing more."""
+    total, (first, second) = one.of_runs + one.of_examples, one.runs
+    there = f"{first:,}" if first == second else f"{first:,} and {second:,}"
+    if one.verdict != UNDECIDED:
+        return Advice("settled", f"The {there} runs of each settle it.")
+    if math.isfinite(one.runs_to_settle):
+        why = "If the true difference is the one found, that many runs of each settle it with 80 % probability"
+        return Advice(f"{one.runs_to_settle:,.0f} runs", f"{why}; {there} are there.")
+    if not math.isfinite(one.examples_needed):
+        why = "There is no difference to settle. Name a smallest effect: the two may be equivalent within it."
+        return Advice("a smallest effect", why)
+    why = (
+        f"No number of runs alone settles it: with runs without end it takes about {one.examples_needed:,.0f} test "
+        f"examples at 80 % power, and there are {one.examples:,}."
+    )
+    return Advice("more runs and test examples" if one.of_runs > total / 2 else "more test examples", why)
+
+
 def _surer(found: Comparison) -> Answer:
     one = found.differences[0]
     total = one.of_runs + one.of_examples
-    sentences = []
-    if total > 0 and one.examples:
-        sentences.append(
-            f"Of the variance of the difference {share_text(one.of_runs / total)} comes from runs, "
-            f"{share_text(one.of_examples / total)} from test examples."
-        )
-    sentences += [pairing_sentence(one), needed_sentence(found, one)]
-    runs = one.runs_needed[min(one.runs_needed)]
-    short = "more test examples" if math.isfinite(one.examples_needed) else "no difference to settle"
-    if one.verdict in (BETTER, WORSE, EQUIVALENT):
-        short = "settled"
-    elif math.isfinite(runs):
-        short = f"{runs:,.0f} runs"
-    return Answer("What would settle it?", short, tuple(text for text in sentences if text))
+    parts = (
+        f"Of the variance of the difference {share_text(one.of_runs / total)} comes from runs, "
+        f"{share_text(one.of_examples / total)} from test examples."
+    )
+    answer = advice_on(one).answer
+    sentences = (*answer.sentences, parts if one.examples else "", pairing_sentence(one))
+    return replace(answer, sentences=tuple(filter(None, sentences)))
 
 
 def pairing_sentence(one: Difference) -> str:
@@ -130,27 +143,6 @@ def pairing_sentence(one: Difference) -> str:
     return f"{text}. Shared runs have the same {', '.join(one.shared_factors)}{apart}."
 
 
-def needed_sentence(found: Comparison, one: Difference) -> str:
-    """Return how many runs of each settle the sign, and which kind of luck is short."""
-    unit = unit_of(found.metric)
-    named_effect = f"smallest effect, {unit.text(found.smallest_effect)} {unit.short}"
-    effect = "one found" if math.isnan(found.smallest_effect) else named_effect
-    texts = [
-        f"{runs:,.0f} runs of each at {100 * power:.0f} % power"
-        for power, runs in one.runs_needed.items()
-        if math.isfinite(runs)
-    ]
-    if texts:
-        return f"If the true difference is the {effect}, its sign takes {' and '.join(texts)}."
-    if not math.isfinite(one.examples_needed):
-        return ""
-    return (
-        f"If the true difference is the {effect}, no number of runs settles its sign: test examples are short. With "
-        f"runs without end it takes about {one.examples_needed:,.0f} of them at 80 % power, and there are "
-        f"{one.examples:,}."
-    )
-
-
 def _ranked(found: Comparison) -> Answer:
     task = "" if len(found.tasks) > 1 else found.tasks[0]
     ranks = [each for each in found.ranks if each.task == task]
@@ -160,7 +152,7 @@ def _ranked(found: Comparison) -> Answer:
     sentences = [
         f"{each.system}: {unit.text(each.mean)} on average{where}, rank {_rank(each.low, each.high)}." for each in ranks
     ]
-    sentences.append(f"All ranks hold together at {percent(found.level)}.")
+    sentences.append(f"All ranks{where} hold together at {percent(found.level)}.")
     short = " or ".join(best) if len(best) < 3 else f"one of {len(best)}"
     return Answer(f"Which of {len(ranks)} systems is best?", short, tuple(sentences))
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mlflow_l3d.report.comparison.words import answers
+from mlflow_l3d.report.comparison.words import advice_on, answers
 from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import run_page
@@ -31,7 +31,9 @@ def write_comparison(folder: Path, found: ComparedRuns) -> list[str]:
     found.scores.to_parquet(folder / "scores.parquet", index=False)
     parents = [parent._asdict() for parent in found.parents]
     checks = [asdict(check) | {"rate": check.rate} for check in found.self_checks]
-    document = {**asdict(comparison), "parents": parents, "metrics": found.metrics(), "self_checks": checks}
+    advice = [asdict(advice_on(each)) for each in comparison.differences]
+    more = {"parents": parents, "metrics": found.metrics(), "self_checks": checks, "advice": advice}
+    document = {**asdict(comparison), **more}
     write_json(folder / DOCUMENT, document, indent=2)
     figures = {"difference": difference_figure(comparison), "scores": score_figure(comparison, found.scores)}
     for name, figure in figures.items():

@@ -42,6 +42,8 @@ class Runs(NamedTuple):
         Runs without a score.
     classes
         How many the task tells apart; 0 where that is not known.
+    examples
+        Test examples of a run; None where the parent does not say.
     cells, planned
         All cells of the plan, those of the tables included, and what is known of it.
     """
@@ -51,6 +53,7 @@ class Runs(NamedTuple):
     predictions: Predictions | None
     failed: int
     classes: int
+    examples: int | None
     cells: pd.DataFrame
     planned: Planned
 
@@ -85,6 +88,7 @@ def systems_of(found: Mapping[str, Runs], metric: str) -> tuple[list[System], li
         predictions if len(predictions) == len(found) else None,
         scored,
         classes=max(own.classes for own in found.values()) or None,
+        examples=max(own.examples or 0 for own in found.values()),
     )
     if why:
         notes.append(f"The luck of the test examples is not counted: {why}. Intervals hold for these test examples.")
@@ -117,6 +121,7 @@ def read_runs(client: MlflowClient, parent: Parent, metric: str) -> Runs:
             _graded(_of_parent(client, parent.run_id, kept, phase, folder) or _of_cells(client, kept), metric),
             len(cells) - len(kept),
             parent.classes or 0,
+            parent.examples,
             every,
             planned,
         )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.difference import Spread, examples_needed
-from mlflow_l3d.analysis.comparison.gate import unseen_share
+from mlflow_l3d.analysis.comparison.difference import Spread, examples_needed, runs_to_settle
+from mlflow_l3d.analysis.comparison.gate import Look, Outstanding, unseen_share
+from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.known import registered
-from mlflow_l3d.report.numbers import counted, share_text, unit_of
+from mlflow_l3d.report.numbers import counted, share_text
 from mlflow_l3d.studies.gate.record import other_gates
 from mlflow_l3d.studies.gate.specification import GateSpecification
 
@@ -33,7 +35,7 @@ def first_notes(asked: GateSpecification, client: MlflowClient) -> Iterator[str]
 
 
 def run_notes(asked: GateSpecification, scores: Mapping[str, FloatArray]) -> Iterator[str]:
-    """Yield what the scores of both sides give reason to say: runs that failed, are all alike, or collapsed.
+    """Yield what the scores of both sides give reason to say: runs that failed, or collapsed.
 
     Parameters
     ----------
@@ -42,8 +44,6 @@ def run_notes(asked: GateSpecification, scores: Mapping[str, FloatArray]) -> Ite
     scores
         Of each side, nan where a run has none.
     """
-    if asked.paired and np.array_equal(scores["baseline"], scores["candidate"]):
-        yield "The two have equal scores in every run: does what differs between them have an effect?"
     classes = len((asked.baseline.task or {}).get("classes", ()))
     chance = asked.metric.chance_level(classes)
     for name, own in scores.items():
@@ -55,7 +55,7 @@ def run_notes(asked: GateSpecification, scores: Mapping[str, FloatArray]) -> Ite
     runs = min(int(np.isfinite(own).sum()) for own in scores.values())
     if any(collapsed.values()):
         found = " and ".join(f"{count} of the {name}" for name, count in collapsed.items())
-        yield f"Runs that collapsed (below guessing): {found}. They count, and widen the interval."
+        yield f"Runs that collapsed (below guessing): {found}. They count."
     else:
         unseen = share_text(unseen_share(runs, 1 - asked.plan.alpha))
         yield (
@@ -64,17 +64,15 @@ def run_notes(asked: GateSpecification, scores: Mapping[str, FloatArray]) -> Ite
         )
 
 
-def example_notes(asked: GateSpecification, found: Spread) -> list[str]:
-    """Return what is to be said at once, where test examples alone are too few for an answer."""
+def outstanding(asked: GateSpecification, systems: Mapping[str, System], look: Look, found: Spread) -> Outstanding:
+    """Return what a look leaves open, by the runs of both sides and the spread of their difference."""
     from scipy.special import ndtri
 
-    effect, unit = asked.plan.smallest_effect, unit_of(asked.metric.name)
-    half = float(-ndtri(asked.plan.alpha)) * math.sqrt(found.of_examples)
-    if half < effect:
-        return []
-    needed = examples_needed(effect, found, 0.8, 1 - asked.plan.alpha)
-    return [
-        f"No number of runs will show that the two are equivalent: the choice of {found.degrees_examples + 1:,.0f} "
-        f"test examples alone leaves +-{unit.text(half)} {unit.noun}, and the smallest effect is {unit.text(effect)}. "
-        f"About {needed:,.0f} test examples would do."
-    ]
+    plan, needed = asked.plan, 0.0
+    equal = asked.paired and np.array_equal(systems["baseline"].scores, systems["candidate"].scores)
+    if asked.examples == "fixed":
+        found = replace(found, of_examples=0.0, examples_raw=0.0)
+    elif -float(ndtri(plan.alpha)) * math.sqrt(found.of_examples) >= plan.smallest_effect:
+        needed = examples_needed(plan.smallest_effect, found, 0.8, 1 - plan.alpha)
+    runs = runs_to_settle(look.difference, found, plan.smallest_effect, 1 - plan.alpha)
+    return Outstanding(equal, runs, needed)

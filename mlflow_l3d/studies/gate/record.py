@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mlflow_l3d.analysis.comparison.gate import GateAnswer, Look
-from mlflow_l3d.report.gate import gate_markdown, gate_page
+from mlflow_l3d.analysis.comparison.gate import GateAnswer, Look, Outstanding
+from mlflow_l3d.report.gate import advice_on, gate_markdown, gate_page
 from mlflow_l3d.report.gate_figure import gate_figure
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.style import save_png
@@ -45,7 +45,7 @@ class Earlier:
         Its budget.
     looks
         Those that it took.
-    means, other
+    means, other, outstanding
         As of an answer; known where it was decided.
     notes
         What it said.
@@ -56,6 +56,7 @@ class Earlier:
     looks: tuple[Look, ...]
     means: tuple[float, float]
     other: tuple[float, float] | None
+    outstanding: Outstanding
     notes: tuple[str, ...]
 
     @classmethod
@@ -69,6 +70,7 @@ class Earlier:
             tuple(map(Look.from_dict, document["looks"])),
             (means[0], means[1]),
             None if other is None else (other[0], other[1]),
+            Outstanding(**{name: value for name, value in document["outstanding"].items() if value is not None}),
             tuple(document["notes"]),
         )
 
@@ -105,6 +107,8 @@ def write_record(folder: Path, answer: GateAnswer, about: dict[str, Any]) -> Non
         "paired": answer.paired,
         "means": dict(zip(_SIDES, answer.means, strict=True)),
         "other": answer.other,
+        "outstanding": asdict(answer.outstanding),
+        "advice": asdict(advice_on(answer)),
         "looks": [look.to_dict() for look in answer.looks],
         "notes": list(answer.notes),
     }

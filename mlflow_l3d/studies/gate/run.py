@@ -23,11 +23,11 @@ from mlflow_l3d.analysis.comparison.gate import (
 from mlflow_l3d.analysis.comparison.sequential_power import Noise
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.report.gate import gate_text, look_line
+from mlflow_l3d.report.gate import advice_on, gate_text, look_line
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.gate.notes import example_notes, first_notes, run_notes
+from mlflow_l3d.studies.gate.notes import first_notes, outstanding, run_notes
 from mlflow_l3d.studies.gate.plan import GatePlan, plan_gate
 from mlflow_l3d.studies.gate.record import (
     RESUMED,
@@ -185,6 +185,7 @@ class _Conduct:
         """Begin with what an earlier run of the same gate found."""
         if earlier is not None:
             self.answer = replace(self.answer, looks=earlier.looks, means=earlier.means, other=earlier.other)
+            self.answer = replace(self.answer, outstanding=earlier.outstanding)
         done = earlier is not None and self._done
         kept = [note for note in earlier.notes if done and not note.startswith(RESUMED)] if earlier else []
         first = [resumed(earlier.looks)] if earlier else []
@@ -215,17 +216,15 @@ class _Conduct:
         measured = measured._replace(difference=sign * measured.difference, skewness=sign * measured.skewness)
         counted = min(each.runs for each in systems.values())
         of_examples = found.of_examples if random else 0.0
-        end = (of_examples + found.a_run / plan.looks[-1]) / (of_examples + found.of_runs or 1.0)
+        end = (found.with_runs(plan.looks[-1])[0] / found.error) ** 2
         fraction = end if random else counted / plan.looks[-1]
         look = look_at(plan, self.answer.looks, runs, counted, measured, fraction)
-        self.answer = replace(self.answer, looks=(*self.answer.looks, look))
+        left = outstanding(asked, systems, look, found)
+        self.answer = replace(self.answer, looks=(*self.answer.looks, look), outstanding=left)
         if len(self.answer.looks) == 1 and look.decision == "undecided":
-            self._forecast_again(runs, Noise(0.0, of_examples, found.degrees_examples))
-            if random:
-                notes = example_notes(asked, found)
-                self.answer = replace(self.answer, notes=(*self.answer.notes, *notes))
-                for line in notes:
-                    _logger.warning("%s", line)
+            self._forecast_again(runs, Noise(0.0, of_examples, found.degrees_examples, asked.step))
+            if left.equal or left.examples:
+                _logger.warning("%s", advice_on(self.answer).why)
         _logger.warning("%s", look_line(self.answer, look))
 
     def _forecast_again(self, runs: int, noise: Noise) -> None:

@@ -126,7 +126,7 @@ def systems_of(
     whole = [table for table in tables if table is not None]
     given = whole if len(whole) == len(scores) else None
     classes = len((asked.baseline.task or {}).get("classes", ())) or None
-    read, why = systems(list(sides), scores, configurations, given, asked.metric, classes)
+    read, why = systems(list(sides), scores, configurations, given, asked.metric, classes, asked.test_examples)
     if predictions and why:
         raise ParameterError("examples", "random", f"the luck of test examples is not known: {why}")
     return dict(zip(sides, read, strict=True))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from mlflow_l3d.analysis.comparison.resolution import check_effect, metric_width
 from mlflow_l3d.analysis.comparison.sequential import FEWEST, SequentialPlan, planned_looks
 from mlflow_l3d.analysis.comparison.sequential_power import MOST_AUTO, Noise, Outlook, power, runs_for_power
 from mlflow_l3d.errors import ParameterError, unknown_name
@@ -50,6 +51,8 @@ class GateSpecification:
         ``fixed``: luck of the runs counts; ``random``: that of the test examples as well.
     paired
         Whether golden runs with equal numbers share what both draw.
+    test_examples
+        Test examples of a run; None if not known.
     run_std
         Standard deviation of single runs of the baseline, before the first look.
     key, pair
@@ -63,6 +66,7 @@ class GateSpecification:
     plan: SequentialPlan
     examples: Examples
     paired: bool
+    test_examples: int | None
     run_std: float
     key: str
     pair: str
@@ -80,7 +84,12 @@ class GateSpecification:
     @property
     def planned_noise(self) -> Noise:
         """What differences vary by as far as is known before: runs of the baseline's spread that share nothing."""
-        return Noise(math.sqrt(2) * self.run_std)
+        return Noise(math.sqrt(2) * self.run_std, step=self.step)
+
+    @property
+    def step(self) -> float:
+        """What one test example moves the score of a run by; 0 if not known."""
+        return metric_width(self.metric) / self.test_examples if self.test_examples else 0.0
 
     def with_budget(self, most: int) -> GateSpecification:
         """Return the same with another budget: that of an earlier run of the same gate."""
@@ -133,10 +142,12 @@ def specify_gate(parameters: Mapping[str, Any], client: MlflowClient) -> GateSpe
     if len(known) < FEWEST:
         allowed = f"has {len(known)} golden runs with {metric.name}; a gate plans from {FEWEST} or more"
         raise ParameterError("baseline", baseline.run_id, allowed, "Investigate it with more golden runs.")
-    run_std = float(known.std(ddof=1))
+    run_std, effect = float(known.std(ddof=1)), typed["smallest_effect"] / unit_of(metric.name).scale
+    predictions = next(baseline.predictions(client, 1), None)
+    examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)
+    check_effect(effect, metric, known, examples or 0)
 
     def planned(most: int) -> SequentialPlan:
-        effect = typed["smallest_effect"] / unit_of(metric.name).scale
         return SequentialPlan(planned_looks(most, typed["looks"]), effect, typed["alpha"], typed["spending"])
 
     most = typed["most_runs"] or runs_for_power(typed["power"], planned, Noise(math.sqrt(2) * run_std), stream)
@@ -150,6 +161,7 @@ def specify_gate(parameters: Mapping[str, Any], client: MlflowClient) -> GateSpe
         plan=planned(most),
         examples=typed["examples"],
         paired=paired(baseline, candidate),
+        test_examples=examples,
         run_std=run_std,
         key=content_key({**identity, **{name: given[name] for name in asked}}),
         pair=content_key(identity),
