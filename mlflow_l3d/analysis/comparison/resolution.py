@@ -12,9 +12,9 @@ from mlflow_l3d.metrics.base import Metric
 
 
 def metric_width(metric: Metric) -> float:
-    """Return the highest less the lowest value of a metric; 0 if it has no bounds."""
+    """Return the highest less the lowest value of a metric, 1 if it is read in percent; 0 if it has no bounds."""
     width = metric.range[1] - metric.range[0]
-    return width if math.isfinite(width) else 0.0
+    return width if math.isfinite(width) else float(metric.percent)
 
 
 def least_error(step: float, draws: float) -> float:
@@ -62,13 +62,12 @@ def check_effect(effect: float, metric: Metric, scores: FloatArray, examples: fl
         Test examples of a run, also if each run draws its own; 0 if not known.
     """
     step = metric_width(metric) / examples if examples else 0.0
-    if not effect < step * (1 - 1e-9):
+    if metric.of_each is None or not effect < step * (1 - 1e-9):
         return
     steps = (scores - metric.range[0]) / step
     if np.abs(steps - np.rint(steps)).max() < 1e-3:
         scale = 100 if metric.percent else 1
-        allowed = (
-            f"must be at least {scale * step:.4g}: one of {examples:.0f} test examples moves {metric.name} by that"
-        )
-        fix = f"Use {scale * step:.4g} or more, or evaluate on {math.ceil(step * examples / effect)} test examples."
+        least = f"{scale * step:.4g}"
+        allowed = f"must be at least {least}: one of {examples:.0f} test examples moves {metric.name} by that"
+        fix = f"Use {least} or more, or evaluate on {math.ceil(step * examples / effect)} test examples."
         raise ParameterError("smallest_effect", f"{scale * effect:.4g}", allowed, fix)

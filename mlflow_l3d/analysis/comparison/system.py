@@ -47,7 +47,8 @@ class System:
     grouped
         Where units are groups: shape (examples of all systems,), which test examples any run saw; else empty.
     width
-        The highest less the lowest value of the metric; 0 if it has no bounds.
+        The highest less the lowest value of the metric, see
+        :func:`mlflow_l3d.analysis.comparison.resolution.metric_width`; 0 if it has no bounds.
     examples
         Test examples of a run, on average; 0 if not known.
     """
@@ -67,7 +68,7 @@ class System:
     @property
     def step(self) -> float:
         """What one test example moves the score of a run by; 0 if not known."""
-        return self.width / self.examples if self.examples else 0.0
+        return self.width / self.examples if self.examples and np.abs(self.scores).max() <= self.width else 0.0
 
     @property
     def runs(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +20,9 @@ from mlflow_l3d.analysis.comparison.difference import (
     runs_needed,
     spread,
 )
+from mlflow_l3d.analysis.comparison.resolution import check_effect, least_error
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.known import named
 
 
 def compared(one, other):
@@ -84,7 +89,7 @@ def test_the_error_is_that_of_repeated_experiments(rng, layout):
     seeds = np.arange(runs) + 100 * (np.arange(runs) >= runs - apart)
     seen = np.ones((runs, examples), dtype=bool)
     gaps, variances = [], []
-    for _ in range(400):
+    for _ in range(200):
         one, other = answers(rng, runs, examples, (0.8, 0.75), of_run=0.6, apart=apart)
         if layout == "missing":
             seen = rng.random((runs, examples)) < 0.8
@@ -125,10 +130,61 @@ def test_the_confidence_distribution_is_one_less_half_the_p_value(rng):
     assert probability_better(-gap, found) == pytest.approx(p_value(gap, found) / 2)
 
 
-def test_equal_systems_have_no_difference():
-    gap, found = compared(scored([0.5] * 4, range(4)), scored([0.5] * 4, range(4)))
-    assert (gap, found.error, p_value(gap, found), probability_better(gap, found)) == (0, 0, 1, 0.5)
-    assert interval(gap, found) == (0, 0)
+@pytest.mark.parametrize("level", [0.01, 0.025, 0.05])
+@pytest.mark.parametrize("draws", [2, 3, 5, 20, 43, 1000])
+def test_the_least_error_reaches_as_far_as_the_exact_binomial_limit(draws, level):
+    unseen = stats.beta.ppf(1 - level, 1, draws)
+    assert stats.t.isf(level, draws - 1) * least_error(1.0, draws) >= unseen
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "size"),
+    [
+        ([0.96, 0.98, 0.96], [0.98, 1.0, 0.98], 50),  # of a spread of 0: equal differences
+        ([0.5] * 4, [0.5] * 4, 50),
+        ([0.5] * 4, [0.5] * 4, 0),  # how many test examples there are is not known
+        ([0.8] * 3, [0.7] * 3, 0),
+        ([0.5, 0.7, 0.6], [0.5, 0.7, 0.6], 0),
+        ([0.0] * 3, [0.0] * 3, 0),
+    ],
+)
+@pytest.mark.parametrize("shared", [True, False])
+def test_runs_that_are_all_alike_leave_an_error(first, second, size, shared):
+    runs = np.arange(len(first))
+    pair = [scored(first, runs), scored(second, runs + 100 * (not shared))]
+    gap, found = compared(*(replace(each, width=1.0, examples=size) for each in pair))
+    low, high = interval(gap, found)
+    assert high - low > (0.02 if size else 1e-3)
+    assert low <= 0 <= high
+    assert p_value(gap, found) == pytest.approx(1.0) if gap == 0 else 0.05 < p_value(gap, found) < 1
+    assert 0 < probability_better(gap, found) < 1
+    error, degrees = found.with_runs(2 * len(first))
+    assert 0 < error < found.error
+    assert degrees > found.degrees
+
+
+def test_alike_on_all_test_examples_two_may_still_differ_on_new_ones(rng):
+    [right] = answers(rng, 6, 50, (0.8,))
+    system_of_50 = replace(system(right), width=1.0, examples=50)
+    _, found = compared(system_of_50, system_of_50)
+    assert math.sqrt(found.of_examples) == pytest.approx(least_error(1.0, 50))
+    assert math.sqrt(found.of_runs) == pytest.approx(least_error(0.02, 6))
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "examples", "line"),
+    [
+        ("accuracy", [0.96, 0.98], 50, "smallest_effect=1: must be at least 2: one of 50 test examples moves accuracy"),
+        ("accuracy", [0.96, 0.98], 100, ""),
+        ("accuracy", [0.96, 0.98], 0, ""),
+        ("f1_macro", [0.96, 0.98], 50, ""),
+        ("squad_f1", [0.9612, 0.9841], 50, ""),
+        ("mse", [0.96, 0.98], 50, ""),
+    ],
+)
+def test_a_smallest_effect_below_one_test_example_is_refused(metric, scores, examples, line):
+    with pytest.raises(ParameterError, match=line) if line else nullcontext():
+        check_effect(0.01, named(metric), np.array(scores), examples)
 
 
 @pytest.mark.slow

@@ -119,6 +119,21 @@ def test_false_claims_are_at_most_alpha(budget, spending, rng):
     assert (decided == "equivalent").mean() <= 0.05 + 2 * slack
 
 
+@pytest.mark.parametrize("spending", SPENDINGS)
+@pytest.mark.parametrize("budget", [10, 20, 43])
+@pytest.mark.parametrize(("examples", "flips"), [(50, 0.1), (50, 0.25), (200, 0.25)])
+def test_one_answer_that_flips_in_some_runs_is_not_taken_for_none(examples, flips, budget, spending, rng):
+    effect, noise = flips / examples, Noise(1.0, step=1 / examples)
+    plan = SequentialPlan(planned_looks(budget, 5), effect, 0.05, spending)
+    differences = -1.0 * (rng.random((600, budget)) < flips) / examples
+    assert (simulate(plan, differences, noise)[0] == "equivalent").mean() <= 0.06
+    held = np.ones(600, dtype=bool)
+    for look, level in zip(plan.looks, plan.levels, strict=True):
+        low, high = limits(measured_pairs(differences[:, :look], noise), level.difference)
+        held &= (low <= -effect) & (-effect <= high)
+    assert held.mean() >= 0.93
+
+
 def test_skewed_scores_of_one_system_make_no_more_false_regressions_than_alpha(rng):
     baseline = 1 - rng.exponential(size=(10_000, 20))
     differences = rng.standard_normal((10_000, 20)) - baseline

@@ -148,9 +148,14 @@ def test_a_change_without_an_effect_is_told(
     place: Place, baseline: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "no folder" / "summary.md"))
-    found = gated(place, "hyperparameters=duration=1e-9", baseline=baseline, most_runs=5)
+    asked = "hyperparameters=duration=1e-9"
+    found = gated(place, asked, baseline=baseline, most_runs=5)
     assert found.decision == "equivalent"
-    assert any("equal scores in every run" in note for note in found.answer.notes)
+    look, again = found.answer.looks[-1], gated(place, asked, baseline=baseline, most_runs=5)
+    assert look.high > 1e-4
+    for each in (found, again):
+        assert each.summary().startswith("gate: The candidate probably has no effect (exit status 0)")
+        assert "What would settle it? a look at the change." in each.summary()
 
 
 def test_undecided_within_the_budget_is_a_status_of_its_own(place: Place, baseline: str) -> None:
@@ -263,7 +268,7 @@ def test_budget_is_planned_from_the_spread_of_the_baseline(place: Place, baselin
 
 
 def test_on_new_examples_intervals_are_wider_and_the_other_is_told(place: Place, baseline: str) -> None:
-    given = {"baseline": baseline, "metric": "accuracy", "smallest_effect": 0.05, "most_runs": 10, "looks": 1}
+    given = {"baseline": baseline, "metric": "f1_macro", "smallest_effect": 0.05, "most_runs": 10, "looks": 1}
     fixed = gated(place, **given).answer
     random = gated(place, **given, examples="random").answer
     assert fixed.other is not None
@@ -297,6 +302,7 @@ def test_runs_that_fail_do_not_count_and_are_told(place: Place, baseline: str) -
             "candidate=test_size=40: must have the test set of baseline",
         ),
         ({"alpha": 0.7}, "alpha=0.7: must be a number above 0 and below 0.5"),
+        ({"smallest_effect": 0.2, "metric": "accuracy"}, "smallest_effect=0.2: must be at least 0.25: one of 400 test"),
         ({"smallest_effect": 0}, "smallest_effect=0: must be a number above 0"),
         ({"most_runs": 4}, "most_runs=4: must be auto or a whole number from 5"),
         ({"metric": "rougeX"}, "metric=rougeX: the golden runs of baseline .* do not have it"),
