@@ -10,6 +10,7 @@ import argparse
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from scipy.special import ndtri
 
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import contrasts, correlations, interval, p_value, spread
-from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values
+from mlflow_l3d.analysis.comparison.families import Family, joint_level, joint_p_values
 from mlflow_l3d.analysis.comparison.leave_out import shares
 from mlflow_l3d.analysis.comparison.over_tasks import over_tasks
 from mlflow_l3d.analysis.comparison.self_check import halves, swapped
@@ -31,6 +32,7 @@ RUNS: Final = (20, 100, 1000)
 EXAMPLES: Final = (40, 200, 1000)
 ACCURACIES: Final = (0.55, 0.9)
 GAP: Final = 0.02
+NOTHING: Final = np.zeros(0, dtype=np.int64)
 COLLAPSE: Final = 0.1
 
 
@@ -66,7 +68,7 @@ Array = np.ndarray[Any, Any]
 
 
 def right_answers(
-    random: np.random.Generator, runs: int, examples: int, accuracy: float, case: Case
+    random: np.random.Generator, runs: int, examples: int, accuracy: float, case: Case, gap: float = GAP
 ) -> tuple[Array, Array, int]:
     """Return right answers of two systems, nan where there is none, and how many of their runs are shared."""
     scale = math.sqrt(1 + case.of_run**2 + case.of_example**2)
@@ -75,7 +77,7 @@ def right_answers(
     noise = random.normal(size=(shared, pool))
     held = random.random((shared, pool)).argsort(axis=1) < examples
     found = []
-    for size, own in zip(sizes, (accuracy, accuracy - GAP), strict=True):
+    for size, own in zip(sizes, (accuracy, accuracy - gap), strict=True):
         of_run, of_both = random.normal(size=size), random.normal(size=(size, pool))
         of_run[:shared] = 0.5 * run + math.sqrt(0.75) * of_run[:shared]
         of_both[:shared] = 0.5 * noise + math.sqrt(0.75) * of_both[:shared]
@@ -100,7 +102,8 @@ def system(right: Array, name: str, shared: int) -> System:
     run, unit = np.nonzero(seen)
     share = ((right - scores[:, None]) / seen.sum(axis=1)[:, None])[seen]
     seeds = np.arange(len(right)) + (np.arange(len(right)) >= shared) * (1_000_000 if name == "B" else 0)
-    return System(name, scores, {"data_order": seeds}, run, unit, share, right[seen] > 0, right.shape[1])
+    cells = run, unit, share, right[seen] > 0, right.shape[1]
+    return System(name, scores, {"data_order": seeds}, *cells, width=1.0, examples=len(run) / len(right))
 
 
 def covered(random: np.random.Generator, tables: int, runs: int, examples: int, accuracy: float, case: Case) -> float:
@@ -155,6 +158,21 @@ def main() -> None:
     print(table(head, list(family_lines(options.tables // 4))))
     print("\n## Over tasks: coverage of 95 % intervals of the mean difference, in %\n")
     print(table(["tasks", "std between tasks", "covered", "half-width"], list(task_lines(options.tables))))
+    print("\n## Several tasks without a difference: claims in %, 5 allowed\n")
+    head = ["tasks", "runs", "examples", "any task, each at 5 %", "any task", "over tasks", "any of both"]
+    print(table(head, list(several_task_lines(options.tables // 2))))
+    print("\n## Few runs without a difference: claims in %, 5 allowed\n")
+    head = [
+        "examples",
+        "accuracy",
+        "runs",
+        "known",
+        "claims",
+        "runs alike",
+        "p and interval disagree",
+        "least p if alike",
+    ]
+    print(table(head, list(few_run_lines(options.tables))))
     print("\n## A/A: false claims in %, 5 allowed\n")
     print(table(["runs", "examples", "metric", "halves", "swapped"], list(self_lines(max(2, options.tables // 100)))))
     print(f"\n{time.perf_counter() - start:.0f} s")
@@ -201,11 +219,11 @@ def family_lines(tables: int) -> Iterator[list[object]]:
             means = mean_scores(every)
             spreads, gaps = [spread(means, *pair) for pair in pairs], matrix @ means.means
             alone = [p_value(float(gap), found) for gap, found in zip(gaps, spreads, strict=True)]
-            correlation = correlations(means, spreads)
-            level = joint_level(correlation, spreads, 0.95)
+            families = [Family(correlations(means, spreads), spreads)]
+            level = joint_level(families, 0.95)
             limits = [interval(float(gap), found, level) for gap, found in zip(gaps, spreads, strict=True)]
             claims += (
-                joint_p_values(alone, correlation, spreads).min() <= 0.05,
+                joint_p_values(alone, families).min() <= 0.05,
                 holm(alone).min() <= 0.05,
                 any(not low <= 0 <= high for low, high in limits),
             )
@@ -225,6 +243,53 @@ def task_lines(tables: int) -> Iterator[list[object]]:
                 held += found.low <= GAP <= found.high
                 widths.append((found.high - found.low) / 2)
             yield [tasks, f"{between:.2f}", f"{100 * held / tables:.1f}", f"{np.median(widths):.3f}"]
+
+
+def several_task_lines(tables: int) -> Iterator[list[object]]:
+    """Yield how often a difference is claimed on any task, and over tasks, of two equal systems."""
+    random = np.random.default_rng(5)
+    for tasks, runs, examples in ((3, 5, 50), (3, 20, 50), (10, 5, 50)):
+        claims = np.zeros(4)
+        for _ in range(tables):
+            alone, families, gaps = [], [], []
+            for _ in range(tasks):
+                one, other, _ = right_answers(random, runs, examples, 0.8, Case(), gap=0.0)
+                means = mean_scores([system(one, "A", runs), system(other, "B", runs)])
+                families.append(Family(np.eye(1), [spread(means, 0, 1)]))
+                gaps.append(float(means.means[0] - means.means[1]))
+                alone.append(p_value(gaps[-1], families[-1].spreads[0]))
+            single = joint_p_values(alone, families).min() <= 0.05
+            mean = over_tasks(gaps, [each.spreads[0].error for each in families]).p <= 0.05
+            claims += min(alone) <= 0.05, single, mean, single or mean
+        yield [tasks, runs, examples, *(f"{100 * share:.1f}" for share in claims / tables)]
+
+
+def few_run_lines(tables: int) -> Iterator[list[object]]:
+    """Yield what is claimed of two equal systems whose answers are right with one probability, after few runs."""
+    random = np.random.default_rng(6)
+    for examples, accuracy in ((50, 0.98), (200, 0.99), (50, 0.9)):
+        for runs in (3, 4, 5):
+            for predictions in (False, True):
+                claims = disagree = alike = 0
+                least = 1.0
+                for _ in range(tables):
+                    pair = [
+                        replace(
+                            system((random.random((runs, examples)) < accuracy) * 1.0, name, runs),
+                            **({} if predictions else {"run": NOTHING, "unit": NOTHING, "share": NOTHING * 1.0}),
+                        )
+                        for name in "AB"
+                    ]
+                    means = mean_scores(pair)
+                    gap, found = float(means.means[0] - means.means[1]), spread(means, 0, 1)
+                    p, (low, high) = p_value(gap, found), interval(gap, found)
+                    claims += p <= 0.05
+                    disagree += (p <= 0.05) == (low <= 0 <= high)
+                    if found.runs_raw < 1e-20 and p < least:
+                        least = p
+                    alike += found.runs_raw < 1e-20
+                row = [examples, accuracy, runs, "predictions" if predictions else "scores only"]
+                yield [*row, *(f"{100 * count / tables:.1f}" for count in (claims, alike, disagree)), f"{least:.3f}"]
 
 
 def self_lines(investigations: int) -> Iterator[list[object]]:

@@ -135,11 +135,7 @@ def intervals(comparisons: int, seed: int) -> Iterator[dict[str, object]]:
         for budget in BUDGETS[1:]:
             plan = SequentialPlan(planned_looks(budget, 5), 1.0)
             pair = differences(np.random.default_rng(seed), comparisons, budget, shape, 0.5, one_only=False)
-            held = np.ones(comparisons, dtype=bool)
-            for look, level in zip(plan.looks, plan.levels, strict=True):
-                low, high = limits(measured_pairs((pair[0] - pair[1])[:, :look]), level.difference)
-                held &= (low <= 0) & (high >= 0)
-            row[f"budget {budget}"] = f"{100 * held.mean():.1f}"
+            row[f"budget {budget}"] = f"{100 * _held(plan, pair[0] - pair[1], 0.0).mean():.1f}"
         yield row
 
 
@@ -163,11 +159,42 @@ def new_examples(comparisons: int, seed: int) -> Iterator[dict[str, object]]:
             yield row
 
 
+def flips(comparisons: int, seed: int) -> Iterator[dict[str, object]]:
+    """Yield gates of accuracies that differ by one answer in some of the runs, as much as the smallest effect.
+
+    Each number: how often equivalence is claimed (if the spread of the runs alone counts), and how often the repeated
+    intervals of all looks hold the truth.
+    """
+    for examples in (50, 200):
+        for share in (0.05, 0.1, 0.25, 0.5):
+            row: dict[str, object] = {"test examples": examples, "runs in which one answer flips": f"{share:.0%}"}
+            for spending in SPENDINGS:
+                for budget in (10, 20, 43, 80):
+                    plan = SequentialPlan(planned_looks(budget, 5), share / examples, 0.05, spending)
+                    noise = Noise(1.0, step=1 / examples)
+                    gap = np.random.default_rng([seed, examples]).random((comparisons, budget)) < share
+                    gap = -1.0 * gap / examples
+                    claims = [(simulate(plan, gap, each)[0] == "equivalent").mean() for each in (noise, None)]
+                    held = _held(plan, gap, -share / examples, noise).mean()
+                    row[f"{spending} {budget}"] = f"{100 * claims[0]:.1f} ({100 * claims[1]:.0f}), {100 * held:.1f}"
+            yield row
+
+
+def _held(plan: SequentialPlan, gap: Array, truth: float, noise: Noise | None = None) -> Array:
+    """Return in which comparisons the repeated intervals of all looks hold the truth."""
+    held = np.ones(len(gap), dtype=bool)
+    for look, level in zip(plan.looks, plan.levels, strict=True):
+        low, high = limits(measured_pairs(gap[:, :look], noise), level.difference)
+        held &= (low <= truth) & (high >= truth)
+    return held
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--comparisons", type=int, default=20_000, help="simulated comparisons a number")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="part of the title of the one table to print")
     given = parser.parse_args()
     started = time.perf_counter()
     print(machine(), f"{given.comparisons:,} comparisons a number, alpha 5 %", sep="\n", end="\n\n")
@@ -177,8 +204,12 @@ def main() -> None:
         ("Power in % as it is stated again after the first look", stated_again),
         ("Comparisons in % whose repeated intervals hold the truth at every look", intervals),
         ("On new examples, too: better / worse / equivalent in %", new_examples),
+        (
+            "One answer flips, by the smallest effect: equivalent (by the spread alone), repeated intervals hold, in %",
+            flips,
+        ),
     )
-    for title, rows in shown:
+    for title, rows in (each for each in shown if given.only in each[0]):
         found = list(rows(given.comparisons, given.seed))
         print(f"## {title}", table(list(found[0]), [list(row.values()) for row in found]), sep="\n\n", end="\n\n")
     print(f"{time.perf_counter() - started:.0f} s")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from mlflow_l3d.analysis.comparison.gate import Forecast, GateAnswer, Look, look_at
+from mlflow_l3d.analysis.comparison.gate import Forecast, GateAnswer, Look, Outstanding, look_at
 from mlflow_l3d.analysis.comparison.sequential import Measured, SequentialPlan
 from mlflow_l3d.analysis.comparison.sequential_power import Outlook
-from mlflow_l3d.report.gate import gate_markdown, gate_page, gate_text, look_line, sentence
+from mlflow_l3d.report.gate import advice_on, gate_markdown, gate_page, gate_text, look_line, sentence
 from mlflow_l3d.report.gate_figure import gate_figure
+from mlflow_l3d.studies.gate.record import write_record
 
 PLAN = SequentialPlan((10, 20), 0.01)
 OUTLOOK = Outlook(0.01, 0.02, 0.85, 0.12, 15.4)
@@ -61,6 +64,32 @@ def test_every_text_says_the_same(difference: float, error: float, said: str) ->
     assert max(map(len, text.splitlines())) <= 100
     assert text.isascii()
     assert f": {found.decision}" in look_line(found, found.looks[-1])
+
+
+@pytest.mark.parametrize(
+    ("difference", "error", "outstanding", "do"),
+    [
+        (-0.03, 0.002, Outstanding(runs=40.0), "settled"),
+        (0.0, 0.002, Outstanding(equal=True), "a look at the change"),
+        (0.0, 0.02, Outstanding(equal=True), "a look at the change"),
+        (0.0, 0.02, Outstanding(runs=40.0), "40 runs"),
+        (0.0, 0.02, Outstanding(examples=900.0), "more test examples"),
+        (0.0, 0.02, Outstanding(), "more runs and test examples"),
+    ],
+)
+def test_every_text_gives_the_same_advice(
+    difference: float, error: float, outstanding: Outstanding, do: str, tmp_path: Path
+) -> None:
+    found = answer(difference, error, outstanding=outstanding)
+    advice = advice_on(found)
+    assert advice.do == do
+    said = f"What would settle it? {do}. {advice.why}"
+    assert said in gate_markdown(found, run_id="abc")
+    assert said in " ".join(gate_text(found, lines=[]).split())
+    assert advice.why in " ".join(gate_page(found, gate_figure(found), settings={}).split())
+    write_record(tmp_path, found, {})
+    assert json.loads((tmp_path / "gate.json").read_text())["advice"] == {"do": do, "why": advice.why}
+    assert ("The candidate probably has no effect" in sentence(found)) == outstanding.equal
 
 
 def test_page_has_the_figure_and_escapes_names() -> None:

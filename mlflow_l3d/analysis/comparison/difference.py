@@ -36,7 +36,8 @@ class Spread:
     runs_raw
         What the spread of the runs alone says of `of_runs`.
     step
-        What one run that departs from the others moves the difference by.
+        What one run that departs from the others moves the difference by: one test example; if the difference is the
+        same in all runs as much as two runs of these systems differ by, if that is more.
     unpaired
         What it would be if the two systems shared neither runs nor test examples; nan if runs show too little spread.
     shared_runs
@@ -122,9 +123,9 @@ def spread(means: Means, first: int, second: int) -> Spread:
     scores = np.concatenate([one.scores, other.scores])
     scale = float(np.abs(scores).max())
     nothing, step = _ROUNDING * scale, max(one.step, other.step)
-    if not step and of_runs <= nothing**2:  # no step is known and none is seen: as far as runs, or the two, lie apart
-        sizes = math.hypot(one.scores.std(ddof=1), other.scores.std(ddof=1)), float(np.ptp(scores)), scale, 1.0
-        step = next(size for size in sizes if size > nothing)
+    if of_runs <= nothing**2:  # no departure is seen: one may be as large as runs, or else the two systems, lie apart
+        step = max(step, math.hypot(one.scores.std(ddof=1), other.scores.std(ddof=1)))
+        step = next(size for size in (step, float(np.ptp(scores)), scale, 1.0) if size > nothing)
     step *= 1.0 if len(pairs) == one.runs == other.runs else math.sqrt(2)
     least, runs = least_error(step, min(one.runs, other.runs)) ** 2, of_runs
     if least > of_runs:

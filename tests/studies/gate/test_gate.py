@@ -149,10 +149,10 @@ def test_a_change_without_an_effect_is_told(
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "no folder" / "summary.md"))
     asked = "hyperparameters=duration=1e-9"
-    found = gated(place, asked, baseline=baseline, most_runs=5)
+    found = gated(place, asked, baseline=baseline, most_runs=5, smallest_effect=20)
     assert found.decision == "equivalent"
-    look, again = found.answer.looks[-1], gated(place, asked, baseline=baseline, most_runs=5)
-    assert look.high > 1e-4
+    look, again = found.answer.looks[-1], gated(place, asked, baseline=baseline, most_runs=5, smallest_effect=20)
+    assert look.high > 0.01
     for each in (found, again):
         assert each.summary().startswith("gate: The candidate probably has no effect (exit status 0)")
         assert "What would settle it? a look at the change." in each.summary()
