@@ -19,7 +19,7 @@ from scipy.special import ndtri
 
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import contrasts, correlations, interval, p_value, spread
-from mlflow_l3d.analysis.comparison.families import Family, joint_level, joint_p_values
+from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values
 from mlflow_l3d.analysis.comparison.leave_out import shares
 from mlflow_l3d.analysis.comparison.over_tasks import over_tasks
 from mlflow_l3d.analysis.comparison.self_check import halves, swapped
@@ -219,7 +219,7 @@ def family_lines(tables: int) -> Iterator[list[object]]:
             means = mean_scores(every)
             spreads, gaps = [spread(means, *pair) for pair in pairs], matrix @ means.means
             alone = [p_value(float(gap), found) for gap, found in zip(gaps, spreads, strict=True)]
-            families = [Family(correlations(means, spreads), spreads)]
+            families = [(correlations(means, spreads), spreads)]
             level = joint_level(families, 0.95)
             limits = [interval(float(gap), found, level) for gap, found in zip(gaps, spreads, strict=True)]
             claims += (
@@ -255,11 +255,11 @@ def several_task_lines(tables: int) -> Iterator[list[object]]:
             for _ in range(tasks):
                 one, other, _ = right_answers(random, runs, examples, 0.8, Case(), gap=0.0)
                 means = mean_scores([system(one, "A", runs), system(other, "B", runs)])
-                families.append(Family(np.eye(1), [spread(means, 0, 1)]))
+                families.append((np.eye(1), [spread(means, 0, 1)]))
                 gaps.append(float(means.means[0] - means.means[1]))
-                alone.append(p_value(gaps[-1], families[-1].spreads[0]))
+                alone.append(p_value(gaps[-1], families[-1][1][0]))
             single = joint_p_values(alone, families).min() <= 0.05
-            mean = over_tasks(gaps, [each.spreads[0].error for each in families]).p <= 0.05
+            mean = over_tasks(gaps, [each[0].error for _, each in families]).p <= 0.05
             claims += min(alone) <= 0.05, single, mean, single or mean
         yield [tasks, runs, examples, *(f"{100 * share:.1f}" for share in claims / tables)]
 

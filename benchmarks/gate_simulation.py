@@ -205,7 +205,7 @@ def main() -> None:
         ("Comparisons in % whose repeated intervals hold the truth at every look", intervals),
         ("On new examples, too: better / worse / equivalent in %", new_examples),
         (
-            "One answer flips, by the smallest effect: equivalent (by the spread alone), repeated intervals hold, in %",
+            "One answer flips, by the smallest effect: equivalent (by the spread alone), intervals hold, in %",
             flips,
         ),
     )

@@ -11,10 +11,10 @@ import numpy as np
 from mlflow_l3d.analysis.comparison.gate import Forecast, GateAnswer, Look
 from mlflow_l3d.analysis.comparison.sequential import SequentialPlan
 from mlflow_l3d.report.gate_figure import VERDICT, gate_bounds, verdict
-from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, percent, plain, unit_of
+from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, percent, plain, share_text, unit_of
 from mlflow_l3d.report.page import Picture, Section, page
 from mlflow_l3d.report.table import Table, document
-from mlflow_l3d.report.text import Advice, Answer
+from mlflow_l3d.report.text import Answer, advice, advise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,29 +57,14 @@ def about(answer: GateAnswer) -> str:
     return "On these test data: luck of the runs is the only one that counts."
 
 
-def advice_on(answer: GateAnswer) -> Advice:
+def advice_on(answer: GateAnswer) -> Answer:
     """Return what would settle a gate: a look at the change, runs, test examples, or nothing more."""
-    left, look = answer.outstanding, answer.looks[-1] if answer.looks else None
-    if look is None:
-        return Advice("a first look", "No look was taken.")
+    left = answer.outstanding
     if left.equal:
         why = "The two have equal scores in every run: check that what differs between them has an effect."
-        return Advice("a look at the change", why)
-    if look.decision != "undecided":
-        return Advice("settled", f"The {look.runs} runs of either settle it.")
-    if left.examples:
-        why = (
-            "No number of runs will show that the two are equivalent: the choice of test examples alone varies the "
-            f"difference by more than the smallest effect. About {left.examples:,.0f} test examples would do."
-        )
-        return Advice("more test examples", why)
-    if not math.isfinite(left.runs):
-        return Advice("more runs and test examples", "With these test examples no number of runs settles it.")
-    why = (
-        "If the true difference is the one found, that many runs of either settle it with 80 % probability. "
-        "A gate with another most_runs asks another question of the same runs."
-    )
-    return Advice(f"{left.runs:,.0f} runs", why)
+        return advice("a look at the change", why)
+    there = str(answer.looks[-1].runs) if answer.looks else "0"
+    return advise(there, left.runs, left.examples, settled=answer.decision != "undecided")
 
 
 def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: str) -> list[str]:
@@ -159,10 +144,10 @@ def power_table(answer: GateAnswer) -> Table:
             rows.append(
                 {
                     "true difference": f"{true}, {when}",
-                    "better": _share(outlook.better),
-                    "equivalent": _share(outlook.equivalent),
-                    "worse": _share(outlook.worse),
-                    "undecided": _share(outlook.undecided),
+                    "better": share_text(outlook.better),
+                    "equivalent": share_text(outlook.equivalent),
+                    "worse": share_text(outlook.worse),
+                    "undecided": share_text(outlook.undecided),
                     "runs": plain(outlook.runs, 0),
                     "std": unit.text(forecast.std),
                 }
@@ -175,14 +160,14 @@ def gate_text(answer: GateAnswer, lines: Sequence[str]) -> str:
     """Return a finished gate as the terminal shows it."""
     title = f"gate: {verdict(answer)} (exit status {answer.exit_status})"
     parts = [*(note for note in answer.notes), look_table(answer) if answer.looks else None, power_table(answer)]
-    return document(title, [sentence(answer), *_means(answer), *_other(answer), _settling(answer), *lines], parts)
+    return document(title, [sentence(answer), *_means(answer), *_other(answer), advice_on(answer).text, *lines], parts)
 
 
 def gate_markdown(answer: GateAnswer, *, run_id: str) -> str:
     """Return the summary for a CI job."""
     head = f"## Gate: {answer.decision} (exit status {answer.exit_status})"
     lines = [head, "", f"`{answer.candidate}` against `{answer.baseline}`. {sentence(answer)}", ""]
-    lines += [f"{line}\n" for line in [about(answer), *_means(answer), *_other(answer), _settling(answer)]]
+    lines += [f"{line}\n" for line in [about(answer), *_means(answer), *_other(answer), advice_on(answer).text]]
     tables = [look_table(answer)] if answer.looks else []
     for table in [*tables, power_table(answer)]:
         lines += [*_markdown(table), ""]
@@ -197,7 +182,7 @@ def gate_page(answer: GateAnswer, figure: Figure, *, settings: Mapping[str, str]
     answers = [
         Answer("Is the candidate worse?", verdict(answer), (sentence(answer), *_means(answer))),
         Answer("What is the answer about?", _ABOUT[answer.examples], (about(answer), *_other(answer))),
-        advice_on(answer).answer,
+        advice_on(answer),
     ]
     sections = [
         Section(
@@ -213,11 +198,6 @@ def _means(answer: GateAnswer) -> Iterator[str]:
     unit = unit_of(answer.metric)
     if all(map(math.isfinite, answer.means)):
         yield f"Mean {answer.metric}: baseline {unit.text(answer.means[0])}, candidate {unit.text(answer.means[1])}."
-
-
-def _settling(answer: GateAnswer) -> str:
-    advice = advice_on(answer)
-    return f"{advice.answer.question} {advice.do}. {advice.why}"
 
 
 def _other(answer: GateAnswer) -> Iterator[str]:
@@ -251,13 +231,9 @@ def _again(forecast: Forecast, unit: Unit) -> str:
 def _power(forecast: Forecast, effect: str) -> str:
     same, worse = forecast.same, forecast.worse
     return (
-        f"{_share(same.equivalent)} to find two that are equal equivalent (after {same.runs:.0f} runs on average), "
-        f"{_share(worse.worse)} to find a candidate worse that is so by {effect} ({worse.runs:.0f} runs)"
+        f"{share_text(same.equivalent)} to find two that are equal equivalent (after {same.runs:.0f} runs on average), "
+        f"{share_text(worse.worse)} to find a candidate worse that is so by {effect} ({worse.runs:.0f} runs)"
     )
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.0f} %"
 
 
 def _between(unit: Unit, low: float, high: float) -> str:

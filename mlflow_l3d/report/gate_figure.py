@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-VERDICT: Final[Mapping[str, str]] = {
+VERDICT: Final = {
     "better": "The candidate is better",
     "worse": "The candidate is worse",
     "equivalent": "The two are equivalent",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from dataclasses import dataclass
 from typing import Final
@@ -20,18 +21,41 @@ class Answer:
     short: str
     sentences: tuple[str, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What would settle a comparison, and why: decided in one place, and printed everywhere alike."""
-
-    do: str
-    why: str
-
     @property
-    def answer(self) -> Answer:
-        """The same as a report opens with it."""
-        return Answer("What would settle it?", self.do, (self.why,))
+    def text(self) -> str:
+        """All of it in one paragraph."""
+        return f"{self.question} {self.short}. {' '.join(self.sentences)}"
+
+
+def advice(do: str, why: str) -> Answer:
+    """Return what would settle a comparison, and why: decided in one place, and printed everywhere alike."""
+    return Answer("What would settle it?", do, (why,))
+
+
+def advise(there: str, runs: float, examples: float, *, settled: bool, more_runs: bool = False) -> Answer:
+    """Return what would settle a comparison.
+
+    Parameters
+    ----------
+    there
+        How many runs of each there are, as text.
+    runs, examples
+        Runs of each that settle it with 80 %; test examples that do with runs without end; inf if no number does.
+    settled
+        Whether there is a verdict.
+    more_runs
+        Whether more test examples alone would not do.
+    """
+    if settled:
+        return advice("settled", f"The {there} runs of each settle it.")
+    if math.isfinite(runs):
+        why = "If the true difference is the one found, that many runs of each settle it with 80 % probability"
+        return advice(f"{runs:,.0f} runs", f"{why}; {there} are there.")
+    if not math.isfinite(examples):
+        why = "There is no difference to settle. Name a smallest effect: the two may be equivalent within it."
+        return advice("a smallest effect", why)
+    why = f"No number of runs alone settles it. With runs without end it takes about {examples:,.0f} test examples."
+    return advice("more runs and test examples" if more_runs else "more test examples", why)
 
 
 def ascii_text(text: str) -> str:

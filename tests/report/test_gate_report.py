@@ -74,7 +74,7 @@ def test_every_text_says_the_same(difference: float, error: float, said: str) ->
         (0.0, 0.02, Outstanding(equal=True), "a look at the change"),
         (0.0, 0.02, Outstanding(runs=40.0), "40 runs"),
         (0.0, 0.02, Outstanding(examples=900.0), "more test examples"),
-        (0.0, 0.02, Outstanding(), "more runs and test examples"),
+        (0.0, 0.02, Outstanding(), "a smallest effect"),
     ],
 )
 def test_every_text_gives_the_same_advice(
@@ -82,13 +82,13 @@ def test_every_text_gives_the_same_advice(
 ) -> None:
     found = answer(difference, error, outstanding=outstanding)
     advice = advice_on(found)
-    assert advice.do == do
-    said = f"What would settle it? {do}. {advice.why}"
+    assert advice.short == do
+    said = advice.text
     assert said in gate_markdown(found, run_id="abc")
     assert said in " ".join(gate_text(found, lines=[]).split())
-    assert advice.why in " ".join(gate_page(found, gate_figure(found), settings={}).split())
+    assert advice.sentences[0] in " ".join(gate_page(found, gate_figure(found), settings={}).split())
     write_record(tmp_path, found, {})
-    assert json.loads((tmp_path / "gate.json").read_text())["advice"] == {"do": do, "why": advice.why}
+    assert json.loads((tmp_path / "gate.json").read_text())["advice"]["short"] == do
     assert ("The candidate probably has no effect" in sentence(found)) == outstanding.equal
 
 

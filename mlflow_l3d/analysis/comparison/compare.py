@@ -22,7 +22,7 @@ from mlflow_l3d.analysis.comparison.difference import (
     runs_to_settle,
     spread,
 )
-from mlflow_l3d.analysis.comparison.families import Family, joint_level, joint_p_values, ranks
+from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, ranks
 from mlflow_l3d.analysis.comparison.over_tasks import over_tasks
 from mlflow_l3d.analysis.comparison.resolution import check_effect
 from mlflow_l3d.analysis.comparison.results import (
@@ -78,25 +78,29 @@ def compare_systems(
     """
     check_level(level)
     rules = _Rules(metric, smallest_effect, level)
-    measured = {}
+    measured: list[_Measured] = []
     for task, systems in tasks.items():
         for system in systems:
             if system.runs < FEWEST:
                 allowed = f"has {system.runs} runs with a score; {FEWEST} are needed"
                 raise ParameterError("runs", f"{system.name} ({task})", allowed, "Raise golden_runs.")
             check_effect(smallest_effect, metric, system.scores, system.examples)
-        measured[task] = _Measured.of(systems)
-    alone = [p for each in measured.values() for p in each.alone]
-    families = [each.family for each in measured.values()]
+        means = mean_scores(systems)
+        pairs, _ = contrasts(len(systems))
+        gaps = [float(means.means[i] - means.means[j]) for i, j in pairs]
+        measured.append(_Measured(task, means, gaps, [spread(means, *pair) for pair in pairs]))
+    alone = [p_value(*each) for one in measured for each in zip(one.gaps, one.spreads, strict=True)]
+    families = [(correlations(one.means, one.spreads), one.spreads) for one in measured]
     adjusted, joint = joint_p_values(alone, families), joint_level(families, level)
     differences: list[Difference] = []
     order: list[Rank] = []
-    for (task, each), p_values in zip(measured.items(), adjusted.reshape(len(tasks), -1), strict=True):
+    for one, p_values in zip(measured, np.split(adjusted, len(tasks)), strict=True):
         differences += [
-            _difference(task, each.means, pair, found, float(p), joint, rules)
-            for pair, found, p in zip(each.pairs, each.family.spreads, p_values, strict=True)
+            _difference(one.task, one.means, pair, found, float(p), joint, rules)
+            for pair, found, p in zip(pairs, one.spreads, p_values, strict=True)
         ]
-        order += rules.ranks(task, each.by_name, [one.runs for one in tasks[task]], each.gaps, p_values)
+        by_name = {each.name: float(mean) for each, mean in zip(one.means.systems, one.means.means, strict=True)}
+        order += rules.ranks(one.task, by_name, [each.runs for each in one.means.systems], one.gaps, p_values)
     several: tuple[TaskMean, ...] = ()
     if len(tasks) > 1:
         several, placed = _over_tasks(tasks, differences, rules)
@@ -136,26 +140,10 @@ class _Rules(NamedTuple):
 class _Measured(NamedTuple):
     """All pairs of the systems of one task."""
 
+    task: str
     means: Means
-    pairs: list[tuple[int, int]]
     gaps: list[float]
-    family: Family
-
-    @classmethod
-    def of(cls, systems: Sequence[System]) -> _Measured:
-        means = mean_scores(systems)
-        pairs, _ = contrasts(len(systems))
-        spreads = [spread(means, *pair) for pair in pairs]
-        gaps = [float(means.means[i] - means.means[j]) for i, j in pairs]
-        return cls(means, pairs, gaps, Family(correlations(means, spreads), spreads))
-
-    @property
-    def alone(self) -> list[float]:
-        return [p_value(gap, found) for gap, found in zip(self.gaps, self.family.spreads, strict=True)]
-
-    @property
-    def by_name(self) -> dict[str, float]:
-        return {each.name: float(mean) for each, mean in zip(self.means.systems, self.means.means, strict=True)}
+    spreads: list[Spread]
 
 
 def _difference(
@@ -209,19 +197,16 @@ def _over_tasks(
     by_pair: dict[tuple[str, str], list[Difference]] = {}
     for each in differences:
         by_pair.setdefault((each.first, each.second), []).append(each)
-    found = {
-        pair: over_tasks([one.difference for one in own], [one.error for one in own], rules.level)
-        for pair, own in by_pair.items()
-    }
-    adjusted = holm([one.p for one in found.values()])
-    joint = 1 - (1 - rules.level) / len(found)
-    means = []
-    for ((first, second), own), p in zip(by_pair.items(), adjusted, strict=True):
-        one = over_tasks([each.difference for each in own], [each.error for each in own], joint)
-        verdict = rules.verdict(one.difference, float(p), (one.low, one.high))
-        means.append(TaskMean(first, second, tuple(tasks), found[first, second], float(p), verdict))
+    values = [([each.difference for each in own], [each.error for each in own]) for own in by_pair.values()]
+    found = [over_tasks(*each, rules.level) for each in values]
+    adjusted = holm([one.p for one in found])
+    joint = [over_tasks(*each, 1 - (1 - rules.level) / len(found)) for each in values]
+    means = [
+        TaskMean(*pair, tuple(tasks), one, float(p), rules.verdict(one.difference, float(p), (limits.low, limits.high)))
+        for pair, one, p, limits in zip(by_pair, found, adjusted, joint, strict=True)
+    ]
     names = [each.name for each in next(iter(tasks.values()))]
     every = {name: [each for own in tasks.values() for each in own if each.name == name] for name in names}
     scores = {name: float(np.mean([each.scores.mean() for each in own])) for name, own in every.items()}
     runs = [sum(each.runs for each in own) for own in every.values()]
-    return tuple(means), rules.ranks("", scores, runs, [one.difference for one in found.values()], adjusted)
+    return tuple(means), rules.ranks("", scores, runs, [one.difference for one in found], adjusted)

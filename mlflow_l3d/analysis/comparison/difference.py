@@ -98,16 +98,14 @@ def _degrees(of_runs: float, degrees_runs: float, examples: float, degrees_examp
 
 
 def spread(means: Means, first: int, second: int) -> Spread:
-    """Return the variance of the difference of two systems, by their numbers."""
+    """Return the variance of the difference of two systems, by their numbers, the smaller first."""
     one, other = means.systems[first], means.systems[second]
-    swapped = first > second
-    pairing = means.pairings[(second, first) if swapped else (first, second)]
-    pairs, others = (pairing.second, pairing.first) if swapped else (pairing.first, pairing.second)
-    at = [first, second]
-    weights = np.array([1.0, -1.0])
-    of_runs, of_examples = (
-        max(0.0, float(weights @ part[np.ix_(at, at)] @ weights)) for part in (means.of_runs, means.of_examples)
-    )
+    pairs, others, _ = means.pairings[first, second]
+    variances = [
+        (part[first, first], part[second, second], -2 * part[first, second])
+        for part in (means.of_runs, means.of_examples)
+    ]
+    of_runs, of_examples = (max(0.0, float(sum(each))) for each in variances)
     added = [(each.scores - each.scores.mean()) / each.runs for each in (one, other)]
     alone = [np.delete(values, chosen) for values, chosen in zip(added, (pairs, others), strict=True)]
     groups = [group for group in (added[0][pairs] - added[1][others], *alone) if len(group)]
@@ -119,7 +117,7 @@ def spread(means: Means, first: int, second: int) -> Spread:
     a_run = one.runs * means.of_runs[first, first] + other.runs * means.of_runs[second, second]
     if len(pairs):
         a_run -= 2 * covariance * one.runs * other.runs / len(pairs)
-    unpaired = sum(max(0.0, float(part[each, each])) for part in (means.of_runs, means.of_examples) for each in at)
+    unpaired = sum(max(0.0, float(variance)) for each in variances for variance in each[:2])
     scores = np.concatenate([one.scores, other.scores])
     scale = float(np.abs(scores).max())
     nothing, step = _ROUNDING * scale, max(one.step, other.step)
@@ -172,9 +170,8 @@ def probability_better(difference: float, found: Spread) -> float:
     is better on average, if all differences were equally probable before (Xie and Singh 2013, "Confidence distribution,
     the frequentist distribution estimator of a parameter", International Statistical Review 81).
     """
-    from scipy.special import stdtr
-
-    return float(stdtr(found.degrees, difference / found.error))
+    share = p_value(difference, found) / 2
+    return 1 - share if difference > 0 else share
 
 
 def runs_needed(effect: float, found: Spread, power: float, level: float = LEVEL) -> float:
@@ -244,13 +241,10 @@ def contrasts(count: int) -> tuple[list[tuple[int, int]], FloatArray]:
 
 
 def correlations(means: Means, spreads: Sequence[Spread]) -> FloatArray:
-    """Return how the differences of all pairs hang together: a correlation matrix, shape (pairs, pairs)."""
+    """Return how the differences of all pairs hang together: estimated correlations, shape (pairs, pairs)."""
     _, matrix = contrasts(len(means.systems))
     covariance = matrix @ (means.of_runs + means.of_examples) @ matrix.T
     errors = np.array([each.error for each in spreads])
     np.fill_diagonal(covariance, errors**2)
-    values, vectors = np.linalg.eigh(covariance / np.outer(errors, errors))
-    fixed: FloatArray = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    deviation = np.sqrt(np.maximum(np.diagonal(fixed), 1e-12))
-    scaled: FloatArray = fixed / np.outer(deviation, deviation)
+    scaled: FloatArray = covariance / np.outer(errors, errors)
     return scaled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -14,19 +14,9 @@ from mlflow_l3d.analysis.typing import FloatArray
 DRAWS: Final = 20_000
 
 
-class Family(NamedTuple):
-    """The differences of all pairs on one task.
-
-    Attributes
-    ----------
-    correlation
-        Shape (P, P): how they hang together, see :func:`mlflow_l3d.analysis.comparison.difference.correlations`.
-    spreads
-        Of each.
-    """
-
-    correlation: FloatArray
-    spreads: Sequence[Spread]
+Family: TypeAlias = tuple[FloatArray, Sequence[Spread]]
+"""The differences of all pairs on one task: how they hang together, shape (P, P), see
+:func:`mlflow_l3d.analysis.comparison.difference.correlations`, and the spread of each."""
 
 
 def joint_p_values(p_values: Sequence[float], families: Sequence[Family]) -> FloatArray:
@@ -65,7 +55,7 @@ def joint_p_values(p_values: Sequence[float], families: Sequence[Family]) -> Flo
 
 def joint_level(families: Sequence[Family], level: float) -> float:
     """Return the level that each interval must have so that all hold together at `level`."""
-    count = sum(len(family.spreads) for family in families)
+    count = sum(len(spreads) for _, spreads in families)
     if count < 2:
         return level
     exact = 1 - float(np.quantile(_drawn(families).min(axis=1), 1 - level))
@@ -81,6 +71,7 @@ def _drawn(families: Sequence[Family]) -> FloatArray:
         degrees = np.array([each.degrees for each in spreads])
         values, vectors = np.linalg.eigh(correlation)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
+        root /= np.sqrt(np.square(root).sum(axis=1, keepdims=True))
         normal = generator.standard_normal((DRAWS, len(degrees))) @ root.T
         common = max(1.0, float(degrees.min()))
         scale = np.sqrt(generator.chisquare(common, size=(DRAWS, 1)) / common)

@@ -213,12 +213,12 @@ class Outstanding:
     runs
         Runs of either that settle it, see :func:`mlflow_l3d.analysis.comparison.difference.runs_to_settle`.
     examples
-        Test examples that it takes to find equivalence, if with those there are no number of runs does; else 0.
+        Test examples that it takes if no number of runs does.
     """
 
     equal: bool = False
     runs: float = math.inf
-    examples: float = 0.0
+    examples: float = math.inf
 
 
 @dataclass(frozen=True, kw_only=True)

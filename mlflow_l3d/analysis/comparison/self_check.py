@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -93,20 +93,18 @@ def _checked(what: str, pairs: Iterator[tuple[System, System]], level: float) ->
 def _joined(systems: Sequence[System]) -> System:
     """Return the runs of two systems as those of one."""
     first, second = systems
-    return System(
-        first.name,
-        np.concatenate([first.scores, second.scores]),
-        {
+    return replace(
+        first,
+        scores=np.concatenate([first.scores, second.scores]),
+        configurations={
             name: np.concatenate([first.configurations[name], second.configurations[name]])
             for name in first.configurations
             if name in second.configurations
         },
-        np.concatenate([first.run, second.run + first.runs]),
-        np.concatenate([first.unit, second.unit]),
-        np.concatenate([first.share, second.share]),
-        np.concatenate([first.right, second.right]) if len(first.right) and len(second.right) else first.right[:0],
-        first.units,
-        first.grouped,
-        first.width,
-        first.examples,
+        run=np.concatenate([first.run, second.run + first.runs]),
+        unit=np.concatenate([first.unit, second.unit]),
+        share=np.concatenate([first.share, second.share]),
+        right=np.concatenate([first.right, second.right])
+        if len(first.right) and len(second.right)
+        else first.right[:0],
     )

@@ -98,24 +98,20 @@ class System:
         found: FloatArray = np.bincount(self.unit, self.influence, minlength=self.units).astype(np.float64)
         return found
 
-    def chosen(self, runs: IntArray, name: str | None = None) -> System:
+    def chosen(self, runs: IntArray) -> System:
         """Return the same with some of its runs only, in the order given."""
         place = np.full(self.runs, -1)
         place[runs] = np.arange(len(runs))
         kept = np.flatnonzero(place[self.run] >= 0) if len(self.run) else _NOTHING
         kept = kept[np.argsort(place[self.run[kept]], kind="stable")]
-        return System(
-            self.name if name is None else name,
-            self.scores[runs],
-            {factor: values[runs] for factor, values in self.configurations.items()},
-            place[self.run[kept]],
-            self.unit[kept],
-            self.share[kept],
-            self.right[kept] if len(self.right) else self.right,
-            self.units,
-            self.grouped,
-            self.width,
-            self.examples,
+        return replace(
+            self,
+            scores=self.scores[runs],
+            configurations={factor: values[runs] for factor, values in self.configurations.items()},
+            run=place[self.run[kept]],
+            unit=self.unit[kept],
+            share=self.share[kept],
+            right=self.right[kept] if len(self.right) else self.right,
         )
 
 
@@ -165,13 +161,9 @@ def systems(
     ParameterError
         If an example has two labels, or two systems have none in common.
     """
-    sizes = [len(each.run) / len(own) for each, own in zip(predictions or (), scores, strict=False)]
-    plain = [
-        System(name, own, configuration, width=metric_width(metric), examples=size)
-        for name, own, configuration, size in zip(
-            names, scores, configurations, sizes or [float(examples or 0)] * len(names), strict=True
-        )
-    ]
+    size = sum(len(each.run) for each in predictions or ()) / sum(map(len, scores)) or float(examples or 0)
+    width = metric_width(metric)
+    plain = [System(*each, width=width, examples=size) for each in zip(names, scores, configurations, strict=True)]
     if predictions is None:
         return plain, "not every run has predictions"
     if metric.function is None:
@@ -182,23 +174,24 @@ def systems(
     values = [np.unique(part) for each in predictions for part in (each.label, each.prediction)]
     classes = max(classes or 0, occurring(*values)) if of_classes else None
     found, start = [], 0
-    for base, each in zip(plain, predictions, strict=True):
+    for name, own, configuration, each in zip(names, scores, configurations, predictions, strict=True):
         example = codes[start : start + len(each.run)]
         start += len(each.run)
         place = each.run * np.int64(len(known)) + example
         order = slice(None) if (np.diff(place) > 0).all() else np.argsort(place)
         run, example, label, guess = each.run[order], example[order], each.label[order], each.prediction[order]
         again, runs, units, share = shares(
-            metric, run, example, label, guess, runs=base.runs, examples=len(known), classes=classes
+            metric, run, example, label, guess, runs=len(own), examples=len(known), classes=classes
         )
-        if not np.allclose(again, base.scores, rtol=0, atol=_DIFFERENT):
+        if not np.allclose(again, own, rtol=0, atol=_DIFFERENT):
             return plain, f"the recorded {metric.name} is not that of the recorded predictions"
         nothing = np.zeros(0, dtype=bool)
         if units is example:
             right, grouped = (label == guess if of_classes else nothing), nothing
         else:
             right, grouped = nothing, np.bincount(example, minlength=len(known)) > 0
-        found.append(replace(base, run=runs, unit=units, share=share, right=right, units=len(known), grouped=grouped))
+        cells = runs, units, share, right, len(known), grouped
+        found.append(System(name, own, configuration, *cells, width, size))
     return found, ""
 
 

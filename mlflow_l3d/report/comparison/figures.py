@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.results import BETTER, WORSE, Comparison
+from mlflow_l3d.analysis.comparison.over_tasks import OverTasks
+from mlflow_l3d.analysis.comparison.results import BETTER, WORSE, Comparison, Difference
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import Unit, between, counted, percent, shorten, shorten_all, unit_of
 from mlflow_l3d.report.page import minus
@@ -24,25 +25,12 @@ _MOST_LINES = 200
 def difference_figure(found: Comparison) -> Figure:
     """Return every difference with its interval, coloured where the better one is known; over tasks below."""
     unit = unit_of(found.metric)
-    rows = [
-        (
-            (each.first, each.second, each.task if len(found.tasks) > 1 else ""),
-            (each.low, each.difference, each.high),
-            (each.joint_low, each.joint_high),
-            each.verdict,
-        )
+    several, nothing = len(found.tasks) > 1, (math.nan, math.nan)
+    rows: list[tuple[tuple[str, str, str], Difference | OverTasks, tuple[float, float], str]] = [
+        ((each.first, each.second, each.task * several), each, (each.joint_low, each.joint_high), each.verdict)
         for each in found.differences
     ]
-    for pair in found.over_tasks:
-        one = pair.found
-        rows.append(
-            (
-                (pair.first, pair.second, "over tasks"),
-                (one.low, one.difference, one.high),
-                (math.nan, math.nan),
-                pair.verdict,
-            )
-        )
+    rows += [((pair.first, pair.second, "over tasks"), pair.found, nothing, pair.verdict) for pair in found.over_tasks]
     with style.panels(1.3 + 0.5 * len(rows)) as (figure, (axes,)):
         style.dress(axes, x=f"difference of {found.metric} ({unit.name})", grid="x")
         style.name_rows(axes, [""] * len(rows))
@@ -52,13 +40,13 @@ def difference_figure(found: Comparison) -> Figure:
         if not math.isnan(found.smallest_effect):
             reach = unit.scale * found.smallest_effect
             axes.axvspan(-reach, reach, color=style.ABSENT, label="smallest effect")
-        for at, (names, limits, joint, verdict) in enumerate(rows):
-            low, middle, high = (unit.scale * value for value in limits)
+        for at, (names, one, joint, verdict) in enumerate(rows):
+            low, middle, high = (unit.scale * value for value in (one.low, one.difference, one.high))
             colour = style.BLUE if verdict in (BETTER, WORSE) else style.GREY
             name: dict[str, Any] = {"label": f"{percent(found.level)} interval"} if not at else {}
             told = style.told(
                 " ".join(part for part in (f"{names[0]} - {names[1]}", names[2]) if part),
-                minus(f"{unit.change(limits[1])} ({between(limits[0], limits[2], unit.change)})"),
+                minus(f"{unit.change(one.difference)} ({between(one.low, one.high, unit.change)})"),
             )
             axes.plot([unit.scale * value for value in joint], [at, at], color=colour, linewidth=1, url=told)
             axes.plot([low, high], [at, at], color=colour, linewidth=3, solid_capstyle="butt", url=told, **name)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.results import Comparison
+from mlflow_l3d.analysis.comparison.over_tasks import OverTasks
+from mlflow_l3d.analysis.comparison.results import Comparison, Difference, TaskMean
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.comparison.words import advice_on, direction_sentence, verdict_text
 from mlflow_l3d.report.numbers import MISSING, between, percent, points, probability, signed, unit_of
@@ -19,32 +20,23 @@ def difference_table(found: Comparison) -> Table:
     """Return every pair on every task, and over tasks: difference, intervals, p-values, verdict."""
     unit, several = unit_of(found.metric), len(found.tasks) > 1
     many = len(found.differences) > 1
-    rows = []
-    for each in found.differences:
-        row = {
-            "pair": f"{each.first} - {each.second}",
-            "task": each.task,
-            f"difference ({unit.short})": unit.change(each.difference),
-            percent(found.level): between(each.low, each.high, unit.change),
-            "p": probability(each.p),
-            "all together": between(each.joint_low, each.joint_high, unit.change),
-            "p adjusted": probability(each.p_adjusted),
-            "better": verdict_text(found, each.first, each.second, each.verdict, each.difference),
+
+    def row(pair: Difference | TaskMean, task: str, one: Difference | OverTasks, joint: str) -> dict[str, str]:
+        return {
+            "pair": f"{pair.first} - {pair.second}",
+            "task": task,
+            f"difference ({unit.short})": unit.change(one.difference),
+            percent(found.level): between(one.low, one.high, unit.change),
+            "p": probability(one.p),
+            "all together": joint,
+            "p adjusted": probability(pair.p_adjusted),
+            "better": verdict_text(found, pair.first, pair.second, pair.verdict, one.difference),
         }
-        rows.append(row)
-    for pair in found.over_tasks:
-        own = pair.found
-        values = (
-            f"{pair.first} - {pair.second}",
-            f"over {own.tasks} tasks",
-            unit.change(own.difference),
-            between(own.low, own.high, unit.change),
-            probability(own.p),
-            MISSING,
-            probability(pair.p_adjusted),
-            verdict_text(found, pair.first, pair.second, pair.verdict, own.difference),
-        )
-        rows.append(dict(zip(rows[0], values, strict=True)))
+
+    rows = [
+        row(each, each.task, each, between(each.joint_low, each.joint_high, unit.change)) for each in found.differences
+    ]
+    rows += [row(pair, f"over {pair.found.tasks} tasks", pair.found, MISSING) for pair in found.over_tasks]
     if not many:
         rows = [
             {name: value for name, value in row.items() if name not in ("all together", "p adjusted")} for row in rows
@@ -110,9 +102,9 @@ def luck_table(found: Comparison) -> Table:
                 "shared\nruns": f"{each.shared_runs:,}",
                 "shared\nexamples": f"{each.shared_examples:,}",
                 f"error\n({unit.short})": unit.text(each.error),
-                "from\nruns %": points(each.of_runs / total if total > 0 else math.nan, 0),
+                "from\nruns %": points(each.of_runs / total, 0),
                 "pairing\nsaves %": points(each.variance_saved, 0),
-                "what would\nsettle it": advice_on(each).do,
+                "what would\nsettle it": advice_on(each).short,
             }
         )
     note = (

@@ -18,7 +18,7 @@ def comparison_text(
 ) -> str:
     """Return a comparison as text; `importances` as :func:`mlflow_l3d.report.comparison.tables.factor_table` has it."""
     lines = [f"MLflow run {run_id}; report.html is among its artifacts"] if run_id else []
-    said = [f"{answer.question} {answer.short}. {' '.join(answer.sentences)}" for answer in answers(found)]
+    said = [answer.text for answer in answers(found)]
     parts = [
         tables.difference_table(found),
         tables.rank_table(found),

@@ -22,7 +22,7 @@ from mlflow_l3d.report.numbers import (
     shorten_all,
     unit_of,
 )
-from mlflow_l3d.report.text import Advice, Answer
+from mlflow_l3d.report.text import Answer, advise
 
 
 def answers(found: Comparison) -> list[Answer]:
@@ -95,23 +95,11 @@ def _single(one: Difference) -> Answer:
     return Answer(question, f"{_percent(one.run_wins.value)} of the time", tuple(sentences))
 
 
-def advice_on(one: Difference) -> Advice:
+def advice_on(one: Difference) -> Answer:
     """Return what would settle a difference: runs, test examples, or nothing more."""
-    total, (first, second) = one.of_runs + one.of_examples, one.runs
-    there = f"{first:,}" if first == second else f"{first:,} and {second:,}"
-    if one.verdict != UNDECIDED:
-        return Advice("settled", f"The {there} runs of each settle it.")
-    if math.isfinite(one.runs_to_settle):
-        why = "If the true difference is the one found, that many runs of each settle it with 80 % probability"
-        return Advice(f"{one.runs_to_settle:,.0f} runs", f"{why}; {there} are there.")
-    if not math.isfinite(one.examples_needed):
-        why = "There is no difference to settle. Name a smallest effect: the two may be equivalent within it."
-        return Advice("a smallest effect", why)
-    why = (
-        f"No number of runs alone settles it: with runs without end it takes about {one.examples_needed:,.0f} test "
-        f"examples at 80 % power, and there are {one.examples:,}."
-    )
-    return Advice("more runs and test examples" if one.of_runs > total / 2 else "more test examples", why)
+    there, settled = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs)), one.verdict != UNDECIDED
+    more_runs = one.of_runs > one.of_examples
+    return advise(there, one.runs_to_settle, one.examples_needed, settled=settled, more_runs=more_runs)
 
 
 def _surer(found: Comparison) -> Answer:
@@ -121,7 +109,7 @@ def _surer(found: Comparison) -> Answer:
         f"Of the variance of the difference {share_text(one.of_runs / total)} comes from runs, "
         f"{share_text(one.of_examples / total)} from test examples."
     )
-    answer = advice_on(one).answer
+    answer = advice_on(one)
     sentences = (*answer.sentences, parts if one.examples else "", pairing_sentence(one))
     return replace(answer, sentences=tuple(filter(None, sentences)))
 

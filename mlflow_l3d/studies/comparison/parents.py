@@ -62,11 +62,6 @@ class Parent:
         return len(self._task.get("classes") or ()) or None
 
     @property
-    def examples(self) -> int | None:
-        """How many test examples a run has; None where that is not known."""
-        return self._task.get("test_size")
-
-    @property
     def _task(self) -> Mapping[str, Any]:
         return self.document.get("task") or {}
 

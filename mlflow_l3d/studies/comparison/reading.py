@@ -121,7 +121,7 @@ def read_runs(client: MlflowClient, parent: Parent, metric: str) -> Runs:
             _graded(_of_parent(client, parent.run_id, kept, phase, folder) or _of_cells(client, kept), metric),
             len(cells) - len(kept),
             parent.classes or 0,
-            parent.examples,
+            (parent.document.get("task") or {}).get("test_size"),
             every,
             planned,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -66,13 +65,9 @@ def run_notes(asked: GateSpecification, scores: Mapping[str, FloatArray]) -> Ite
 
 def outstanding(asked: GateSpecification, systems: Mapping[str, System], look: Look, found: Spread) -> Outstanding:
     """Return what a look leaves open, by the runs of both sides and the spread of their difference."""
-    from scipy.special import ndtri
-
-    plan, needed = asked.plan, 0.0
+    effect, level = asked.plan.smallest_effect, 1 - asked.plan.alpha
     equal = asked.paired and np.array_equal(systems["baseline"].scores, systems["candidate"].scores)
     if asked.examples == "fixed":
         found = replace(found, of_examples=0.0, examples_raw=0.0)
-    elif -float(ndtri(plan.alpha)) * math.sqrt(found.of_examples) >= plan.smallest_effect:
-        needed = examples_needed(plan.smallest_effect, found, 0.8, 1 - plan.alpha)
-    runs = runs_to_settle(look.difference, found, plan.smallest_effect, 1 - plan.alpha)
-    return Outstanding(equal, runs, needed)
+    runs = runs_to_settle(look.difference, found, effect, level)
+    return Outstanding(equal, runs, examples_needed(effect, found, 0.8, level))

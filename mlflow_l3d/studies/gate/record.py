@@ -39,8 +39,6 @@ class Earlier:
 
     Attributes
     ----------
-    run_id
-        The run.
     most
         Its budget.
     looks
@@ -51,7 +49,6 @@ class Earlier:
         What it said.
     """
 
-    run_id: str
     most: int
     looks: tuple[Look, ...]
     means: tuple[float, float]
@@ -60,12 +57,11 @@ class Earlier:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, run_id: str, document: Mapping[str, Any]) -> Earlier:
+    def of(cls, document: Mapping[str, Any]) -> Earlier:
         """Return what the record of a run says."""
         means = [math.nan if document["means"][name] is None else document["means"][name] for name in _SIDES]
         other = document["other"]
         return cls(
-            run_id,
             int(document["plan"]["looks"][-1]),
             tuple(map(Look.from_dict, document["looks"])),
             (means[0], means[1]),
@@ -84,7 +80,7 @@ def find_earlier(client: MlflowClient, key: str) -> Earlier | None:
         except (OSError, ValueError):
             continue
         if isinstance(document, dict) and document["looks"]:
-            record = Earlier.of(str(run.info.run_id), document)
+            record = Earlier.of(document)
             found = record if found is None or len(record.looks) >= len(found.looks) else found
     return found
 

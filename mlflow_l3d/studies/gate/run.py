@@ -222,9 +222,9 @@ class _Conduct:
         left = outstanding(asked, systems, look, found)
         self.answer = replace(self.answer, looks=(*self.answer.looks, look), outstanding=left)
         if len(self.answer.looks) == 1 and look.decision == "undecided":
-            self._forecast_again(runs, Noise(0.0, of_examples, found.degrees_examples, asked.step))
-            if left.equal or left.examples:
-                _logger.warning("%s", advice_on(self.answer).why)
+            self._forecast_again(runs, Noise(0.0, of_examples, found.degrees_examples, found.step))
+            if left.equal or not math.isfinite(left.runs):
+                _logger.warning("%s", advice_on(self.answer).text)
         _logger.warning("%s", look_line(self.answer, look))
 
     def _forecast_again(self, runs: int, noise: Noise) -> None:

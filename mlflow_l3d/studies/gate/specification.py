@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.resolution import check_effect, metric_width
+from mlflow_l3d.analysis.comparison.resolution import check_effect
 from mlflow_l3d.analysis.comparison.sequential import FEWEST, SequentialPlan, planned_looks
 from mlflow_l3d.analysis.comparison.sequential_power import MOST_AUTO, Noise, Outlook, power, runs_for_power
 from mlflow_l3d.errors import ParameterError, unknown_name
@@ -84,12 +84,7 @@ class GateSpecification:
     @property
     def planned_noise(self) -> Noise:
         """What differences vary by as far as is known before: runs of the baseline's spread that share nothing."""
-        return Noise(math.sqrt(2) * self.run_std, step=self.step)
-
-    @property
-    def step(self) -> float:
-        """What one test example moves the score of a run by; 0 if not known."""
-        return metric_width(self.metric) / self.test_examples if self.test_examples else 0.0
+        return Noise(math.sqrt(2) * self.run_std)
 
     def with_budget(self, most: int) -> GateSpecification:
         """Return the same with another budget: that of an earlier run of the same gate."""

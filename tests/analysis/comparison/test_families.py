@@ -11,7 +11,7 @@ from comparison_cases import answers, scored, system
 from mlflow_l3d.analysis.comparison.compare import compare_systems
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import contrasts, correlations, p_value, spread
-from mlflow_l3d.analysis.comparison.families import Family, joint_level, joint_p_values, ranks
+from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, ranks
 from mlflow_l3d.analysis.comparison.over_tasks import over_tasks
 from mlflow_l3d.analysis.comparison.self_check import halves, swapped
 from mlflow_l3d.analysis.importance.multiplicity import holm
@@ -37,23 +37,23 @@ def family(systems):
 
 def test_joint_p_values_lie_between_those_alone_and_holms(rng):
     alone, correlation, spreads = family([scored(rng.normal(at / 4, 1, 15), range(15)) for at in range(4)])
-    joint = joint_p_values(alone, [Family(correlation, spreads)])
+    joint = joint_p_values(alone, [(correlation, spreads)])
     assert (joint >= alone).all()
     assert (joint <= holm(alone)).all()
     assert (joint < holm(alone)).any()
-    assert 0.95 < joint_level([Family(correlation, spreads)], 0.95) < 1 - 0.05 / 6
+    assert 0.95 < joint_level([(correlation, spreads)], 0.95) < 1 - 0.05 / 6
 
 
 def test_one_pair_is_not_adjusted(rng):
     alone, correlation, spreads = family([scored(rng.normal(size=9), range(9)) for _ in range(2)])
-    assert joint_p_values(alone, [Family(correlation, spreads)]).tolist() == alone
-    assert joint_level([Family(correlation, spreads)], 0.9) == 0.9
+    assert joint_p_values(alone, [(correlation, spreads)]).tolist() == alone
+    assert joint_level([(correlation, spreads)], 0.9) == 0.9
 
 
 def test_tasks_share_one_error_rate(rng):
     runs = range(9)
     pairs = [[scored(rng.normal(size=9), runs, "A"), scored(rng.normal(size=9), runs, "B")] for _ in range(3)]
-    families = [Family(*family(pair)[1:]) for pair in pairs]
+    families = [family(pair)[1:] for pair in pairs]
     assert joint_level(families, 0.95) == pytest.approx(0.95 ** (1 / 3), abs=0.002)  # Sidak: tasks are independent
     assert joint_p_values([0.02, 0.4, 0.6], families)[0] == pytest.approx(1 - 0.98**3, abs=0.004)
     one = scored([0.8, 0.9, 1.0, 0.8, 0.9], range(5), "A"), scored([0.7, 0.9, 0.9, 0.78, 0.82], range(5), "B")
@@ -67,7 +67,7 @@ def test_of_equal_systems_at_most_one_family_in_twenty_has_a_claim(rng):
     claims = 0
     for _ in range(70):
         alone, correlation, spreads = family([system(right) for right in answers(rng, 20, 40, [0.8] * 4)])
-        claims += joint_p_values(alone, [Family(correlation, spreads)]).min() <= 0.05
+        claims += joint_p_values(alone, [(correlation, spreads)]).min() <= 0.05
     assert claims / 70 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 70)
 
 
