@@ -160,22 +160,22 @@ def new_examples(comparisons: int, seed: int) -> Iterator[dict[str, object]]:
 
 
 def flips(comparisons: int, seed: int) -> Iterator[dict[str, object]]:
-    """Yield gates of accuracies that differ by one answer in some of the runs, as much as the smallest effect.
+    """Yield gates of accuracies that differ by one answer, or four, in some of the runs, by the smallest effect.
 
     Each number: how often equivalence is claimed (if the spread of the runs alone counts), and how often the repeated
     intervals of all looks hold the truth.
     """
     for examples in (50, 200):
-        for share in (0.05, 0.1, 0.25, 0.5):
-            row: dict[str, object] = {"test examples": examples, "runs in which one answer flips": f"{share:.0%}"}
+        for answers, share in ((1, 0.05), (1, 0.1), (1, 0.25), (1, 0.5), (4, 0.25)):
+            row: dict[str, object] = {"test examples": examples, "answers that flip": answers, "in": f"{share:.0%}"}
             for spending in SPENDINGS:
                 for budget in (10, 20, 43, 80):
-                    plan = SequentialPlan(planned_looks(budget, 5), share / examples, 0.05, spending)
+                    plan = SequentialPlan(planned_looks(budget, 5), answers * share / examples, 0.05, spending)
                     noise = Noise(1.0, step=1 / examples)
                     gap = np.random.default_rng([seed, examples]).random((comparisons, budget)) < share
-                    gap = -1.0 * gap / examples
+                    gap = -answers / examples * gap
                     claims = [(simulate(plan, gap, each)[0] == "equivalent").mean() for each in (noise, None)]
-                    held = _held(plan, gap, -share / examples, noise).mean()
+                    held = _held(plan, gap, -plan.smallest_effect, noise).mean()
                     row[f"{spending} {budget}"] = f"{100 * claims[0]:.1f} ({100 * claims[1]:.0f}), {100 * held:.1f}"
             yield row
 
