@@ -288,7 +288,7 @@ def few_run_lines(tables: int) -> Iterator[list[object]]:
                     if found.runs_raw < 1e-20 and p < least:
                         least = p
                     alike += found.runs_raw < 1e-20
-                row = [examples, accuracy, runs, "predictions" if predictions else "scores only"]
+                row = [examples, str(accuracy), runs, "predictions" if predictions else "scores only"]
                 yield [*row, *(f"{100 * count / tables:.1f}" for count in (claims, alike, disagree)), f"{least:.3f}"]
 
 
