@@ -78,7 +78,7 @@ def compare_systems(
     """
     check_level(level)
     rules = _Rules(metric, smallest_effect, level)
-    measured: list[_Measured] = []
+    measured: list[tuple[str, Means, list[float], list[Spread]]] = []
     for task, systems in tasks.items():
         for system in systems:
             if system.runs < FEWEST:
@@ -88,19 +88,19 @@ def compare_systems(
         means = mean_scores(systems)
         pairs, _ = contrasts(len(systems))
         gaps = [float(means.means[i] - means.means[j]) for i, j in pairs]
-        measured.append(_Measured(task, means, gaps, [spread(means, *pair) for pair in pairs]))
-    alone = [p_value(*each) for one in measured for each in zip(one.gaps, one.spreads, strict=True)]
-    families = [(correlations(one.means, one.spreads), one.spreads) for one in measured]
+        measured.append((task, means, gaps, [spread(means, *pair) for pair in pairs]))
+    alone = [p_value(*each) for _, _, gaps, spreads in measured for each in zip(gaps, spreads, strict=True)]
+    families = [(correlations(means, spreads), spreads) for _, means, _, spreads in measured]
     adjusted, joint = joint_p_values(alone, families), joint_level(families, level)
     differences: list[Difference] = []
     order: list[Rank] = []
-    for one, p_values in zip(measured, np.split(adjusted, len(tasks)), strict=True):
+    for (task, means, gaps, spreads), p_values in zip(measured, np.split(adjusted, len(tasks)), strict=True):
         differences += [
-            _difference(one.task, one.means, pair, found, float(p), joint, rules)
-            for pair, found, p in zip(pairs, one.spreads, p_values, strict=True)
+            _difference(task, means, pair, found, float(p), joint, rules)
+            for pair, found, p in zip(pairs, spreads, p_values, strict=True)
         ]
-        by_name = {each.name: float(mean) for each, mean in zip(one.means.systems, one.means.means, strict=True)}
-        order += rules.ranks(one.task, by_name, [each.runs for each in one.means.systems], one.gaps, p_values)
+        by_name = {each.name: float(mean) for each, mean in zip(means.systems, means.means, strict=True)}
+        order += rules.ranks(task, by_name, [each.runs for each in means.systems], gaps, p_values)
     several: tuple[TaskMean, ...] = ()
     if len(tasks) > 1:
         several, placed = _over_tasks(tasks, differences, rules)
@@ -135,15 +135,6 @@ class _Rules(NamedTuple):
         limits = dict(zip(names, ranks(pairs, signs, p_values, alpha, len(names)), strict=True))
         of_runs = dict(zip(names, runs, strict=True))
         return [Rank(task, name, means[name], of_runs[name], *limits[name], group[name]) for name in ordered]
-
-
-class _Measured(NamedTuple):
-    """All pairs of the systems of one task."""
-
-    task: str
-    means: Means
-    gaps: list[float]
-    spreads: list[Spread]
 
 
 def _difference(

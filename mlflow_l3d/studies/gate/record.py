@@ -60,13 +60,15 @@ class Earlier:
     def of(cls, document: Mapping[str, Any]) -> Earlier:
         """Return what the record of a run says."""
         means = [math.nan if document["means"][name] is None else document["means"][name] for name in _SIDES]
-        other = document["other"]
+        other, left = document["other"], document.get("outstanding", {})
         return cls(
             int(document["plan"]["looks"][-1]),
             tuple(map(Look.from_dict, document["looks"])),
             (means[0], means[1]),
             None if other is None else (other[0], other[1]),
-            Outstanding(**{name: value for name, value in document["outstanding"].items() if value is not None}),
+            Outstanding(
+                **{name: value for name, value in left.items() if value is not None}
+            ),
             tuple(document["notes"]),
         )
 
