@@ -66,9 +66,7 @@ class Earlier:
             tuple(map(Look.from_dict, document["looks"])),
             (means[0], means[1]),
             None if other is None else (other[0], other[1]),
-            Outstanding(
-                **{name: value for name, value in left.items() if value is not None}
-            ),
+            Outstanding(**{name: value for name, value in left.items() if value is not None}),
             tuple(document["notes"]),
         )
 
