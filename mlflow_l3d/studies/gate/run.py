@@ -20,6 +20,7 @@ from mlflow_l3d.analysis.comparison.gate import (
     measure,
     view,
 )
+from mlflow_l3d.analysis.comparison.resolution import least_error
 from mlflow_l3d.analysis.comparison.sequential_power import Noise
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
@@ -234,6 +235,7 @@ class _Conduct:
             std = blinded_std(candidate, baseline)
         else:
             std = math.sqrt(float(np.nanvar(candidate, ddof=1) + np.nanvar(baseline, ddof=1)))
+        std = max(std, math.sqrt(runs) * least_error(noise.step, runs))  # equal differences do not show that all are
         same, worse = self.asked.outlooks(replace(noise, std=std))
         found = correlation(candidate, baseline, std) if self.asked.paired else 0.0
         self.answer = replace(self.answer, after=Forecast(std, found, same, worse))
