@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
@@ -90,7 +92,7 @@ class Estimator(Callable):
         """Return the hash of all parameters of the estimator."""
         del hyperparameters, model
         said = self.estimator.get_params(deep=True)
-        given = {name: re.sub(r" at 0x[0-9a-f]+", "", repr(value)) for name, value in said.items()}
+        given = {name: _parameter_text(name, value) for name, value in said.items()}
         return {"estimator": content_key({"type": repr(type(self.estimator)), **given})}
 
     def fitted_and_asked(
@@ -114,6 +116,15 @@ class Estimator(Callable):
         scores = None if task.kind == "regression" else _scores(model, test, len(task.class_names))
         # Those of some estimators, as SVC, name another class than they predict.
         return predicted if scores is None or (scores.argmax(axis=1) != predicted).any() else scores
+
+
+def _parameter_text(name: str, value: Any) -> str:
+    """Return the content of a parameter; what it shows of itself, where that is not known, as of an estimator."""
+    texts: dict[str, str] = {}
+    if not (getattr(value, "__module__", None) or "").startswith("sklearn."):
+        with suppress(ParameterError):
+            texts = content_texts(value, name)
+    return "\n".join(texts.values()) or re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def random_states(estimator: BaseEstimator) -> tuple[str, ...]:
