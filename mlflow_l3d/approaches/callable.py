@@ -56,6 +56,8 @@ class Callable(Approach):
         If the function cannot be called, `name` or `version` is empty, a factor stands twice, or a kind is unknown.
     """
 
+    self_tested = True
+
     def __init__(
         self,
         function: Function,

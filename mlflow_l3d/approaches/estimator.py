@@ -55,8 +55,6 @@ class Estimator(Callable):
         If the estimator has no random state, or two factors are one.
     """
 
-    self_tested = True
-
     def __init__(
         self,
         estimator: BaseEstimator,

@@ -1,11 +1,15 @@
 """Commands from end to end, and whether seeds do what they say."""
 
+import numpy as np
 import pytest
 from mlflow import MlflowClient
 
+from mlflow_l3d.approaches.callable import Callable
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.investigation.run import investigate
 from mlflow_l3d.studies.investigation.specification import specify
+from mlflow_l3d.studies.seeds.run import seeds
+from mlflow_l3d.studies.sweep.run import sweep
 from mlflow_l3d.tracking import names
 
 SCRIPT = """
@@ -62,6 +66,79 @@ def test_what_is_drawn_beside_the_seeds_is_found(script):
     assert "something is drawn that no seed decides" in found.summary()
     assert MlflowClient().search_runs(["0"]) == []
     investigate(**TYPED, **SIZES, deterministic="false")
+
+
+def test_runs_of_the_self_test_that_the_study_has_are_its_cells(script, tmp_path, monkeypatch):
+    """Base run and swaps of the radial design, and two seeds of a study of seeds, are trained once."""
+    script(of_c="c % 7")
+    (tmp_path / "count").write_text("")
+    text = (tmp_path / "train.py").read_text()
+    (tmp_path / "train.py").write_text(text + f"open({str(tmp_path / 'count')!r}, 'a').write('.')\n")
+    for study, given, cells in (
+        (investigate, {"factor": "all", "design": "radial", "mitigation_runs": 2}, 8),
+        (seeds, {"seeds": 3, "command": "python -SE train.py {seed} 1 1"}, 3),
+    ):
+        monkeypatch.setenv("L3D_CACHE", str(tmp_path / study.__name__))
+        before = len((tmp_path / "count").read_text())
+        assert study(**{**TYPED, **given}).computed == cells
+        assert len((tmp_path / "count").read_text()) - before == 1 + cells + 1  # which metrics it has; the replicate
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_seed_that_does_nothing_stops_a_study_of_seeds(script, count):
+    script()
+    given = {**TYPED, "command": "python -SE train.py 1 1 {seed}", "seeds": count}
+    with pytest.raises(L3DError, match=r"^self-test: seed: 2 new seeds changed nothing"):
+        seeds(**given)
+    (parent,) = MlflowClient().search_runs(["0"], "tags.`l3d.role` != 'cell'")
+    assert parent.info.status == "FAILED"
+    assert seeds(**given, self_test="only").problems
+    assert seeds(**given, self_test="skip").computed == count
+
+
+def test_seeds_that_move_the_test_set_are_found_before_training(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = "print('example_id,label,prediction')\nfor i in range(4): print(f'{(i + SEED) % 9},0,{(i * SEED) % 2}')"
+    text = f"import sys; sys.stdout = open('predictions.csv', 'w')\n{lines}"
+    (tmp_path / "train.py").write_text(text.replace("SEED", "int(sys.argv[1])"))
+    given = {"approach": "command", "command": "python -SE train.py {seed}", "executor": "inline", "seeds": 2}
+    with pytest.raises(L3DError, match=r"^self-test: seed: which examples are evaluated, and all of them must"):
+        seeds(**given, hyperparameters="classes=0|1")
+    assert not MlflowClient().search_runs(["0"], "tags.`l3d.role` = 'cell'")
+
+
+def test_a_trial_run_that_fails_says_so(script, tmp_path):
+    script()
+    specify({**TYPED, **SIZES})  # it is run once: which metrics it has
+    (tmp_path / "train.py").write_text("raise SystemExit('no data.')")
+    with pytest.raises(L3DError, match=r"^self-test: a trial run before the study failed: .*no data\. Mend it"):
+        seeds(**TYPED, seeds=2, hyperparameters="classes=none")
+
+
+def forgetful(task, split, seeds, hyperparameters):
+    """Draw beside the seeds."""
+    return np.random.default_rng().integers(len(task.class_names), size=len(split.test))
+
+
+def test_a_function_is_tried_in_every_study():
+    approach = Callable(forgetful, name="forgetful", version="1", factors=["data_order"])
+    given = {"approach": approach, "task": "synthetic", "num_labelled": 20, "test_size": 50, "executor": "inline"}
+    for study, more in ((investigate, {}), (seeds, {}), (sweep, {"task": ["synthetic"]})):
+        with pytest.raises(L3DError, match=r"^self-test: the same seeds gave another result"):
+            study(**{**given, **more})
+
+
+def test_points_of_a_sweep_are_tried_once(script, tmp_path):
+    script(of_c="c % 7")
+    script_of = (tmp_path / "train.py").read_text()
+    (tmp_path / "train.py").write_text(script_of + f"open({str(tmp_path / 'count')!r}, 'a').write('.')\n")
+    found = sweep(**TYPED, **{**SIZES, "factor": ["a", "b"]}, root_seed=[0, 1])
+    runs = len((tmp_path / "count").read_text())
+    assert (len(found.points), found.computed) == (4, 24)
+    assert runs == 1 + 24 + 4  # which metrics it has; of five trial runs, the first is a cell of the study
+    assert all(point.analysis for point in found.points)
+    with pytest.raises(ParameterError, match=r"^self_test=only: is for investigate and seeds"):
+        sweep(**TYPED, **SIZES, root_seed=[2, 3], self_test="only")
 
 
 def test_what_does_not_go_with_a_command(script):

@@ -11,16 +11,14 @@ import pandas as pd
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs.analyse import Planned
-from mlflow_l3d.studies.base import entry_point, specified
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.interrupts import deferred_interrupts
-from mlflow_l3d.studies.investigation import self_test
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.investigation.specification import Specification, specify
-from mlflow_l3d.studies.progress import shows_progress, under_way
+from mlflow_l3d.studies.progress import under_way
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
@@ -88,18 +86,13 @@ def investigate(
     -------
     Investigation
         Its runs are on the current MLflow tracking server. With ``self_test=only`` there is no run, and a
-        :class:`mlflow_l3d.studies.investigation.self_test.SelfTest` says what each seed does.
+        :class:`mlflow_l3d.studies.self_test.SelfTest` says what each seed does.
 
     Raises
     ------
     L3DError
         With one line that says what to change.
     """
-    if str(parameters.get("self_test")) == "only":
-        with entry_point():
-            specification = specified(specify, approach, task, parameters)
-            # Whoever asks for it knows what comes back.
-            return self_test.self_test(specification, progress=shows_progress(progress))  # type: ignore[return-value]
     return InvestigationStudy.conduct(parameters, approach=approach, task=task, progress=progress)
 
 
@@ -140,9 +133,7 @@ class InvestigationStudy(CellStudy[Specification, Investigation]):
         self.on_known(cell, {} if record.error else record.metrics)
 
     def carry_out(self) -> Investigation:
-        """Train, and score what is recorded; where it is asked for, what seeds do is tried before."""
-        if self_test.wanted(self.specification):
-            self_test.refuse(self_test.self_test(self.specification, progress=self.progress))
+        """Train, and score what is recorded."""
         self.train()
         with under_way("scoring", shown=self.progress):
             return self.conclude(self.specification.plan.mitigation_runs)
