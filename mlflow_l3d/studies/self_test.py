@@ -65,7 +65,7 @@ def self_test(specification: CellSpecification, *, progress: bool) -> SelfTest:
     Raises
     ------
     L3DError
-        If one of them fails, or has no value of the metric.
+        If the first of them fails, or has no value of the metric.
     """
     base, metric = next(iter(specification.design().cells())), specification.metric
     left, cells, changes = [*specification.tested_factors, REPLICATE], [base], dict[str, str]()
@@ -74,6 +74,9 @@ def self_test(specification: CellSpecification, *, progress: bool) -> SelfTest:
         drawn = {name: specification.redrawn(base, name, attempt) for name in left}
         outcomes |= _run(specification, [*cells, *drawn.values()], progress=progress)
         first = outcomes[base.key]
+        if first.error is not None:
+            why = f"a trial run before the study failed: {first.error.rstrip('.')}"
+            raise L3DError(f"self-test: {why}. Mend it; self_test=skip leaves trial runs out.")
         if first.predictions is None and metric not in first.metrics:
             has = f"has no {metric}, but {', '.join(sorted(first.metrics))}"
             raise L3DError(f"self-test: a trial run before the study {has}. Name one of them by metric.")
@@ -139,9 +142,6 @@ def _run(specification: CellSpecification, cells: Sequence[Cell], *, progress: b
     run = executor_of(specification.setup).run(iter(cells))
     with bar as shown, closing(run) as outcomes:  # type: ignore[type-var]
         for outcome in outcomes:
-            if outcome.error is not None:
-                why = f"a trial run before the study failed: {outcome.error.rstrip('.')}"
-                raise L3DError(f"self-test: {why}. Mend it; self_test=skip leaves trial runs out.")
             found[outcome.key] = outcome
             shown.update()
     return found
@@ -149,6 +149,8 @@ def _run(specification: CellSpecification, cells: Sequence[Cell], *, progress: b
 
 def _change(one: Outcome, other: Outcome, metric: str) -> str:
     """Return how two outcomes differ, in a few words; empty where they do not."""
+    if other.error is not None:
+        return f"it fails: {other.error}"
     if one.predictions is None or other.predictions is None:
         before, after = one.metrics.get(metric), other.metrics.get(metric)
         return "" if before == after else f"{metric} {before} to {after}"

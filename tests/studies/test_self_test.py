@@ -1,11 +1,15 @@
 """Commands from end to end, and whether seeds do what they say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from mlflow import MlflowClient
 
 from mlflow_l3d.approaches.callable import Callable
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.gate.golden import GoldenRuns
+from mlflow_l3d.studies.gate.sides import specify_golden
 from mlflow_l3d.studies.investigation.run import investigate
 from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.studies.seeds.run import seeds
@@ -23,10 +27,15 @@ TYPED = {"approach": "command", "command": "python -SE train.py {a} {b} {c}", "m
 SIZES = {"factor": "a,b", "investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 2}
 
 
+@pytest.fixture(autouse=True)
+def store(tracking_uri, monkeypatch):
+    """Let every study log to a store that is ready, in the folder of the test."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+
+
 @pytest.fixture
-def script(tmp_path, monkeypatch):
-    """Write the script in a folder of its own, where the command is typed."""
-    monkeypatch.chdir(tmp_path)
+def script(tmp_path):
+    """Write the script where the command is typed."""
 
     def write(*, leak=False, of_c="0"):
         text = SCRIPT.replace("LEAK", str(leak)).replace("drawn % 1000", f"drawn % 1000 + {of_c}")
@@ -96,8 +105,7 @@ def test_a_seed_that_does_nothing_stops_a_study_of_seeds(script, count):
     assert seeds(**given, self_test="skip").computed == count
 
 
-def test_seeds_that_move_the_test_set_are_found_before_training(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_seeds_that_move_the_test_set_are_found_before_training(tmp_path):
     lines = "print('example_id,label,prediction')\nfor i in range(4): print(f'{(i + SEED) % 9},0,{(i * SEED) % 2}')"
     text = f"import sys; sys.stdout = open('predictions.csv', 'w')\n{lines}"
     (tmp_path / "train.py").write_text(text.replace("SEED", "int(sys.argv[1])"))
@@ -132,13 +140,28 @@ def test_points_of_a_sweep_are_tried_once(script, tmp_path):
     script(of_c="c % 7")
     script_of = (tmp_path / "train.py").read_text()
     (tmp_path / "train.py").write_text(script_of + f"open({str(tmp_path / 'count')!r}, 'a').write('.')\n")
-    found = sweep(**TYPED, **{**SIZES, "factor": ["a", "b"]}, root_seed=[0, 1])
+    found = sweep(**TYPED, **SIZES, root_seed=[0, 1])
     runs = len((tmp_path / "count").read_text())
-    assert (len(found.points), found.computed) == (4, 24)
-    assert runs == 1 + 24 + 4  # which metrics it has; of five trial runs, the first is a cell of the study
+    assert (len(found.points), found.computed) == (2, 20)
+    assert runs == 1 + 20 + 4  # which metrics it has; of five trial runs, the first is a cell of the study
     assert all(point.analysis for point in found.points)
     with pytest.raises(ParameterError, match=r"^self_test=only: is for investigate and seeds"):
         sweep(**TYPED, **SIZES, root_seed=[2, 3], self_test="only")
+
+
+@pytest.mark.parametrize("of_c", ["0", "c % 7"])
+def test_golden_runs_of_a_gate_are_tried_before_the_first(script, of_c):
+    script(of_c=of_c)
+    asked = replace(specify_golden("candidate", TYPED, phase="golden"), runs=3)
+    if of_c == "0":
+        with pytest.raises(L3DError, match=r"^self-test: c: 2 new seeds"), GoldenRuns(asked) as runs:
+            runs.advance(2)
+        return
+    with GoldenRuns(asked) as runs:
+        runs.advance(2)
+        assert np.isfinite(runs.scores[:2]).all()
+        assert runs.computed + runs.missing(3) == 3
+        runs.finish(2)
 
 
 def test_what_does_not_go_with_a_command(script):
