@@ -37,8 +37,8 @@ class Estimator(Callable):
     Parameters
     ----------
     estimator
-        It is fitted on texts: a list of them, or an array of shape (n, columns) where a task has several columns. It is
-        cloned for each cell.
+        It is fitted on texts: a list of them, or an array of shape (n, columns) where a task has several columns; on
+        the array of features where it has such. It is cloned for each cell.
     name
         Name of the approach; by default that of the last step.
     random_state
@@ -145,6 +145,8 @@ def _scores(model: Any, texts: Any, classes: int) -> npt.NDArray[np.float64] | N
 
 
 def _texts(task: Task, positions: npt.NDArray[np.intp]) -> Sequence[str] | npt.NDArray[Any]:
+    if task.features is not None:
+        return task.features[positions]
     if len(task.texts) == 1:
         return [task.texts[0][position] for position in positions]
     return np.array([[column[position] for column in task.texts] for position in positions])

@@ -21,12 +21,13 @@ def training(
     hyperparameters: Mapping[str, Hyperparameter | Value] | None = None,
     default_task: str = "",
     task_kinds: Iterable[TaskKind] = ("classification",),
+    metrics: Iterable[str] = (),
 ) -> abc.Callable[[Function], Training]:
     """Return a decorator that makes a function an approach: ``@training(factors=["data_order"])``.
 
     Parameters
     ----------
-    factors, default_task, task_kinds
+    factors, default_task, task_kinds, metrics
         As for :class:`mlflow_l3d.approaches.callable.Callable`.
     name
         Name of the approach; by default that of the function.
@@ -57,6 +58,7 @@ def training(
             hyperparameters=declared,
             default_task=default_task,
             task_kinds=task_kinds,
+            metrics=metrics,
         )
 
     return made

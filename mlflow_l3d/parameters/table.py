@@ -133,8 +133,9 @@ _PARENT = Parameter("parent_run_id", "latest", "the parent run; `latest` is the 
 MAIN: Final[Parameters] = _table(
     Parameter(
         "factor",
-        "data_order",
-        "randomness factors to investigate: names separated by commas, or `all`; a+b is a and b jointly; replicate "
+        "auto",
+        "randomness factors to investigate: names separated by commas, or `all`; auto is data_order, and all where the "
+        "approach has none of that name; a+b is a and b jointly; replicate "
         "(also all,replicate) trains the same cell again, test_sample (also all,test_sample) draws the test examples",
     ),
     _TASK,

@@ -17,7 +17,7 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_name, public_words
 from mlflow_l3d.plan.cells import Cell, cell_key, content_key
-from mlflow_l3d.plan.factors import SWAP_BASE, configuration_seed
+from mlflow_l3d.plan.factors import SWAP_BASE, TASK_FACTORS, configuration_seed
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
@@ -213,8 +213,9 @@ class CellSpecification(StudySpecification):
 
     @property
     def tested_factors(self) -> tuple[str, ...]:
-        """What the self-test draws anew."""
-        return self.setup.all_factors
+        """What the self-test draws anew: not what the platform draws of the task, which is wired rightly."""
+        own_data, factors = self.setup.approach.brings_data, self.setup.all_factors
+        return tuple(name for name in factors if own_data or name not in TASK_FACTORS)
 
     def redrawn(self, cell: Cell, factor: str, attempt: int) -> Cell:
         """Return a cell with one factor drawn anew, as the swaps of the radial design are."""

@@ -226,7 +226,9 @@ def test_part_of_train_is_held_out_and_fewer_are_trained_on(place: Place, tmp_pa
     about = document(place, result.run_id, "investigation.json", tmp_path)["task"]
     sizes = [about[f"{name}_examples"] for name in ("train", "validation", "evaluated")]
     assert sizes == [15, 5, 10]
-    other = study(place, seeds=2, validation_fraction=0.25, num_labelled=20, test_size=10, root_seed=1, self_test="skip")
+    other = study(
+        place, seeds=2, validation_fraction=0.25, num_labelled=20, test_size=10, root_seed=1, self_test="skip"
+    )
     assert other.computed == 2, "another root seed draws other examples"
 
 

@@ -83,9 +83,9 @@ class Sweep(OnOneScreen):
 
 
 def sweep(
+    task: Any = None,
     *,
     approach: Any = None,
-    task: Any = None,
     progress: bool | None = None,
     **parameters: Any,
 ) -> Sweep | SweepPlan:
