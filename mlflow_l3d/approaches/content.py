@@ -65,7 +65,8 @@ class _Content:
 
     def refer(self, called: str, value: Any) -> None:
         """Add what stands behind a name."""
-        value = inspect.unwrap(getattr(value, "function", value) if isinstance(value, Approach) else value)
+        called_by_us: Any = getattr(value, "function", value) if isinstance(value, Approach) else value
+        value = inspect.unwrap(called_by_us)
         if called in self.texts or value is None or isinstance(value, _WITHOUT_CONTENT):
             return
         if isinstance(value, FunctionType | type):
@@ -91,8 +92,8 @@ class _Content:
                 self.refer(each, function.__globals__.get(each))
             cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
             held = {name: cell.cell_contents for name, cell in cells if name != "__class__"}
-            defaults = dict(enumerate(function.__defaults__ or ()))
-            for each, value in {**held, **defaults, **(function.__kwdefaults__ or {})}.items():
+            defaults = [*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
+            for each, value in (*held.items(), *defaults):
                 self.refer(f"{called}.{each}", value)
 
     def _text(self, value: Any, path: str) -> str:

@@ -65,19 +65,20 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     kind, kind_notes = kinds.find_kind(table, reading)
     choice_columns = kinds.find_choice_columns(table.names, reading) if kind == "multiple_choice" else ()
     not_texts = (label_column, *choice_columns)
-    others = [name for name in table.names if name not in {*not_texts, f"{label_column}_name", *_NO_TEXTS}]
-    are_features = reading.text_column == "auto" and others and not choice_columns
-    if are_features and all(_are_numbers(table.column(name)) for name in others):
-        text_columns: tuple[str, ...] = tuple(others)
-    else:
+    try:
         text_columns = find_text_columns(table.names, reading.text_column, not_texts)
+    except ParameterError:
+        others = {*table.names} - {*not_texts, f"{label_column}_name", *_NO_TEXTS}
+        if reading.text_column != "auto" or not others or not all(_are_numbers(table.column(name)) for name in others):
+            raise
+        text_columns = tuple(name for name in table.names if name in others)
     if reading.predefined_split:
         table = with_parts(name, table, label_column)
     if reading.leave_out_empty:
         table = without_empty(table, (*text_columns, *choice_columns))
     labels, class_names = _labels(table, label_column, kind, choice_columns)
     columns = [table.column(column) for column in text_columns]
-    has_features = not choice_columns and all(map(_are_numbers, columns))
+    has_features = not choice_columns and text_columns not in AUTO_TEXT and all(map(_are_numbers, columns))
     if kind == "tagging":
         columns = [kinds.joined_tokens(values, name) for values, name in zip(columns, text_columns, strict=True)]
     if has_features:

@@ -145,6 +145,7 @@ def test_points_of_a_sweep_are_tried_once(script, tmp_path):
     assert (len(found.points), found.computed) == (2, 20)
     assert runs == 1 + 20 + 4  # which metrics it has; of five trial runs, the first is a cell of the study
     assert all(point.analysis for point in found.points)
+    assert specify({**TYPED, "factor": "auto"}).factors == ("a", "b", "c")
     with pytest.raises(ParameterError, match=r"^self_test=only: is for investigate and seeds"):
         sweep(**TYPED, **SIZES, root_seed=[2, 3], self_test="only")
 
@@ -170,6 +171,10 @@ def test_what_does_not_go_with_a_command(script):
         ({"task": "sst2"}, "task=sst2: has no effect: approach=command has data of its own"),
         ({"num_labelled": 10}, "num_labelled=10: has no effect"),
         ({"factor": "data_order"}, "factor='data_order': must be a factor of command: a, all, b, c, replicate"),
+        (
+            {"factor": "auto", "command": "python -SE train.py {a} 1 1"},
+            "factor=all: needs two .* mlflow-l3d seeds says",
+        ),
         ({"metric": "f1_macro"}, r"metric=f1_macro: is not among what the command wrote \(rmse\)"),
         ({"approach": "synthetic", "metric": "f1_macro"}, "command=.*has no effect. Use approach=command"),
     ):
