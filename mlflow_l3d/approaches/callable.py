@@ -153,17 +153,18 @@ class CallableSession(CellwiseSession):
         split = task.split(cell.seeds)
         seeds = {factor: cell.seeds[factor] for factor in self.approach.factors}
         try:
-            returned = self.approach.function(task, split, seeds, dict(self.hyperparameters))
+            returned: Any = self.approach.function(task, split, seeds, dict(self.hyperparameters))
         except L3DError:
             raise
         except Exception as error:
             raise L3DError(f"{type(error).__name__}: {error} ({_given(task, split)})") from error
-        numbers = {next(iter(self.approach.metrics), "score"): returned} if np.isscalar(returned) else returned
-        if isinstance(numbers, Mapping):
-            if unknown := [each for each in numbers if each not in {*registered(), *self.approach.metrics}]:
+        if isinstance(returned, int | float | np.number):
+            returned = {next(iter(self.approach.metrics), "score"): float(returned)}
+        if isinstance(returned, Mapping):
+            if unknown := [each for each in returned if each not in {*registered(), *self.approach.metrics}]:
                 fix = f"declare them where the approach is made, metrics={unknown}"
                 raise L3DError(f"the function of approach {name} returned numbers of its own: {fix}")
-            return Outcome(cell.key, metrics=numbers)
+            return Outcome(cell.key, metrics=returned)
         try:
             predictions, scores = _interpret(returned, len(split.test), task)
         except ValueError as error:
@@ -171,7 +172,8 @@ class CallableSession(CellwiseSession):
         found = answered(cell.key, task, split.test, predictions, scores)
         if (scorer := self.approach.scorer) is None:
             return found
-        return replace(found, metrics={self.approach.metrics[-1]: float(scorer(found.labels, predictions))})
+        score = scorer(task.labels[split.test], predictions)
+        return replace(found, metrics={self.approach.metrics[-1]: float(score)})
 
 
 def _given(task: Task, split: Split) -> str:

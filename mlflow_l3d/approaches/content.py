@@ -65,8 +65,8 @@ class _Content:
 
     def refer(self, called: str, value: Any) -> None:
         """Add what stands behind a name."""
-        called_by_us: Any = getattr(value, "function", value) if isinstance(value, Approach) else value
-        value = inspect.unwrap(called_by_us)
+        function_or_data: Any = getattr(value, "function", value) if isinstance(value, Approach) else value
+        value = inspect.unwrap(function_or_data)
         if called in self.texts or value is None or isinstance(value, _WITHOUT_CONTENT):
             return
         if isinstance(value, FunctionType | type):
@@ -91,10 +91,10 @@ class _Content:
             for each in _named(function.__code__):
                 self.refer(each, function.__globals__.get(each))
             cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-            held = {name: cell.cell_contents for name, cell in cells if name != "__class__"}
+            held = [(name, cell.cell_contents) for name, cell in cells if name != "__class__"]
             defaults = [*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
-            for each, value in (*held.items(), *defaults):
-                self.refer(f"{called}.{each}", value)
+            for place, value in (*held, *defaults):
+                self.refer(f"{called}.{place}", value)
 
     def _text(self, value: Any, path: str) -> str:
         """Return data as text; functions in it are added."""

@@ -127,8 +127,8 @@ def given_texts(
     _check_approach(approach)
     if callable(metric := parameters.get("metric")):
         if not isinstance(approach, Callable):
-            allowed = f"is a function, which scores functions, and {approach.name} is none"
-            raise ParameterError("metric", given["metric"], allowed, "Use the name of a metric.")
+            why = f"is a function, which scores functions, and {approach.name} is none"
+            raise ParameterError("metric", getattr(metric, "__name__", "function"), why, "Use the name of a metric.")
         approach = approach.scored_by(metric)
         given["metric"] = approach.metrics[-1]
     elif given["metric"] == "auto" and approach.brings_data and approach.metrics:

@@ -177,10 +177,10 @@ class GoldenRuns:
     def advance(self, runs: int) -> None:
         """Train what is missing of the first `runs` runs."""
         if self.missing(runs) and not self.computed:
-            outcomes = tested(self.specification, progress=self.progress)
-            for cell, outcome in own_cells(self._cells, outcomes, self._elsewhere):
+            trained = tested(self.specification, progress=self.progress)
+            for cell, done in own_cells(self._cells, trained, self._elsewhere):
                 self._running[cell.key] = cell
-                self._take(outcome)
+                self._take(done)
         self._until, left = runs, self.missing(runs)
         shown = self.progress and left > 0
         with progress_bar(self.specification.side, "run", total=runs, shown=shown, done=runs - left) as bar:
