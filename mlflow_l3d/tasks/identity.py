@@ -106,20 +106,8 @@ def make_task(
         texts = [[" ".join(map(repr, row)) for row in numbers.tolist()]]
     columns, options = tuple(map(tuple, texts)), tuple(map(tuple, choices))
     judged = metric or next((each.name for each in of_kind(kind)), "")
-    task = Task(
-        name,
-        columns,
-        held,
-        names,
-        ids,
-        notes=tuple(notes),
-        kind=kind,
-        choices=options,
-        parts=parts,
-        metric=judged,
-        features=numbers,
-    )
-    return checked(task)
+    task = Task(name, columns, held, names, ids, kind=kind, choices=options, parts=parts, metric=judged)
+    return checked(replace(task, notes=tuple(notes), features=numbers))
 
 
 def _held(name: str, labels: npt.ArrayLike, kind: TaskKind) -> npt.NDArray[Any]:
@@ -244,9 +232,7 @@ def _of_texts(task: Task) -> Iterator[str]:
 def _of_columns(task: Task) -> Iterator[str]:
     """Yield what is wrong with texts, choices, ids and parts, of which only the first can be relied on."""
     count, parts, features = len(task.labels), task.parts, task.features
-    if features is not None and (
-        features.ndim != 2 or features.shape != (count, features.shape[1]) or not np.isfinite(features).all()
-    ):
+    if features is not None and (features.shape[:-1] != (count,) or not np.isfinite(features).all()):
         yield f"features must be finite numbers of shape ({count}, columns)"
     if not task.texts or any(len(column) != count for column in task.texts):
         yield f"it needs one text column or more, each of {count} texts"
