@@ -42,7 +42,11 @@ def small_choice():
 
 def run(approach, task=None, **given):
     session = approach.prepare(
-        task or small_task(), resolve_hyperparameters(approach, given), model="", device="cpu", cache=None
+        small_task() if task is None else task,
+        resolve_hyperparameters(approach, given),
+        model="",
+        device="cpu",
+        cache=None,
     )
     (outcome,) = session.run([one_cell(approach.factors)])
     session.close()
