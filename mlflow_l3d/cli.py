@@ -133,6 +133,13 @@ def _parse(argv: Sequence[str] | None) -> dict[str, str]:
     """Parse, with a did-you-mean for a misspelt option; where `mlflow run` made a run for us, that run fails, too."""
     try:
         options, rest = parser().parse_known_args(argv)
+        verb = VERBS[options.verb]
+        if rest and "task" in verb.parameters and not verb.words and not rest[0].startswith("-"):
+            if options.task != verb.parameters["task"].default:
+                raise ParameterError(
+                    "task", rest[0], f"is given twice, as --task {options.task}, too", "Leave one out."
+                )
+            options.task = rest.pop(0)
         if rest:
             raise _unknown(rest[0], options)
     except L3DError as error:

@@ -120,7 +120,10 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("investigate --facotr=data_order", r"option='--facotr': must be one of .*\. Did you mean '--factor'\?"),
         ("investigate --fact data_order", r"option='--fact': must be one of .*\. Did you mean '--factor'\?"),
         ("investigate --mitigation_runs 5", r"option='--mitigation_runs': .*\. Did you mean '--mitigation-runs'\?"),
-        ("investigate data_order", r"option='data_order': must be one of --approach, .*"),
+        ("investigate a.csv b.csv", r"option='b.csv': must be one of --approach, .*"),
+        ("seeds a.csv --task b", r"task=a\.csv: is given twice, as --task b, too\. Leave one out\."),
+        ("seeds --seeds 2 missing.csv", r"task=missing\.csv: there is no such file .*"),
+        ("seeds --approach synthetic --entry-point x", r"entry_point=x: has no effect\. Use approach=project\."),
         (
             "investigate --approach icl --shots 10",
             r"option='--shots': is .* approach=icl. Use --hyperparameters shots=...$",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,18 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
+from mlflow_l3d.approaches.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.metrics.base import Score
+from mlflow_l3d.metrics.known import registered
+from mlflow_l3d.plan.cells import Cell, Outcome, content_key
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
+from mlflow_l3d.tasks.own_data import own_data
 from mlflow_l3d.tasks.settings import Split
 
 Function: TypeAlias = abc.Callable[[Task, Split, Mapping[str, int], Mapping[str, Value]], npt.ArrayLike | Sequence[Any]]
-"""``function(task, split, seeds, hyperparameters)`` -> class numbers of shape (n,), -1 for none, or class scores of
-shape (n, classes), for the n examples of ``split.test`` in that order. Of a multiple-choice task the choices are the
-classes; of a regression it returns finite numbers of shape (n,), of a generation n texts, of tagging n lists of tags,
-of a ranking n lists of ids, best first."""
+"""``function(task, split, seeds, hyperparameters)`` -> class numbers of shape (n,), -1 for none, class names, or class
+scores of shape (n, classes), for the n examples of ``split.test`` in that order; of two classes also logits of the
+second, shape (n, 1). It may be a tensor. A number, or a mapping of names to numbers, is scores in the place of
+predictions. Of a multiple-choice task the choices are the classes; of a regression it returns finite numbers of shape
+(n,), of a generation n texts, of tagging n lists of tags, of a ranking n lists of ids, best first."""
 
 
 class Callable(Approach):
@@ -49,12 +55,19 @@ class Callable(Approach):
         Task where the user names none.
     task_kinds
         Kinds of tasks that the function takes.
+    metrics
+        Names of the numbers that it returns in the place of predictions, the investigated one first. Without a
+        `default_task` it has data of its own: no task is given, and no factor of one is added.
 
     Raises
     ------
     ParameterError
         If the function cannot be called, `name` or `version` is empty, a factor stands twice, or a kind is unknown.
     """
+
+    self_tested = True
+    scorer: Score | None = None
+    _scorer_key = ""
 
     def __init__(
         self,
@@ -66,6 +79,7 @@ class Callable(Approach):
         hyperparameters: Mapping[str, Hyperparameter] | None = None,
         default_task: str = "",
         task_kinds: Iterable[TaskKind] = ("classification",),
+        metrics: Iterable[str] = (),
     ) -> None:
         given = (factors,) if isinstance(factors, str) else tuple(factors)
         kinds: tuple[str, ...] = (task_kinds,) if isinstance(task_kinds, str) else tuple(task_kinds)
@@ -82,10 +96,40 @@ class Callable(Approach):
         self.function = function
         self.name = name
         self.version = version
-        self.factors: tuple[str, ...] = (*(factor for factor in TASK_FACTORS if factor not in given), *given)
+        self.metrics = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+        self.brings_data = bool(self.metrics) and not default_task
+        of_task = () if self.brings_data else tuple(factor for factor in TASK_FACTORS if factor not in given)
+        self.factors: tuple[str, ...] = (*of_task, *given)
         self.hyperparameters: Mapping[str, Hyperparameter] = dict(hyperparameters or {})
         self.default_task = default_task
         self.task_kinds = kinds
+
+    def scored_by(self, metric: Score) -> Callable:
+        """Return a copy whose cells also have the score that a function gives, under its name.
+
+        Its content is part of their keys.
+
+        Raises
+        ------
+        ParameterError
+            If one of ours has the name, or its content is not known.
+        """
+        name = getattr(metric, "__name__", "")
+        if not name.isidentifier() or name in registered():
+            raise ParameterError("metric", repr(name), "is the name of the function", "Use one that no metric has.")
+        scored = copy(self)
+        key = content_key(content_texts(metric, name))
+        vars(scored).update({**vars(self), "scorer": metric, "metrics": (*self.metrics, name), "_scorer_key": key})
+        return scored
+
+    def numerics(self, device: str) -> Mapping[str, str]:
+        """Return also the hash of a metric that is a function."""
+        return {**super().numerics(device), **({"metric": self._scorer_key} if self._scorer_key else {})}
+
+    def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
+        """Return a task without an example."""
+        del hyperparameters, cache
+        return own_data(self.name, ())
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
@@ -109,16 +153,27 @@ class CallableSession(CellwiseSession):
         split = task.split(cell.seeds)
         seeds = {factor: cell.seeds[factor] for factor in self.approach.factors}
         try:
-            returned = self.approach.function(task, split, seeds, dict(self.hyperparameters))
+            returned: Any = self.approach.function(task, split, seeds, dict(self.hyperparameters))
         except L3DError:
             raise
         except Exception as error:
             raise L3DError(f"{type(error).__name__}: {error} ({_given(task, split)})") from error
+        if isinstance(returned, int | float | np.number):
+            returned = {next(iter(self.approach.metrics), "score"): float(returned)}
+        if isinstance(returned, Mapping):
+            if unknown := [each for each in returned if each not in {*registered(), *self.approach.metrics}]:
+                fix = f"declare them where the approach is made, metrics={unknown}"
+                raise L3DError(f"the function of approach {name} returned numbers of its own: {fix}")
+            return Outcome(cell.key, metrics=returned)
         try:
             predictions, scores = _interpret(returned, len(split.test), task)
         except ValueError as error:
             raise L3DError(f"the function of approach {name} returned {error}") from None
-        return answered(cell.key, task, split.test, predictions, scores)
+        found = answered(cell.key, task, split.test, predictions, scores)
+        if (scorer := self.approach.scorer) is None:
+            return found
+        score = scorer(task.labels[split.test], predictions)
+        return replace(found, metrics={self.approach.metrics[-1]: float(score)})
 
 
 def _given(task: Task, split: Split) -> str:
@@ -137,33 +192,51 @@ def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[An
     ValueError
         If shape, type or values are not those of :data:`Function`; it says which were returned.
     """
+    if hasattr(returned, "detach"):  # a tensor, of any number type and device
+        returned = returned.detach().cpu()
+        returned = (returned.double() if returned.is_floating_point() else returned).numpy()
     if not task.form.has_classes:
-        return _without_classes(returned, examples, task), None
+        flat = returned[:, 0] if isinstance(returned, np.ndarray) and returned.shape[1:] == (1,) else returned
+        return _without_classes(flat, examples, task), None
     classes = len(task.class_names)
     wanted = f"it must return class numbers of shape ({examples},) or class scores of shape ({examples}, {classes})"
-    wanted += ", one a test example."
+    wanted += ", one a test example"
     try:
         array = np.asarray(returned)
     except ValueError:
         raise ValueError(f"rows of unequal length; {wanted}") from None
     numbers = array.dtype.kind in "fiu"
+    if array.shape == (examples, 1):
+        array = _of_logits(array) if array.dtype.kind == "f" and classes == 2 else array[:, 0]
+    if array.dtype.kind == "U" and array.ndim == 1:
+        if unknown := {*array.tolist()} - {*task.class_names}:
+            raise ValueError(f"the class {min(unknown)!r}; class names are {', '.join(task.class_names)}")
+        array = np.array([task.class_names.index(each) for each in array.tolist()], dtype=np.int64)
     if array.shape not in {(examples,), (examples, classes)}:
         raise ValueError(f"shape {array.shape}; {wanted}")
     if array.ndim == 2:
         if not numbers or np.isnan(array).any():
-            raise ValueError(f"class scores that are not numbers ({array.dtype}).")
+            raise ValueError(f"class scores that are not numbers ({array.dtype})")
         return array.argmax(axis=1).astype(np.int64), array.astype(np.float32)
     if array.dtype.kind not in "iu":
-        raise ValueError(f"predictions of type {array.dtype}; class numbers are integers.")
+        raise ValueError(f"predictions of type {array.dtype}; class numbers are integers")
     if examples and (array.min() < -1 or array.max() >= classes):
-        known = f"class numbers go from 0 to {classes - 1}, and -1 is none."
+        known = f"class numbers go from 0 to {classes - 1}, and -1 is none"
         raise ValueError(f"predictions from {array.min()} to {array.max()}; {known}")
     return array.astype(np.int64), None
 
 
+def _of_logits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return class scores, shape (n, 2), of logits of the second class, shape (n, 1)."""
+    if ((array >= 0) & (array <= 1)).all():
+        msg = "numbers from 0 to 1 of shape (n, 1), which may be logits or probabilities; return two columns or classes"
+        raise ValueError(msg)
+    return np.column_stack([-array, array])
+
+
 def _without_classes(returned: Any, examples: int, task: Task) -> npt.NDArray[Any]:
     """Return numbers, texts, tags or rankings; errors as of :func:`_interpret`."""
-    wanted = f"a {task.kind} needs {examples} {task.form.words}, one a test example."
+    wanted = f"a {task.kind} needs {examples} {task.form.words}, one a test example"
     try:
         found = task.form.predictions(returned)
     except (TypeError, ValueError) as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
@@ -35,8 +37,8 @@ class Estimator(Callable):
     Parameters
     ----------
     estimator
-        It is fitted on texts: a list of them, or an array of shape (n, columns) where a task has several columns. It is
-        cloned for each cell.
+        It is fitted on texts: a list of them, or an array of shape (n, columns) where a task has several columns; on
+        the array of features where it has such. It is cloned for each cell.
     name
         Name of the approach; by default that of the last step.
     random_state
@@ -52,8 +54,6 @@ class Estimator(Callable):
     ParameterError
         If the estimator has no random state, or two factors are one.
     """
-
-    self_tested = True
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Estimator(Callable):
         """Return the hash of all parameters of the estimator."""
         del hyperparameters, model
         said = self.estimator.get_params(deep=True)
-        given = {name: re.sub(r" at 0x[0-9a-f]+", "", repr(value)) for name, value in said.items()}
+        given = {name: _parameter_text(name, value) for name, value in said.items()}
         return {"estimator": content_key({"type": repr(type(self.estimator)), **given})}
 
     def fitted_and_asked(
@@ -116,6 +116,15 @@ class Estimator(Callable):
         return predicted if scores is None or (scores.argmax(axis=1) != predicted).any() else scores
 
 
+def _parameter_text(name: str, value: Any) -> str:
+    """Return the content of a parameter; what it shows of itself, where that is not known, as of an estimator."""
+    texts: dict[str, str] = {}
+    if not (getattr(value, "__module__", None) or "").startswith("sklearn."):
+        with suppress(ParameterError):
+            texts = content_texts(value, name)
+    return "\n".join(texts.values()) or re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
 def random_states(estimator: BaseEstimator) -> tuple[str, ...]:
     """Return the names of all random states of an estimator and of what it is made of."""
     names: Iterable[str] = estimator.get_params(deep=True)
@@ -136,6 +145,8 @@ def _scores(model: Any, texts: Any, classes: int) -> npt.NDArray[np.float64] | N
 
 
 def _texts(task: Task, positions: npt.NDArray[np.intp]) -> Sequence[str] | npt.NDArray[Any]:
+    if task.features is not None:
+        return task.features[positions]
     if len(task.texts) == 1:
         return [task.texts[0][position] for position in positions]
     return np.array([[column[position] for column in task.texts] for position in positions])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import abc
-from collections.abc import Iterable, Iterator, Mapping
-from types import CodeType, FunctionType
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mlflow_l3d.approaches.callable import Callable, Function
+from mlflow_l3d.approaches.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
-from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.tasks.base import TaskKind
 
@@ -23,18 +21,21 @@ def training(
     hyperparameters: Mapping[str, Hyperparameter | Value] | None = None,
     default_task: str = "",
     task_kinds: Iterable[TaskKind] = ("classification",),
+    metrics: Iterable[str] = (),
 ) -> abc.Callable[[Function], Training]:
     """Return a decorator that makes a function an approach: ``@training(factors=["data_order"])``.
 
     Parameters
     ----------
-    factors, default_task, task_kinds
+    factors, default_task, task_kinds, metrics
         As for :class:`mlflow_l3d.approaches.callable.Callable`.
     name
         Name of the approach; by default that of the function.
     version
-        Changed by you whenever the same cell would give other predictions. By default the source says so: that of the
-        function, of what it names in its module (functions, classes, plain constants), and of what these name.
+        Changed by you whenever the same cell would give other predictions. By default the content says so: the source
+        of the function and of the functions and classes of its module that it names, the data that these refer to
+        (numbers, texts, arrays, data frames, lists, ...), and what these refer to in turn. Objects of which the content
+        is not known need a version, and so do files that are read and other modules that change.
     hyperparameters
         Name -> default, or a whole declaration.
 
@@ -57,6 +58,7 @@ def training(
             hyperparameters=declared,
             default_task=default_task,
             task_kinds=task_kinds,
+            metrics=metrics,
         )
 
     return made
@@ -67,60 +69,26 @@ class Training(Callable):
 
     def __init__(self, function: Function, *, version: str = "", **given: Any) -> None:
         super().__init__(function, version=version or "1", **given)
-        self._source = "given" if version else ""
+        self._source, self._final = "", bool(version)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call the function."""
         return self.function(*arguments, **named)
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
-        """Return the hash of the source, where no version was given.
+        """Return the hash of the source and of all that it refers to, where no version was given.
 
         Raises
         ------
         ParameterError
-            If there is no source, as in an interactive interpreter.
+            As :func:`mlflow_l3d.approaches.content.content_texts`.
         """
         del hyperparameters, model
-        # Asked for when all names of the module are there; workers get the answer with the object.
-        self._source = self._source or content_key(_source(self.function, self.name))
-        return {} if self._source == "given" else {"source": self._source}
+        # Asked for when all names of the module are there, and each time: in a notebook data change.
+        if not self._final:
+            self._source = content_key(content_texts(self.function, self.name))
+        return {"source": self._source} if self._source else {}
 
-
-def _source(function: Any, name: str) -> dict[str, str]:
-    """Return name -> source, or value, of a function and of all that it names in its module."""
-    found: dict[str, str] = {}
-    module, names = function.__module__, function.__globals__
-    left = [(function.__name__, inspect.unwrap(function))]
-    while left:
-        called, thing = left.pop()
-        if called in found:
-            continue
-        if not isinstance(thing, FunctionType | type):
-            found[called] = repr(thing)
-            continue
-        try:
-            found[called] = inspect.getsource(thing)
-        except (OSError, TypeError):
-            fix = 'Give a version, which you change with it: version="1".'
-            raise ParameterError("function", name, f"has no source of {called} to be told apart by", fix) from None
-        for each in _named(thing):
-            value = names.get(each)
-            ours = isinstance(value, FunctionType | type) and value.__module__ == module
-            if ours or isinstance(value, bool | int | float | str | tuple):
-                left.append((each, value))
-    return found
-
-
-def _named(thing: FunctionType | type) -> Iterator[str]:
-    """Yield the names that the code of a function, or of the methods of a class, looks up."""
-    if isinstance(thing, type):
-        for each in vars(thing).values():
-            if isinstance(each, FunctionType):
-                yield from _named(each)
-        return
-    codes: list[CodeType] = [thing.__code__]
-    while codes:
-        code = codes.pop()
-        yield from code.co_names
-        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+    def __getstate__(self) -> dict[str, Any]:
+        """Let workers, which may have no source, take the answer with the object."""
+        return {**vars(self), "_final": self._final or bool(self._source)}

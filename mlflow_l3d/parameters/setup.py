@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
+from mlflow_l3d.approaches.callable import Callable
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.forms import form_of
@@ -21,9 +22,10 @@ from mlflow_l3d.parameters.values import Choice, as_text, public_name
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.files import is_data
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.predefined_split import NoParts
-from mlflow_l3d.tasks.resolve import ReadTask, bind_task, inactive_factors, load_task
+from mlflow_l3d.tasks.resolve import ReadTask, bind_task, inactive_factors, load_task, read_data
 from mlflow_l3d.tasks.settings import SplitSettings
 
 DETERMINISTIC: Final = "deterministic"
@@ -123,13 +125,22 @@ def given_texts(
         except TypeError as error:  # a class that lacks a method of the contract cannot be called
             raise L3DError(f"approach={name}: its entry point cannot be called ({error}).") from error
     _check_approach(approach)
-    for name, of in (("command", "command"), ("uri", "project"), ("project_parameters", "project")):
-        if given.get(name) and name not in approach.parameters:
+    if callable(metric := parameters.get("metric")):
+        if not isinstance(approach, Callable):
+            why = f"is a function, which scores functions, and {approach.name} is none"
+            raise ParameterError("metric", getattr(metric, "__name__", "function"), why, "Use the name of a metric.")
+        approach = approach.scored_by(metric)
+        given["metric"] = approach.metrics[-1]
+    elif given["metric"] == "auto" and approach.brings_data and approach.metrics:
+        given["metric"] = approach.metrics[0]
+    of_project = dict.fromkeys(("uri", "entry_point", "project_parameters"), "project")
+    for name, of in {"command": "command", **of_project}.items():
+        if given.get(name, "") != known[name].default and name not in approach.parameters:
             raise ParameterError(name, given[name], "has no effect", f"Use approach={of}.")
     given["approach"] = approach.name
     if task is not None:
         _check_task(task, given)
-        given["task"] = task.name
+        given["task"] = task.name if isinstance(task, Task) else type(task).__name__
     for parameter in known.values():
         if parameter.name != "approach":  # it may be an object, which no entry point names
             parameter.parse(given)
@@ -199,11 +210,12 @@ def set_up(
     def bind(settings: SplitSettings) -> Task:
         if approach.brings_data:
             return approach.own_task(hyperparameters, cache_folder())
-        if task is not None:
+        if isinstance(task, Task):
             return bind_task(task, settings)
         name = approach.default_task if given["task"] == "auto" else given["task"]
+        own = None if task is None else partial(read_data, task)
         asked: dict[str, Any] = {name: given[name] for name in _OF_FILES if name in given}
-        return load_task(name, Reading(**asked, numbered_choices=predefined_split), settings=settings, read=read)
+        return load_task(name, Reading(**asked, numbered_choices=predefined_split), settings=settings, read=read or own)
 
     published = partial(approach.published, model=model)
     hyperparameters, origin = choose(
@@ -287,8 +299,10 @@ def _check_approach(approach: object) -> None:
 
 
 def _check_task(task: object, given: Mapping[str, str]) -> None:
+    if is_data(task):
+        return
     if not isinstance(task, Task):
-        allowed = "must be a name, or an object that mlflow_l3d.tasks.identity.make_task returned"
+        allowed = "must be a name, a data frame or set, or what mlflow_l3d.tasks.identity.make_task returned"
         raise ParameterError("task", type(task).__name__, allowed)
     for name in _OF_FILES:
         if given.get(name, SEEDS[name].default) != SEEDS[name].default:

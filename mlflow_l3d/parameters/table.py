@@ -121,13 +121,21 @@ _PLACE = (
 )
 PLACE: Final = ("device", "deterministic", "executor", "workers", "cell_timeout", "executor_options")
 """Where and how cells run: one for all cells of a study."""
+_SELF_TEST = Parameter(
+    "self_test",
+    "auto",
+    "try before the cells what each seed does, and stop where one does nothing or results do not repeat; auto does so "
+    "for functions, commands and projects",
+    Choice(("auto", "run", "only", "skip")),
+)
 _PARENT = Parameter("parent_run_id", "latest", "the parent run; `latest` is the experiment's latest investigation")
 
 MAIN: Final[Parameters] = _table(
     Parameter(
         "factor",
-        "data_order",
-        "randomness factors to investigate: names separated by commas, or `all`; a+b is a and b jointly; replicate "
+        "auto",
+        "randomness factors to investigate: names separated by commas, or `all`; auto is data_order, and all where the "
+        "approach has none of that name; a+b is a and b jointly; replicate "
         "(also all,replicate) trains the same cell again, test_sample (also all,test_sample) draws the test examples",
     ),
     _TASK,
@@ -163,13 +171,7 @@ MAIN: Final[Parameters] = _table(
         "stop=epsilon: largest change by a row (percentage points, score) that counts as none",
         Number(0),
     ),
-    Parameter(
-        "self_test",
-        "auto",
-        "try before the cells what each seed does, and stop where one does nothing or results do not repeat; auto does "
-        "so for commands and projects",
-        Choice(("auto", "run", "only", "skip")),
-    ),
+    _SELF_TEST,
     Parameter("missing", "anova", "how a table that lacks cells is estimated", Choice(("anova", "reml"))),
     _ROOT_SEED,
     Parameter(
@@ -247,6 +249,7 @@ SEEDS: Final[Parameters] = _table(
         "share of the train part that is held out, for early stopping and the best epoch; 0: the last epoch counts",
         Number(0, 1, closed=True),
     ),
+    _SELF_TEST,
     replace(_SIZES[0], help="training examples, drawn once from the task's train part; auto is all of them"),
     replace(_SIZES[1], help="evaluated examples, drawn once from its validation part; auto is all of them"),
     replace(_ROOT_SEED, help="the number that these draws are derived from; the seeds are not"),

@@ -26,7 +26,7 @@ from mlflow_l3d.tracking.records import RunRecord
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.parameters.setup import Setup
-    from mlflow_l3d.tasks.base import Task
+    from mlflow_l3d.tasks.base import TaskLike
 
 _logger = logging.getLogger("mlflow_l3d")
 
@@ -95,7 +95,7 @@ def fail_project_run(run_id: str | None, error: Exception) -> None:
 def specified(
     specify: Callable[..., S],
     approach: Approach | str | None,
-    task: Task | str | None,
+    task: TaskLike,
     parameters: Mapping[str, object],
     searches: Callable[..., Any] = find_search,
 ) -> S:
@@ -158,7 +158,7 @@ class Study(ABC, Generic[S, K, R]):
         parameters: Mapping[str, object],
         *,
         approach: Approach | str | None,
-        task: Task | str | None,
+        task: TaskLike,
         progress: bool | None,
     ) -> R:
         """Specify and run a study: what its function in the Python API does."""

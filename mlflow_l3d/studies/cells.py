@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.calls import Hinted
-from mlflow_l3d.studies.base import R, Study, executor_of
-from mlflow_l3d.studies.progress import progress_bar, restart_clock, under_way
+from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified
+from mlflow_l3d.studies.progress import progress_bar, restart_clock, shows_progress, under_way
+from mlflow_l3d.studies.self_test import own_cells, self_test, tested
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.specification import CellSpecification
 from mlflow_l3d.tracking.elsewhere import LOOK_SECONDS, Elsewhere
@@ -68,6 +69,8 @@ class CellStudy(Study[C, CellRecord, R]):
         How many cells must not fail, that there is a result.
     computed, failed
         Cells that were trained, and those of them that failed.
+    tested
+        Keys of those that the self-test trained.
     """
 
     unit: ClassVar[str] = "cell"
@@ -76,9 +79,20 @@ class CellStudy(Study[C, CellRecord, R]):
     def __init__(self, specification: C, *, progress: bool | None = False) -> None:
         super().__init__(specification, progress=progress)
         self.computed = self.failed = 0
+        self.tested: set[str] = set()
         self._first_error, self._waited = "", False
         self._errors: set[str | None] = set()
         self._started = time.monotonic()
+
+    @classmethod
+    def conduct(cls, parameters: Mapping[str, object], **more: Any) -> R:
+        """Specify and run a study; with ``self_test=only``, say what each seed does."""
+        if str(parameters.get("self_test")) != "only":
+            return super().conduct(parameters, **more)
+        with entry_point():
+            specification = specified(cls.specify, more["approach"], more["task"], parameters)
+            # Whoever asks for it knows what comes back.
+            return self_test(specification, progress=shows_progress(more["progress"]))  # type: ignore[return-value]
 
     @property
     def reused(self) -> int:
@@ -121,15 +135,16 @@ class CellStudy(Study[C, CellRecord, R]):
     def train(self) -> None:
         """Compute the cells that are not done, until the study is stopped, and wait until the server holds them.
 
-        Cells that are under way when it is stopped are recorded, too.
+        What seeds do is tried before, where it was not. Cells that are under way when it is stopped are recorded, too.
 
         Raises
         ------
         L3DError
             If the first cells failed alike, or in the end too many; it names the error of the first.
         """
-        title, known = self.progress_title, {"total": self.size, "done": self.reused}
         elsewhere = Elsewhere(self.ledger)
+        self.take_tested(tested(self.specification, progress=self.progress) if self.left else {}, elsewhere)
+        title, known = self.progress_title, {"total": self.size, "done": self.reused + self.computed}
         later: list[Cell] = []
         with progress_bar(title, self.unit, shown=self.progress, state="loading and encoding", **known) as bar:
             self._train(self._free(self.missing(self.specification.design().cells()), elsewhere, later), bar)
@@ -137,6 +152,12 @@ class CellStudy(Study[C, CellRecord, R]):
                 self._train(self._given_back(elsewhere, later), bar)
         with under_way("uploading", shown=self.progress, left=lambda: self.ledger.uploader.pending):
             self.settle()
+
+    def take_tested(self, outcomes: Mapping[str, Outcome], elsewhere: Elsewhere) -> None:
+        """Record those cells that the self-test trained."""
+        for cell, outcome in own_cells(self.specification.design().cells(), outcomes, elsewhere):
+            self.tested.add(cell.key)
+            self.take(cell, outcome)
 
     def _train(self, cells: Iterable[Cell], bar: tqdm[Any]) -> None:
         """Train some cells, and record them as they come."""
@@ -210,7 +231,7 @@ class CellStudy(Study[C, CellRecord, R]):
                 return
             if cell.key in done:
                 self.on_known(cell, done[cell.key])
-            else:
+            elif cell.key not in self.tested:
                 yield cell
 
     def take(self, cell: Cell, outcome: Outcome) -> None:
@@ -229,7 +250,7 @@ class CellStudy(Study[C, CellRecord, R]):
         """Why the others need not be tried: none was trained, and the first failed alike; else the empty text."""
         if self.computed < HOPELESS or self.computed >= self.size or self.reused or len(self._errors) > 1:
             return ""
-        what = f"The first {self.computed} {self.unit}s failed alike: {self._first_error}."
+        what = f"The first {self.computed} {self.unit}s failed alike: {self._first_error.rstrip('.')}."
         return f"{what} Mend that, and give the same command again." if self._first_error else ""
 
     def cell_name(self, cell: Cell) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import PurePath
@@ -16,7 +16,8 @@ import numpy as np
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_name, public_words
-from mlflow_l3d.plan.cells import Cell, content_key
+from mlflow_l3d.plan.cells import Cell, cell_key, content_key
+from mlflow_l3d.plan.factors import SWAP_BASE, TASK_FACTORS, configuration_seed
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
@@ -200,7 +201,27 @@ class HasCells(Protocol):
 
 
 class CellSpecification(StudySpecification):
-    """One study whose results are those of cells."""
+    """One study whose results are those of cells.
+
+    Attributes
+    ----------
+    same_examples
+        Whether all cells must be evaluated on the same examples.
+    """
+
+    same_examples: ClassVar[bool] = False
+
+    @property
+    def tested_factors(self) -> tuple[str, ...]:
+        """What the self-test draws anew: not what the platform draws of the task, which is wired rightly."""
+        own_data, factors = self.setup.approach.brings_data, self.setup.all_factors
+        return tuple(name for name in factors if own_data or name not in TASK_FACTORS)
+
+    def redrawn(self, cell: Cell, factor: str, attempt: int) -> Cell:
+        """Return a cell with one factor drawn anew, as the swaps of the radial design are."""
+        seed = configuration_seed(int(self.given["root_seed"]), factor, SWAP_BASE + attempt)
+        seeds = {**cell.seeds, factor: seed}
+        return replace(cell, factor=factor, seeds=seeds, key=cell_key(self.context_key, seeds))
 
     def shared_params(self) -> dict[str, str]:
         """Return the parameters that every cell has: also the hyperparameters."""

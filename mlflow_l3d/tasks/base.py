@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.predefined_split import predefined_split
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import draw_split
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TaskKind: TypeAlias = Literal["classification", "regression", "multiple_choice", "generation", "tagging", "ranking"]
 
@@ -27,6 +30,10 @@ KINDS: Final[tuple[TaskKind, ...]] = (
 )
 """What a label can be: the class of a text, a score, the number of the right one of several texts, a text, the tags of
 the tokens of a text, or the ids that belong to it."""
+
+
+TaskLike: TypeAlias = "Task | str | pd.DataFrame | Any | None"
+"""A task, its name, a data frame of pandas, or a data set of the library `datasets`."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,9 @@ class Task:
         None where the split is drawn.
     metric
         The metric that the task is judged by.
+    features
+        Shape (n, columns), float64, finite: numbers in the place of texts, which then spell them; None where there are
+        texts.
     """
 
     name: str
@@ -77,6 +87,7 @@ class Task:
     choices: tuple[tuple[str, ...], ...] = ()
     parts: IntArray | None = None
     metric: str = "accuracy"
+    features: npt.NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         """Return the number of examples."""

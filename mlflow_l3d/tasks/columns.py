@@ -37,6 +37,7 @@ AUTO_TEXT: Final = (
     ("article",),
 )
 """Text columns that are found without being named; the first group that is complete wins."""
+_NO_TEXTS: Final = ("split", "id", "example_id")
 AUTO_CONTEXT: Final = (("premise", "question"), ("premise",), ("context", "question"), ("context",), ("question",))
 """Likewise, what the choices of a multiple-choice task have in common."""
 
@@ -63,21 +64,40 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
         raise no_column("label_column", label_column, table.names)
     kind, kind_notes = kinds.find_kind(table, reading)
     choice_columns = kinds.find_choice_columns(table.names, reading) if kind == "multiple_choice" else ()
-    text_columns = find_text_columns(table.names, reading.text_column, (label_column, *choice_columns))
+    not_texts = (label_column, *choice_columns)
+    try:
+        text_columns = find_text_columns(table.names, reading.text_column, not_texts)
+    except ParameterError:
+        others = {*table.names} - {*not_texts, f"{label_column}_name", *_NO_TEXTS}
+        if reading.text_column != "auto" or not others or not all(_are_numbers(table.column(name)) for name in others):
+            raise
+        text_columns = tuple(name for name in table.names if name in others)
     if reading.predefined_split:
         table = with_parts(name, table, label_column)
     if reading.leave_out_empty:
         table = without_empty(table, (*text_columns, *choice_columns))
     labels, class_names = _labels(table, label_column, kind, choice_columns)
     columns = [table.column(column) for column in text_columns]
+    has_features = not choice_columns and text_columns not in AUTO_TEXT and all(map(_are_numbers, columns))
     if kind == "tagging":
         columns = [kinds.joined_tokens(values, name) for values, name in zip(columns, text_columns, strict=True)]
-    texts = [check_texts(values, name) for values, name in zip(columns, text_columns, strict=True)]
+    if has_features:
+        texts, features = [], np.array(columns, dtype=np.float64).T
+        note = f"{len(columns)} columns of numbers are its features, which approaches that read texts see as texts"
+        kind_notes = (*kind_notes, note)
+    else:
+        texts, features = [check_texts(*each) for each in zip(columns, text_columns, strict=True)], None
     choices = kinds.check_choices([table.column(column) for column in choice_columns], choice_columns)
     ids, notes = find_ids(table, name)
     remarks = [f"{name}: {note}" for note in (*table.notes, *kind_notes, *notes)]
     parts = table.parts if reading.predefined_split else None
-    return make_task(name, texts, labels, class_names, ids, remarks, kind=kind, choices=choices, parts=parts)
+    return make_task(
+        name, texts, labels, class_names, ids, remarks, kind=kind, choices=choices, parts=parts, features=features
+    )
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and value == value for value in values)
 
 
 def _labels(

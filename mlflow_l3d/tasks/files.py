@@ -84,6 +84,21 @@ def _read_csv(path: Path) -> Table:
     return Table(tuple(map(str, frame.columns)), lambda name: _typed(frame[name].tolist()))
 
 
+def is_data(value: object) -> bool:
+    """Return whether a value is a data frame of pandas, or a data set of the library `datasets`."""
+    return type(value).__name__ in ("DataFrame", "Dataset", "DatasetDict") and hasattr(value, "shape")
+
+
+def load_data(data: Any, name: str, reading: Reading = USUAL) -> Task:
+    """Return the task in such a value; errors as of :func:`load_file`."""
+    if not hasattr(data, "notna"):
+        return task_from_table(name, _table(data, reading), reading)
+    if not data.columns.is_unique:
+        raise ParameterError("task", name, "has two columns of one name", "Rename one.")
+    whole = data.astype(object).where(data.notna(), None).set_axis(map(str, data.columns), axis="columns")
+    return task_from_table(name, Table(tuple(whole.columns), lambda column: whole[column].tolist()), reading)
+
+
 def _encoding(path: Path) -> str:
     """Return UTF-16 where the file begins with its mark, else UTF-8."""
     with path.open("rb") as file:

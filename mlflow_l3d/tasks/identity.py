@@ -40,6 +40,8 @@ def fingerprint(task: Task) -> str:
         header |= {"kind": task.kind, "choices": len(task.choices)}
     if parts is not None:
         header |= {"parts": True}
+    if task.features is not None:
+        header |= {"features": task.features.shape[1]}
     digest.update(json.dumps(header, sort_keys=True).encode("ascii"))
     for strings in (task.class_names, *task.texts, *task.choices):
         _add_strings(digest, strings)
@@ -54,13 +56,15 @@ def fingerprint(task: Task) -> str:
         digest.update(ids.astype("<i8").tobytes())
     if parts is not None:
         digest.update(parts.astype("<i8").tobytes())
+    if task.features is not None:
+        digest.update((task.features + 0.0).astype("<f8").tobytes())
     return digest.hexdigest()
 
 
 def make_task(
     name: str,
-    texts: Sequence[Sequence[str]],
-    labels: npt.ArrayLike,
+    texts: Sequence[Sequence[str]] = (),
+    labels: npt.ArrayLike = (),
     class_names: Sequence[str] = (),
     example_ids: npt.ArrayLike | None = None,
     notes: Sequence[str] = (),
@@ -69,6 +73,7 @@ def make_task(
     choices: Sequence[Sequence[str]] = (),
     parts: IntArray | None = None,
     metric: str = "",
+    features: npt.ArrayLike | None = None,
 ) -> Task:
     """Return a checked task with its fingerprint and default settings.
 
@@ -83,6 +88,8 @@ def make_task(
         Shape (n,); row numbers from 0 where None.
     metric
         The metric that the task is judged by; the usual one of its kind where empty.
+    features
+        Shape (n, columns): numbers in the place of texts.
 
     Raises
     ------
@@ -94,12 +101,13 @@ def make_task(
     names = tuple(class_names)
     if kind == "multiple_choice" and not names:
         names = tuple(f"choice{number}" for number in range(1, len(choices) + 1))
+    numbers = None if features is None else np.asarray(features, dtype=np.float64)
+    if numbers is not None and numbers.ndim == 2:
+        texts = [[" ".join(map(repr, row)) for row in numbers.tolist()]]
     columns, options = tuple(map(tuple, texts)), tuple(map(tuple, choices))
     judged = metric or next((each.name for each in of_kind(kind)), "")
-    task = Task(
-        name, columns, held, names, ids, notes=tuple(notes), kind=kind, choices=options, parts=parts, metric=judged
-    )
-    return checked(task)
+    task = Task(name, columns, held, names, ids, kind=kind, choices=options, parts=parts, metric=judged)
+    return checked(replace(task, notes=tuple(notes), features=numbers))
 
 
 def _held(name: str, labels: npt.ArrayLike, kind: TaskKind) -> npt.NDArray[Any]:
@@ -223,7 +231,9 @@ def _of_texts(task: Task) -> Iterator[str]:
 
 def _of_columns(task: Task) -> Iterator[str]:
     """Yield what is wrong with texts, choices, ids and parts, of which only the first can be relied on."""
-    count, parts = len(task.labels), task.parts
+    count, parts, features = len(task.labels), task.parts, task.features
+    if features is not None and (features.shape[:-1] != (count,) or not np.isfinite(features).all()):
+        yield f"features must be finite numbers of shape ({count}, columns)"
     if not task.texts or any(len(column) != count for column in task.texts):
         yield f"it needs one text column or more, each of {count} texts"
     wanted = len(task.class_names) if task.kind == "multiple_choice" else 0

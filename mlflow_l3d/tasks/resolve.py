@@ -12,7 +12,7 @@ from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_file, load_folder, load_from_hub
+from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_data, load_file, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import checked, is_whole, typed_path
 from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.own_data import OwnData
@@ -118,6 +118,11 @@ def read_task(name: str, reading: Reading) -> Task:
     error = unknown_name("task", name, known)
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
     raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix)
+
+
+def read_data(data: object, name: str, reading: Reading) -> Task:
+    """Return the task in a data frame or data set, checked."""
+    return _own_data(load_data(data, name, reading))
 
 
 def _own_data(task: Task) -> Task:

@@ -111,4 +111,6 @@ def blank(value: object) -> bool:
 
 def no_column(parameter: str, name: str, names: Sequence[str]) -> ParameterError:
     """Return the error for a column that is not there."""
-    return unknown_name(parameter, name, [shorten(column) for column in names], "one of the columns")
+    error = unknown_name(parameter, name, [shorten(column) for column in names], "one of the columns")
+    fix = error.fix or f"Name it: --{parameter.replace('_', '-')} COLUMN (in Python {parameter}=...)."
+    return ParameterError(parameter, error.value, error.allowed, fix)

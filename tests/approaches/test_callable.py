@@ -9,6 +9,7 @@ from mlflow_l3d.approaches.callable import Callable
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
@@ -35,9 +36,17 @@ def wrap(function, **given):
     return Callable(function, name="mine", version="1", factors=given.pop("factors", ("data_order",)), **given)
 
 
-def run(approach, **given):
+def small_choice():
+    return replace(generate(60, 2), settings=SplitSettings(num_labelled=10, test_size=8))
+
+
+def run(approach, task=None, **given):
     session = approach.prepare(
-        small_task(), resolve_hyperparameters(approach, given), model="", device="cpu", cache=None
+        small_task() if task is None else task,
+        resolve_hyperparameters(approach, given),
+        model="",
+        device="cpu",
+        cache=None,
     )
     (outcome,) = session.run([one_cell(approach.factors)])
     session.close()
@@ -88,6 +97,57 @@ def test_a_function_sees_the_seeds_that_it_declares():
     assert set(seen) == {"label_selection", "data_split", "data_order"}
 
 
+def test_names_tensors_and_logits_are_welcome():
+    import torch
+
+    def classes(returned, task=None):
+        return run(wrap(lambda task, split, *_: returned(task, len(split.test))), task).predictions.tolist()
+
+    for returned, task in (
+        (lambda task, n: [task.class_names[1]] * n, None),
+        (lambda task, n: torch.ones(n, 1, dtype=torch.int32), None),
+        (lambda task, n: torch.eye(3)[1].repeat(n, 1).bfloat16().requires_grad_(), None),
+        (lambda task, n: np.full((n, 1), 1.5), small_choice()),
+    ):
+        assert set(classes(returned, task)) == {1}
+    assert set(classes(lambda task, n: torch.full((n, 1), -0.5), small_choice())) == {0}
+    outcome = run(wrap(lambda task, split, seeds, _: np.full((len(split.test), 1), 0.5)), small_choice())
+    assert "may be logits or probabilities" in outcome.error
+
+
+def test_numbers_in_the_place_of_predictions():
+    given = {"name": "rl", "version": "1", "factors": ["a", "b"]}
+    of_number = Callable(lambda *given: np.float32(0.5), metrics="reward", **given)
+    assert (of_number.factors, of_number.brings_data) == (("a", "b"), True)
+    assert dict(run(of_number, of_number.own_task({}, None)).metrics) == {"reward": 0.5}
+    of_mapping = Callable(lambda *given: {"reward": 1, "cost": 2}, metrics=["cost", "reward"], **given)
+    assert dict(run(of_mapping, of_mapping.own_task({}, None)).metrics) == {"reward": 1, "cost": 2}
+    specification = specify({"factor": "a"}, approach=of_mapping)
+    assert (specification.metric, len(specification.setup.task)) == ("cost", 0)
+    assert Callable(print, metrics="reward", default_task="synthetic", **given).factors[0] == "label_selection"
+
+
+def test_a_metric_that_is_a_function():
+    def wrong(labels, predictions):
+        return 3 * (labels != predictions).mean()
+
+    approach = wrap(lambda task, split, seeds, _: task.labels[split.test] * 0)
+    scored = approach.scored_by(wrong)
+    outcome = run(scored)
+    assert outcome.metrics == {"wrong": pytest.approx(3 * (outcome.labels != 0).mean())}
+    assert run(approach).metrics == {}
+    given = {"task": "synthetic", "factor": "data_order"}
+    asked = specify({**given, "metric": wrong}, approach=approach)
+    assert (asked.metric, asked.given["metric"]) == ("wrong", "wrong")
+    assert asked.context_key != specify({**given, "metric": "accuracy"}, approach=approach).context_key
+    for metric, own, why in (
+        (lambda labels, predictions: 0, approach, "is the name of the function"),
+        (wrong, None, "is a function, which scores functions, and finetuning is none"),
+    ):
+        with pytest.raises(ParameterError, match=why):
+            specify({"metric": metric}, approach=own)
+
+
 @pytest.mark.parametrize(
     ("returned", "said"),
     [
@@ -100,8 +160,10 @@ def test_a_function_sees_the_seeds_that_it_declares():
         (lambda n: np.full((n, 3), np.nan), "class scores that are not numbers"),
         (lambda n: np.full((n, 3), "a"), "class scores that are not numbers"),
         (lambda n: None, r"returned shape \(\)"),
+        (lambda n: 0.5, r"returned numbers of its own: .*metrics=\['score'\]"),
+        (lambda n: {"accuracy": 1.0, "reward": 1.0}, r"metrics=\['reward'\]"),
         (lambda n: [[1], [2, 3]], "rows of unequal length"),
-        (lambda n: ["c1"] * n, "class numbers are integers"),
+        (lambda n: ["c9"] * n, "the class 'c9'; class names are c0, c1, c2"),
     ],
 )
 def test_what_is_returned_is_checked(returned, said):

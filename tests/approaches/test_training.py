@@ -1,5 +1,6 @@
 """The decorator, and estimators of scikit-learn: what decides a result is in the key, or a factor."""
 
+import hashlib
 import importlib
 import re
 from dataclasses import replace
@@ -17,6 +18,7 @@ from sklearn.svm import LinearSVC
 
 from mlflow_l3d import training
 from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.content import content_texts
 from mlflow_l3d.approaches.estimator import Estimator, random_states
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
@@ -86,6 +88,123 @@ def test_the_key_has_the_source_and_all_that_it_names(source_of):
     assert source_of('factors=["data_order"]', 'factors=["data_order"], version="7"')[1] == {}
 
 
+DATA = """
+import argparse, dataclasses, enum, functools, logging, pathlib, random, re, threading
+import numpy as np, pandas as pd, scipy.sparse, torch
+from mlflow_l3d import training
+
+log = logging.getLogger("mine")
+
+@dataclasses.dataclass
+class Config:
+    rate: float
+
+class Kind(enum.Enum):
+    ONE = "one"
+
+def scale(x):
+    return x * 2
+
+def enclosed(held):
+    def inner(x=0):
+        return x, held
+    return inner
+
+D = PLACE
+
+def helper(by=D):
+    return by, D
+
+@training(factors=["data_order"])
+def mine(task, split, seeds, hyperparameters):
+    log.info("%s", random.shuffle)
+    return helper()
+"""
+LEN = "builtin_function_or_method builtins.len"
+FRAME = "pd.DataFrame({'a': [1, 2], 'b': ['x', None]}, index=['r', 's'])"
+SPARSE = "scipy.sparse.csr_array(np.eye(3))"
+
+
+@pytest.fixture
+def version_with(tmp_path, monkeypatch):
+    """Return what the key has of a function that refers to an expression."""
+
+    def made(expression):
+        monkeypatch.syspath_prepend(tmp_path)
+        (tmp_path / "data_of_mine.py").write_text(DATA.replace("PLACE", "0"))
+        module = importlib.reload(importlib.import_module("data_of_mine"))
+        monkeypatch.setattr(module, "D", eval(expression, vars(module)))
+        return module.mine.dependencies({}, "")["source"]
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("np.arange(5000.0)", "np.where(np.arange(5000.0) == 2500, 0, np.arange(5000.0))"),
+        ("np.zeros((2, 3))", "np.zeros((3, 2))"),
+        ("np.zeros(2)", "np.zeros(2, dtype=np.int64)"),
+        ("np.array([{'a': 1}, 'b'], dtype=object)", "np.array([{'a': 2}, 'b'], dtype=object)"),
+        (FRAME, FRAME.replace("2]", "3]")),
+        (FRAME, FRAME.replace("'s'", "'t'")),
+        (FRAME, FRAME.replace("'b':", "'c':")),
+        (FRAME, FRAME + ".astype({'a': 'Int32'})"),
+        ("pd.Series([1, 2], name='a')", "pd.Series([1, 2], name='b')"),
+        ("pd.Series(pd.Categorical(['x']))", "pd.Series(pd.Categorical(['x'], ['x', 'y']))"),
+        (SPARSE, SPARSE + " * 2"),
+        ("torch.zeros(2, dtype=torch.bfloat16, requires_grad=True)", "torch.ones(2, dtype=torch.bfloat16)"),
+        ("[1, [2]]", "[1, [3]]"),
+        ("{'a': {1}}", "{'a': {2}}"),
+        ("b'a'", "b'b'"),
+        ("pathlib.Path('a')", "pathlib.Path('b')"),
+        ("Config(0.1)", "Config(0.2)"),
+        ("argparse.Namespace(a=[1])", "argparse.Namespace(a=[2])"),
+        ("functools.partial(scale, 2)", "functools.partial(scale, 3)"),
+        ("functools.cache(scale)", "functools.cache(enclosed)"),
+        ("enclosed([1])", "enclosed([2])"),
+        ("{'f': scale}", "{'f': enclosed}"),
+        ("Kind.ONE", "'one'"),
+    ],
+)
+def test_the_data_of_a_function_are_in_its_key(version_with, one, other):
+    assert version_with(one) == version_with(one) != version_with(other)
+
+
+def test_text_of_data_has_no_order_and_no_address_of_this_process():
+    letters = "', '".join("abcdefgh")
+    texts = content_texts({(1, frozenset("abcdefgh")): [len, np.zeros(2)]}, "x")
+    array = f"ndarray(<f8, (2,), {hashlib.sha256(bytes(16)).hexdigest()})"
+    assert texts == {"x": f"{{(1, frozenset('{letters}')): [{LEN}, {array}]}}"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "named"),
+    [
+        ("threading.Lock()", "D, of type lock"),
+        ("{'x': [threading.Lock()]}", "D['x'][0], of type lock"),
+        ("pd.DataFrame({'a': [threading.Lock()]})", "D, of type DataFrame"),
+        ("np.random.default_rng(0)", "D, of type Generator"),
+        ("functools.partial(scale, open)", ""),
+        ("enclosed(threading.Lock())", "D.held, of type lock"),
+        ("np.ma.masked_array([1, 2], [True, False])", "D, of type MaskedArray"),
+        ("torch.nn.Linear(1, 1)", "D, of type Linear"),
+    ],
+)
+def test_of_what_is_not_known_a_version_is_asked_for(version_with, expression, named):
+    if not named:
+        assert version_with(expression)
+        return
+    with pytest.raises(ParameterError, match=rf'^function=mine: refers to {re.escape(named)}.*version="1"'):
+        version_with(expression)
+
+
+def test_data_that_change_in_a_notebook_make_another_version(source_of, monkeypatch):
+    approach, before = source_of()
+    monkeypatch.setitem(approach.function.__globals__, "LIMIT", np.arange(3))
+    assert approach.dependencies({}, "") != before
+
+
 def test_a_worker_needs_no_source(source_of, tmp_path):
     import pickle
 
@@ -148,6 +267,12 @@ def test_what_an_estimator_says_is_in_the_key():
         for trees in (3, 3, 4)
     }
     assert len(keys) == 2
+
+
+def test_functions_and_arrays_of_an_estimator_are_in_the_key():
+    given = [len, small_task, outcome, np.arange(5000.0), np.arange(5000.0) * (np.arange(5000) != 9)]
+    made = [Estimator(Recorded(inner=each), random_state="").dependencies({}, "")["estimator"] for each in given]
+    assert len(set(made)) == len(made)
 
 
 def test_an_estimator_without_a_random_state():

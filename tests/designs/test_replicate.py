@@ -88,6 +88,7 @@ def test_what_no_factor_draws_is_found(deterministic, tracking_uri, monkeypatch)
     result = investigate(
         approach=approach, task="synthetic", factor=REPLICATE, investigation_runs=3, mitigation_runs=3, golden_runs=4,
         num_labelled=20, test_size=20, executor="inline", deterministic=deterministic,
+        self_test="skip",
     )  # fmt: skip
     codes = {check.code: check.severity for check in result.analysis.checks}
     assert codes.get("L3D014") == ("warning" if deterministic == "true" else None)

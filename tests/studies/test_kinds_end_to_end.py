@@ -53,7 +53,7 @@ def investigated(place: Place, kind: TaskKind, function: Any = numbers, **given:
     approach = Callable(function, name=function.__name__, version="1", factors=FACTORS, task_kinds=[kind])
     task = make_task("mine", TEXTS, labels, kind=kind, **more)
     with place.entered():
-        return investigate(approach=approach, task=task, executor="inline", **{**SIZES, **given})
+        return investigate(approach=approach, task=task, executor="inline", self_test="skip", **{**SIZES, **given})
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def texts_of(task: Task, split: Split, seeds: Mapping[str, int], given: Mapping[
 def test_texts_tags_and_rankings(place: Place, kind: TaskKind, metric: str, agreement: str) -> None:
     approach = Callable(texts_of, name=f"texts_of_{kind}", version="1", factors=FACTORS, task_kinds=[kind])
     task = make_task("mine", [[f"text {k} of four" for k in range(200)]], UNCLASSED[kind], kind=kind)
-    own = {"approach": approach, "task": task, "executor": "inline"}
+    own = {"approach": approach, "task": task, "executor": "inline", "self_test": "skip"}
     sizes = {name: SIZES[name] for name in ("num_labelled", "test_size")}
     with place.entered():
         found = investigate(**own, factor=",".join(FACTORS), metric=metric, **SIZES)

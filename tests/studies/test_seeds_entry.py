@@ -222,11 +222,13 @@ def test_multiple_choice(place: Place) -> None:
 
 
 def test_part_of_train_is_held_out_and_fewer_are_trained_on(place: Place, tmp_path: Path) -> None:
-    result = study(place, seeds=2, validation_fraction=0.25, num_labelled=20, test_size=10)
+    result = study(place, seeds=2, validation_fraction=0.25, num_labelled=20, test_size=10, self_test="skip")
     about = document(place, result.run_id, "investigation.json", tmp_path)["task"]
     sizes = [about[f"{name}_examples"] for name in ("train", "validation", "evaluated")]
     assert sizes == [15, 5, 10]
-    other = study(place, seeds=2, validation_fraction=0.25, num_labelled=20, test_size=10, root_seed=1)
+    other = study(
+        place, seeds=2, validation_fraction=0.25, num_labelled=20, test_size=10, root_seed=1, self_test="skip"
+    )
     assert other.computed == 2, "another root seed draws other examples"
 
 
@@ -259,7 +261,7 @@ def test_a_seed_that_fails(place: Place, caplog: pytest.LogCaptureFixture) -> No
 def test_too_many_seeds_fail(place: Place, broken: tuple[int, ...]) -> None:
     break_seeds(place, *broken)
     with pytest.raises(L3DError, match=f"{len(broken)} of 3 seeds failed; the first said: RuntimeError: this seed"):
-        study(place)
+        study(place, self_test="skip")
     [parent] = place.parents()
     assert parent.info.status == "FAILED"
     assert "seeds failed" in parent.data.tags["l3d.error"]

@@ -1,11 +1,19 @@
 """Commands from end to end, and whether seeds do what they say."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from mlflow import MlflowClient
 
+from mlflow_l3d.approaches.callable import Callable
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.gate.golden import GoldenRuns
+from mlflow_l3d.studies.gate.sides import specify_golden
 from mlflow_l3d.studies.investigation.run import investigate
 from mlflow_l3d.studies.investigation.specification import specify
+from mlflow_l3d.studies.seeds.run import seeds
+from mlflow_l3d.studies.sweep.run import sweep
 from mlflow_l3d.tracking import names
 
 SCRIPT = """
@@ -19,10 +27,15 @@ TYPED = {"approach": "command", "command": "python -SE train.py {a} {b} {c}", "m
 SIZES = {"factor": "a,b", "investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 2}
 
 
+@pytest.fixture(autouse=True)
+def store(tracking_uri, monkeypatch):
+    """Let every study log to a store that is ready, in the folder of the test."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+
+
 @pytest.fixture
-def script(tmp_path, monkeypatch):
-    """Write the script in a folder of its own, where the command is typed."""
-    monkeypatch.chdir(tmp_path)
+def script(tmp_path):
+    """Write the script where the command is typed."""
 
     def write(*, leak=False, of_c="0"):
         text = SCRIPT.replace("LEAK", str(leak)).replace("drawn % 1000", f"drawn % 1000 + {of_c}")
@@ -64,12 +77,104 @@ def test_what_is_drawn_beside_the_seeds_is_found(script):
     investigate(**TYPED, **SIZES, deterministic="false")
 
 
+def test_runs_of_the_self_test_that_the_study_has_are_its_cells(script, tmp_path, monkeypatch):
+    """Base run and swaps of the radial design, and two seeds of a study of seeds, are trained once."""
+    script(of_c="c % 7")
+    (tmp_path / "count").write_text("")
+    text = (tmp_path / "train.py").read_text()
+    (tmp_path / "train.py").write_text(text + f"open({str(tmp_path / 'count')!r}, 'a').write('.')\n")
+    for study, given, cells in (
+        (investigate, {"factor": "all", "design": "radial", "mitigation_runs": 2}, 8),
+        (seeds, {"seeds": 3, "command": "python -SE train.py {seed} 1 1"}, 3),
+    ):
+        monkeypatch.setenv("L3D_CACHE", str(tmp_path / study.__name__))
+        before = len((tmp_path / "count").read_text())
+        assert study(**{**TYPED, **given}).computed == cells
+        assert len((tmp_path / "count").read_text()) - before == 1 + cells + 1  # which metrics it has; the replicate
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_seed_that_does_nothing_stops_a_study_of_seeds(script, count):
+    script()
+    given = {**TYPED, "command": "python -SE train.py 1 1 {seed}", "seeds": count}
+    with pytest.raises(L3DError, match=r"^self-test: seed: 2 new seeds changed nothing"):
+        seeds(**given)
+    (parent,) = MlflowClient().search_runs(["0"], "tags.`l3d.role` != 'cell'")
+    assert parent.info.status == "FAILED"
+    assert seeds(**given, self_test="only").problems
+    assert seeds(**given, self_test="skip").computed == count
+
+
+def test_seeds_that_move_the_test_set_are_found_before_training(tmp_path):
+    lines = "print('example_id,label,prediction')\nfor i in range(4): print(f'{(i + SEED) % 9},0,{(i * SEED) % 2}')"
+    text = f"import sys; sys.stdout = open('predictions.csv', 'w')\n{lines}"
+    (tmp_path / "train.py").write_text(text.replace("SEED", "int(sys.argv[1])"))
+    given = {"approach": "command", "command": "python -SE train.py {seed}", "executor": "inline", "seeds": 2}
+    with pytest.raises(L3DError, match=r"^self-test: seed: which examples are evaluated, and all of them must"):
+        seeds(**given, hyperparameters="classes=0|1")
+    assert not MlflowClient().search_runs(["0"], "tags.`l3d.role` = 'cell'")
+
+
+def test_a_trial_run_that_fails_says_so(script, tmp_path):
+    script()
+    specify({**TYPED, **SIZES})  # it is run once: which metrics it has
+    (tmp_path / "train.py").write_text("raise SystemExit('no data.')")
+    with pytest.raises(L3DError, match=r"^self-test: a trial run before the study failed: .*no data\. Mend it"):
+        seeds(**TYPED, seeds=2, hyperparameters="classes=none")
+
+
+def forgetful(task, split, seeds, hyperparameters):
+    """Draw beside the seeds."""
+    return np.random.default_rng().integers(len(task.class_names), size=len(split.test))
+
+
+def test_a_function_is_tried_in_every_study():
+    approach = Callable(forgetful, name="forgetful", version="1", factors=["data_order"])
+    given = {"approach": approach, "task": "synthetic", "num_labelled": 20, "test_size": 50, "executor": "inline"}
+    for study, more in ((investigate, {}), (seeds, {}), (sweep, {"task": ["synthetic"]})):
+        with pytest.raises(L3DError, match=r"^self-test: the same seeds gave another result"):
+            study(**{**given, **more})
+
+
+def test_points_of_a_sweep_are_tried_once(script, tmp_path):
+    script(of_c="c % 7")
+    script_of = (tmp_path / "train.py").read_text()
+    (tmp_path / "train.py").write_text(script_of + f"open({str(tmp_path / 'count')!r}, 'a').write('.')\n")
+    found = sweep(**TYPED, **SIZES, root_seed=[0, 1])
+    runs = len((tmp_path / "count").read_text())
+    assert (len(found.points), found.computed) == (2, 20)
+    assert runs == 1 + 20 + 4  # which metrics it has; of five trial runs, the first is a cell of the study
+    assert all(point.analysis for point in found.points)
+    assert specify({**TYPED, "factor": "auto"}).factors == ("a", "b", "c")
+    with pytest.raises(ParameterError, match=r"^self_test=only: is for investigate and seeds"):
+        sweep(**TYPED, **SIZES, root_seed=[2, 3], self_test="only")
+
+
+@pytest.mark.parametrize("of_c", ["0", "c % 7"])
+def test_golden_runs_of_a_gate_are_tried_before_the_first(script, of_c):
+    script(of_c=of_c)
+    asked = replace(specify_golden("candidate", TYPED, phase="golden"), runs=3)
+    if of_c == "0":
+        with pytest.raises(L3DError, match=r"^self-test: c: 2 new seeds"), GoldenRuns(asked) as runs:
+            runs.advance(2)
+        return
+    with GoldenRuns(asked) as runs:
+        runs.advance(2)
+        assert np.isfinite(runs.scores[:2]).all()
+        assert runs.computed + runs.missing(3) == 3
+        runs.finish(2)
+
+
 def test_what_does_not_go_with_a_command(script):
     script()
     for given, why in (
         ({"task": "sst2"}, "task=sst2: has no effect: approach=command has data of its own"),
         ({"num_labelled": 10}, "num_labelled=10: has no effect"),
         ({"factor": "data_order"}, "factor='data_order': must be a factor of command: a, all, b, c, replicate"),
+        (
+            {"factor": "auto", "command": "python -SE train.py {a} 1 1"},
+            "factor=all: needs two .* mlflow-l3d seeds says",
+        ),
         ({"metric": "f1_macro"}, r"metric=f1_macro: is not among what the command wrote \(rmse\)"),
         ({"approach": "synthetic", "metric": "f1_macro"}, "command=.*has no effect. Use approach=command"),
     ):

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.tasks.files import load_file
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.tasks.files import is_data, load_data, load_file
+from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.kinds import Reading
 
 TEXTS = ['say "no"', "two\nlines", "NA", "null", "comma, tab\tand é", "None"]
@@ -33,6 +34,44 @@ def csv(tmp_path: Path, text: str, name: str = "mine.csv") -> Path:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     return path
+
+
+NUMBERS = pd.DataFrame({"b": [0.1, 1e-9, 2, 3], "a": [1, 2, 3, 4], "id": [4, 3, 2, 1], "label": ["x", "y"] * 2})
+
+
+def test_columns_of_numbers_are_features(tmp_path: Path) -> None:
+    """In a file, a data frame, and from Python, they are the same numbers; others are another task."""
+    task = load_file(write(tmp_path / "mine.csv", NUMBERS))
+    assert task.features is not None
+    assert task.features.tolist() == NUMBERS[["b", "a"]].to_numpy().tolist()
+    assert (task.texts[0][1], task.example_ids.tolist()) == ("1e-09 2.0", [4, 3, 2, 1])
+    same = make_task(
+        "mine.csv", labels=[0, 1, 0, 1], class_names="xy", example_ids=[4, 3, 2, 1], features=task.features
+    )
+    frame = load_data(NUMBERS, "DataFrame")
+    as_texts = make_task("mine", task.texts, task.labels, "xy", task.example_ids)
+    keys = [each.fingerprint for each in (task, same, frame, as_texts)]
+    assert len({*keys[:3]}) == 1 != len({*keys})
+    named = load_data(NUMBERS, "DataFrame", Reading(text_column="a"))
+    assert named.features is not None
+    assert named.features.shape == (4, 1)
+    with pytest.raises(L3DError, match=r"features must be finite numbers of shape \(4, columns\)"):
+        make_task("mine", labels=task.labels, class_names="xy", features=task.features * np.inf)
+    with pytest.raises(ParameterError, match="no column has a name that is known"):
+        load_data(NUMBERS.assign(c="word"), "DataFrame")
+
+
+def test_data_frames_and_data_sets_are_read_as_files_are(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    texts = pd.DataFrame({"text": TEXTS, "label": LABELS})
+    read = load_file(write(tmp_path / "mine.csv", texts)).fingerprint
+    for data in (texts, texts.set_index(pd.Index(LABELS)), datasets.Dataset.from_pandas(texts)):
+        assert is_data(data)
+        assert load_data(data, "mine").fingerprint == read
+    with pytest.raises(ParameterError, match="1 of 6 labels are missing"):
+        load_data(texts.assign(label=[None, *LABELS[1:]]), "mine")
+    with pytest.raises(ParameterError, match="has two columns of one name"):
+        load_data(pd.concat([texts, texts], axis=1), "mine")
 
 
 @pytest.mark.parametrize("labels", [LABELS, [7, -1, 7, -1, 3, 3]], ids=["names", "numbers"])

@@ -20,6 +20,7 @@ from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.progress import progress_bar
+from mlflow_l3d.studies.self_test import own_cells, tested
 from mlflow_l3d.studies.specification import CellSpecification
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import error_line
@@ -175,6 +176,11 @@ class GoldenRuns:
 
     def advance(self, runs: int) -> None:
         """Train what is missing of the first `runs` runs."""
+        if self.missing(runs) and not self.computed:
+            trained = tested(self.specification, progress=self.progress)
+            for cell, done in own_cells(self._cells, trained, self._elsewhere):
+                self._running[cell.key] = cell
+                self._take(done)
         self._until, left = runs, self.missing(runs)
         shown = self.progress and left > 0
         with progress_bar(self.specification.side, "run", total=runs, shown=shown, done=runs - left) as bar:

@@ -11,16 +11,14 @@ import pandas as pd
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs.analyse import Planned
-from mlflow_l3d.studies.base import entry_point, specified
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.interrupts import deferred_interrupts
-from mlflow_l3d.studies.investigation import self_test
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.investigation.specification import Specification, specify
-from mlflow_l3d.studies.progress import shows_progress, under_way
+from mlflow_l3d.studies.progress import under_way
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.plan.cells import Cell
-    from mlflow_l3d.tasks.base import Task
+    from mlflow_l3d.tasks.base import TaskLike
     from mlflow_l3d.tracking.ledger import Ledger
     from mlflow_l3d.tracking.records import CellRecord
     from mlflow_l3d.tracking.spool import Spool
@@ -66,9 +64,9 @@ class Investigation(CellStudyResult[Specification]):
 
 
 def investigate(
+    task: TaskLike = None,
     *,
     approach: Approach | str | None = None,
-    task: Task | str | None = None,
     progress: bool | None = None,
     **parameters: object,
 ) -> Investigation:
@@ -76,7 +74,9 @@ def investigate(
 
     Parameters
     ----------
-    approach, task
+    task
+        A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
+    approach
         A name, or an object of your own.
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.
@@ -88,18 +88,13 @@ def investigate(
     -------
     Investigation
         Its runs are on the current MLflow tracking server. With ``self_test=only`` there is no run, and a
-        :class:`mlflow_l3d.studies.investigation.self_test.SelfTest` says what each seed does.
+        :class:`mlflow_l3d.studies.self_test.SelfTest` says what each seed does.
 
     Raises
     ------
     L3DError
         With one line that says what to change.
     """
-    if str(parameters.get("self_test")) == "only":
-        with entry_point():
-            specification = specified(specify, approach, task, parameters)
-            # Whoever asks for it knows what comes back.
-            return self_test.self_test(specification, progress=shows_progress(progress))  # type: ignore[return-value]
     return InvestigationStudy.conduct(parameters, approach=approach, task=task, progress=progress)
 
 
@@ -140,9 +135,7 @@ class InvestigationStudy(CellStudy[Specification, Investigation]):
         self.on_known(cell, {} if record.error else record.metrics)
 
     def carry_out(self) -> Investigation:
-        """Train, and score what is recorded; where it is asked for, what seeds do is tried before."""
-        if self_test.wanted(self.specification):
-            self_test.refuse(self_test.self_test(self.specification, progress=self.progress))
+        """Train, and score what is recorded."""
         self.train()
         with under_way("scoring", shown=self.progress):
             return self.conclude(self.specification.plan.mitigation_runs)

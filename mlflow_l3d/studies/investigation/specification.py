@@ -233,6 +233,8 @@ def specify(
 
 def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
     """Return the factors that `text` names, checked against those of the approach; ``all`` stays as it is."""
+    if text == "auto":
+        text = "data_order" if "data_order" in approach.factors else "all"
     parts = [part.strip() for part in text.split(",")]
     apart = {"all", *OF_NO_APPROACH}
     if "all" in parts and set(parts) - apart:

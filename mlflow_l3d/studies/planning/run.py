@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.tasks.base import Task
+    from mlflow_l3d.tasks.base import TaskLike
 
 _logger = logging.getLogger("mlflow_l3d")
 PLAN_DOCUMENT, PLAN_PAGE = "plan.json", "plan.md"
@@ -39,9 +39,9 @@ PLAN_TABLES: Final = (
 
 
 def plan_investigation(
+    task: TaskLike = None,
     *,
     approach: Approach | str | None = None,
-    task: Task | str | None = None,
     pilot: str = "auto",
     assurance: float | str = 0.8,
     budget: object = "none",
@@ -52,7 +52,7 @@ def plan_investigation(
 
     Parameters
     ----------
-    approach, task
+    task, approach
         As for :func:`mlflow_l3d.studies.investigation.run.investigate`.
     pilot
         Where cost and variances come from. ``auto``: cells of the same settings on the tracking server, else similar

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.approaches.hyperparameters import Value
-    from mlflow_l3d.tasks.base import Task
+    from mlflow_l3d.tasks.base import TaskLike
 
 _logger = logging.getLogger("mlflow_l3d")
 
@@ -86,9 +86,9 @@ class HyperparameterSearch(OnOneScreen):
 
 
 def search(
+    task: TaskLike = None,
     *,
     approach: Approach | str | None = None,
-    task: Task | str | None = None,
     progress: bool | None = None,
     **parameters: object,
 ) -> HyperparameterSearch:
@@ -96,7 +96,9 @@ def search(
 
     Parameters
     ----------
-    approach, task
+    task
+        A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
+    approach
         A name, or an object of your own.
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.

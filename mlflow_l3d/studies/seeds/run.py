@@ -23,7 +23,7 @@ from mlflow_l3d.tracking.ledger import Ledger
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.plan.cells import Cell
-    from mlflow_l3d.tasks.base import Task
+    from mlflow_l3d.tasks.base import TaskLike
     from mlflow_l3d.tracking.records import CellRecord
 
 
@@ -56,9 +56,9 @@ class SeedsRun(CellStudyResult[SeedsSpecification]):
 
 
 def seeds(
+    task: TaskLike = None,
     *,
     approach: Approach | str | None = None,
-    task: Task | str | None = None,
     progress: bool | None = None,
     **parameters: object,
 ) -> SeedsRun:
@@ -66,7 +66,9 @@ def seeds(
 
     Parameters
     ----------
-    approach, task
+    task
+        A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
+    approach
         A name, or an object of your own.
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mlflow_l3d.analysis.seeds.predictions import check_seeds
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.designs.seeds import PAPER_SEEDS, SeedsDesign
+from mlflow_l3d.designs.seeds import PAPER_SEEDS, SEED, SeedsDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import Setup, given_texts, set_up
 from mlflow_l3d.parameters.table import SEEDS
 from mlflow_l3d.parameters.values import Whole
-from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.plan.cells import Cell, content_key
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.studies.specification import CellSpecification, context_of
 from mlflow_l3d.tasks.base import Task
@@ -37,8 +37,21 @@ class SeedsSpecification(CellSpecification):
         Seeds of the one split, of a task without parts of its own; else none.
     """
 
+    same_examples = True
     seeds: tuple[int, ...]
     split_seeds: Mapping[str, int]
+
+    @property
+    def tested_factors(self) -> tuple[str, ...]:
+        """What the self-test draws anew: the seed."""
+        return (SEED,)
+
+    def redrawn(self, cell: Cell, factor: str, attempt: int) -> Cell:
+        """Return the cell of another seed: the second, then the third; one more where there are two."""
+        if factor != SEED:
+            return super().redrawn(cell, factor, attempt)
+        other = (*self.seeds, max(self.seeds) + 1)[1 + attempt]
+        return next(replace(self, seeds=(other,)).design().cells())
 
     @property
     def split(self) -> Split:

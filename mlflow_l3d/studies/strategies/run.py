@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.tasks.base import Task
+    from mlflow_l3d.tasks.base import TaskLike
 
 DESIGNS: Final = ("random", "fixed", "crossed")
 """In the paper's order; the last is the published method, *interactions*."""
@@ -96,9 +96,9 @@ class Comparison(OnOneScreen):
 
 
 def compare_strategies(
+    task: TaskLike = None,
     *,
     approach: Approach | str | None = None,
-    task: Task | str | None = None,
     progress: bool | None = None,
     **parameters: object,
 ) -> Comparison:
@@ -109,7 +109,9 @@ def compare_strategies(
 
     Parameters
     ----------
-    approach, task
+    task
+        A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
+    approach
         A name, or an object of your own.
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.

@@ -15,6 +15,8 @@ from mlflow_l3d.tracking.elsewhere import Elsewhere
 from mlflow_l3d.tracking.ledger import patience_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mlflow_l3d.analysis.results import Analysis
     from mlflow_l3d.plan.cells import Cell, Outcome
     from mlflow_l3d.studies.sweep.points import PointSpecification
@@ -54,6 +56,8 @@ class PointStudy(InvestigationStudy):
         Whether its parent is closed, or it has none that it writes to.
     seconds
         Wall clock of all cells that were trained.
+    trials
+        What its self-test trained, by key.
     elsewhere
         What other processes finish of its cells; there once the parent is open.
     """
@@ -73,6 +77,7 @@ class PointStudy(InvestigationStudy):
         self.seconds = 0.0
         self._beside, self._points = beside, points
         self.borrowed: dict[str, PointStudy] = {}
+        self.trials: Mapping[str, Outcome] = {}
         design = specification.design()
         self.steps, self.first_cells = design.steps, design.step_size(0)
         self._cells = (tuple(cells) for _, cells in groupby(design.cells(), key=design.step_of))
@@ -108,6 +113,8 @@ class PointStudy(InvestigationStudy):
                 self.ledger = self.open(None, self._beside)
             self.opened, self.run_id = True, self.ledger.parent.run_id
             self.elsewhere = Elsewhere(self.ledger, self._points)
+            self.take_tested(self.trials, self.elsewhere)
+            self.under_way += len(self.tested)  # none of them was handed out
         self._step += 1
         return list(self.missing(next(self._cells)))
 

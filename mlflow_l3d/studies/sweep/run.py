@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.analysis.sweep.point import SweptPoint
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
+from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.artifacts import SweepResult, description, links_of, write_sweep
 from mlflow_l3d.studies.sweep.engine import Engine
@@ -81,9 +83,9 @@ class Sweep(OnOneScreen):
 
 
 def sweep(
+    task: Any = None,
     *,
     approach: Any = None,
-    task: Any = None,
     progress: bool | None = None,
     **parameters: Any,
 ) -> Sweep | SweepPlan:
@@ -150,6 +152,7 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
         """Train the points together, score each, and write what they say together."""
         started, asked, points = time.monotonic(), self.specification, self._points
         self._adopt()
+        self._test_seeds()
         engine = Engine(points, asked.budget, progress=self.progress)
         engine.run()
         failed = [point for point in points if point.error]
@@ -169,7 +172,7 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
                 run_id=self.ledger.parent.run_id,
                 specification=asked,
                 points=swept,
-                computed=engine.computed,
+                computed=engine.computed + sum(len(point.tested) for point in points),
                 seconds=time.monotonic() - started,
                 spent=engine.spent,
                 result=result,
@@ -178,6 +181,16 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
             said = f"{self._description(found, complete)}\n\n{description(result, experiments)}"
             self.ledger.finish(folder, complete=complete == len(points), description=said)
         return found
+
+    def _test_seeds(self) -> None:
+        """Try the seeds of each approach with each set of hyperparameters, at the first of the points that have it."""
+        tried = set()
+        for point in self._points:
+            setup = point.specification.setup
+            what = content_key({"approach": setup.approach.name, "with": {**setup.hyperparameters, **setup.numerics}})
+            if what not in tried and not point.ended:
+                point.trials = tested(point.specification, progress=self.progress)
+            tried.add(what)
 
     def _adopt(self) -> None:
         """Take the points that an earlier run of the same sweep completed as they are."""

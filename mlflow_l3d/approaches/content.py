@@ -1,0 +1,184 @@
+"""What a function is made of, as text that is the same in every process: its source, and all that it refers to."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime as dt
+import dis
+import enum
+import functools
+import hashlib
+import inspect
+import logging
+import random
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import PurePath
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.errors import ParameterError
+
+_NUMBERS: Final = (bool, int, float, complex, np.generic, range, slice, type(None), type(...), dt.date, dt.time)
+_SHOWN: Final = (*_NUMBERS, str, bytes, re.Pattern, PurePath, np.dtype, dt.timedelta, enum.Enum)
+"""What these show of themselves is all that they are."""
+_WITHOUT_CONTENT: Final = (ModuleType, np.ufunc, logging.Logger)
+"""What is named and decides no result, or does so by the version of its package."""
+_VERSION: Final = 'Give a version, which you change with it: version="1".'
+
+
+def content_texts(thing: Any, name: str) -> dict[str, str]:
+    """Return name -> source or content, of a function (or of data) and of all that it refers to.
+
+    These are the functions and classes of its module that it names, what these refer to, and data: globals, variables
+    of an enclosing function, default arguments, and arguments of a ``functools.partial``.
+
+    Parameters
+    ----------
+    thing
+        The function.
+    name
+        What errors call it.
+
+    Raises
+    ------
+    ParameterError
+        If there is no source, as in an interactive interpreter, or the content of an object is not known.
+    """
+    content = _Content(name, getattr(inspect.unwrap(getattr(thing, "func", thing)), "__module__", None))
+    content.refer(getattr(thing, "__name__", name), thing)
+    return content.texts
+
+
+class _Content:
+    """Texts of one function and of what it refers to."""
+
+    def __init__(self, name: str, module: str | None) -> None:
+        self.name, self.module = name, module
+        self.texts: dict[str, str] = {}
+        self._followed: set[int] = set()
+
+    def refer(self, called: str, value: Any) -> None:
+        """Add what stands behind a name."""
+        function_or_data: Any = getattr(value, "function", value) if isinstance(value, Approach) else value
+        value = inspect.unwrap(function_or_data)
+        if called in self.texts or value is None or isinstance(value, _WITHOUT_CONTENT):
+            return
+        if isinstance(value, FunctionType | type):
+            if value.__module__ == self.module:
+                self._follow(called, value)
+        elif isinstance(value, MethodType) or not inspect.isroutine(value):
+            self.texts[called] = self._text(value, called)
+
+    def _follow(self, called: str, thing: FunctionType | type) -> None:
+        """Add a source, and what it refers to."""
+        try:
+            self.texts[called] = inspect.getsource(thing)
+        except (OSError, TypeError):
+            allowed = f"has no source of {called} to be told apart by"
+            raise ParameterError("function", self.name, allowed, _VERSION) from None
+        if id(thing) in self._followed:
+            return
+        self._followed.add(id(thing))
+        for base in thing.__bases__ if isinstance(thing, type) else ():
+            self.refer(base.__name__, base)
+        for function in _functions(thing):
+            for each in _named(function.__code__):
+                self.refer(each, function.__globals__.get(each))
+            cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+            held = [(name, cell.cell_contents) for name, cell in cells if name != "__class__"]
+            defaults = [*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
+            for place, value in (*held, *defaults):
+                self.refer(f"{called}.{place}", value)
+
+    def _text(self, value: Any, path: str) -> str:
+        """Return data as text; functions in it are added."""
+        try:
+            text = self._data(value, path)
+        except ParameterError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever a stranger's object raises, its content is not known
+            text = ""
+        if not text:
+            allowed = f"refers to {path}, of type {type(value).__name__}, whose content is not known"
+            raise ParameterError("function", self.name, allowed, _VERSION)
+        return text
+
+    def _data(self, value: Any, path: str) -> str:
+        """Return data as text, where it is plain as Python shows it; the empty text where its content is not known."""
+        kind, library = type(value).__qualname__, type(value).__module__.partition(".")[0]
+        if isinstance(value, MethodType):
+            return self._text([value.__func__, value.__self__], path)
+        if isinstance(value, functools.partial):
+            return self._text([value.func, list(value.args), value.keywords], path)
+        if inspect.isroutine(value) or isinstance(value, (type, *_WITHOUT_CONTENT)) or hasattr(value, "__wrapped__"):
+            self.refer(path, value)
+            return f"{kind} {getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+        if value is getattr(random, "_inst", None):  # what functions of `random` are methods of
+            return kind
+        if isinstance(value, _SHOWN) or (library == "torch" and kind in ("dtype", "device")):
+            return repr(value)
+        if isinstance(value, list | tuple):
+            parts = ", ".join(self._text(each, f"{path}[{place}]") for place, each in enumerate(value))
+            return f"[{parts}]" if isinstance(value, list) else f"({parts}{',' * (len(value) == 1)})"
+        if isinstance(value, set | frozenset):
+            return f"{kind}({', '.join(sorted(self._text(each, path) for each in value))})"
+        if isinstance(value, dict):
+            pairs = (f"{self._text(key, path)}: {self._text(each, f'{path}[{key!r}]')}" for key, each in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        if dataclasses.is_dataclass(value) or isinstance(value, argparse.Namespace):
+            self.refer(kind, type(value))
+            return f"{kind}({self._text(dict(vars(value)), path)})"
+        if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
+            content = self._text(value.tolist(), path) if value.dtype.hasobject else _digest(value.tobytes())
+            return f"{kind}({np.lib.format.dtype_to_descr(value.dtype)}, {value.shape}, {content})"
+        if library == "torch" and hasattr(value, "detach"):
+            raw = value.detach().cpu().contiguous().reshape(-1).view(sys.modules["torch"].uint8).numpy()
+            return f"{kind}({value.dtype}, {tuple(value.shape)}, {_digest(raw.tobytes())})"
+        if library == "scipy" and hasattr(value, "tocoo"):
+            sparse = value.tocoo()
+            return f"{kind}{self._text([value.shape, sparse.row, sparse.col, sparse.data], path)}"
+        if library == "pandas":
+            frame = value if hasattr(value, "columns") else value.to_frame()
+            names = self._text([list(frame.columns), list(frame.index.names), list(map(str, frame.dtypes))], path)
+            return f"{kind}({names}, {_digest(_arrow_bytes(frame))})"
+        return f"{kind}({_digest(_arrow_bytes(value))})" if hasattr(value, "__arrow_c_stream__") else ""
+
+
+def _functions(thing: FunctionType | type) -> Iterator[FunctionType]:
+    """Yield a function, or those of a class."""
+    for each in vars(thing).values() if isinstance(thing, type) else (thing,):
+        for held in (each, *(getattr(each, name, None) for name in ("__func__", "fget", "func"))):
+            if isinstance(function := inspect.unwrap(held) if callable(held) else None, FunctionType):
+                yield function
+
+
+def _named(code: CodeType) -> Iterator[str]:
+    """Yield the global names that a code looks up, and those within it."""
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+            yield step.argval
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _named(each)
+
+
+def _digest(content: bytes | memoryview) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _arrow_bytes(frame: Any) -> memoryview:
+    """Return the columns of a data frame, with its index, as Arrow writes them; raise where it cannot."""
+    import pyarrow as pa
+
+    is_pandas = type(frame).__module__.startswith("pandas")
+    table = pa.Table.from_pandas(frame, preserve_index=True) if is_pandas else pa.table(frame)
+    table, sink = table.replace_schema_metadata(None).combine_chunks(), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return memoryview(sink.getvalue())

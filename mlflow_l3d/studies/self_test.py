@@ -1,0 +1,171 @@
+"""Whether seeds do what they say: equal cells are equal, and cells that differ in one seed are not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.plan.cells import Cell, Outcome, content_key
+from mlflow_l3d.plan.factors import REPLICATE
+from mlflow_l3d.studies.base import executor_of
+from mlflow_l3d.studies.progress import progress_bar
+from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.specification import CellSpecification
+from mlflow_l3d.tracking.elsewhere import Elsewhere
+
+TRIES: Final = 2
+"""How often a seed is drawn anew before it counts as one without an effect."""
+_OTHER_EXAMPLES: Final = "which examples are evaluated"
+
+
+@dataclass(frozen=True, repr=False)
+class SelfTest(OnOneScreen):
+    """What was found.
+
+    Attributes
+    ----------
+    effects
+        Factor -> what a new seed of it changed, in a few words; ``replicate`` is the same cell again.
+    problems
+        What is wrong, a line each; empty where nothing is.
+    outcomes
+        Key -> outcome of each run.
+    """
+
+    effects: dict[str, str]
+    problems: tuple[str, ...]
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+
+    @property
+    def exit_status(self) -> int:
+        """1 where something is wrong."""
+        return int(bool(self.problems))
+
+    def summary(self) -> str:
+        """Return it as text."""
+        width = max(map(len, self.effects), default=0) + 2
+        lines = [f"{name:<{width}}{effect}" for name, effect in self.effects.items()]
+        return "\n".join(["self-test: what a new seed changes", *lines, *self.problems])
+
+
+def self_test(specification: CellSpecification, *, progress: bool) -> SelfTest:
+    """Train the first cell of a study twice, and once with each seed drawn anew.
+
+    It costs as many cells as there are factors, and two; a seed that changed nothing is drawn anew once more.
+
+    Raises
+    ------
+    L3DError
+        If the first of them fails, or has no value of the metric.
+    """
+    base, metric = next(iter(specification.design().cells())), specification.metric
+    left, cells, changes = [*specification.tested_factors, REPLICATE], [base], dict[str, str]()
+    outcomes: dict[str, Outcome] = {}
+    for attempt in range(TRIES):
+        drawn = {name: specification.redrawn(base, name, attempt) for name in left}
+        outcomes |= _run(specification, [*cells, *drawn.values()], progress=progress)
+        first = outcomes[base.key]
+        if first.error is not None:
+            why = f"a trial run before the study failed: {first.error.rstrip('.')}"
+            raise L3DError(f"self-test: {why}. Mend it; self_test=skip leaves trial runs out.")
+        if first.predictions is None and metric not in first.metrics:
+            has = f"has no {metric}, but {', '.join(sorted(first.metrics))}"
+            raise L3DError(f"self-test: a trial run before the study {has}. Name one of them by metric.")
+        changes |= {name: _change(first, outcomes[cell.key], metric) for name, cell in drawn.items()}
+        left, cells = [name for name in specification.tested_factors if not changes[name]], []
+        if changes[REPLICATE] or not left:
+            break
+    problems = [f"{name}: {TRIES} new seeds changed nothing; they do not reach the training" for name in sorted(left)]
+    if specification.same_examples:
+        other = "and all of them must predict the same ones"
+        problems += [f"{name}: {what}, {other}" for name, what in changes.items() if what == _OTHER_EXAMPLES]
+    if changes[REPLICATE] and specification.setup.deterministic:
+        # What else is drawn changes every result, so that nothing is known of the other seeds.
+        repeated = changes[REPLICATE]
+        problems = [f"the same seeds gave another result ({repeated}): something is drawn that no seed decides"]
+    effects = {name: change or "nothing" for name, change in changes.items()}
+    if not problems:
+        _mark(specification).parent.mkdir(parents=True, exist_ok=True)
+        _mark(specification).write_text(json.dumps(effects), encoding="utf-8")
+    return SelfTest(effects, tuple(problems), outcomes)
+
+
+def wanted(specification: CellSpecification) -> bool:
+    """Return whether seeds are to be tried before the cells: not where they were, with the same approach and data."""
+    asked = specification.given["self_test"]
+    if asked == "only":
+        raise ParameterError(
+            "self_test", asked, "is for investigate and seeds", "Try the seeds there, or leave it out."
+        )
+    return asked == "run" or (
+        asked == "auto" and specification.setup.approach.self_tested and not _mark(specification).is_file()
+    )
+
+
+def tested(specification: CellSpecification, *, progress: bool) -> dict[str, Outcome]:
+    """Try the seeds of a study where that is wanted; return key -> outcome of what was trained.
+
+    Raises
+    ------
+    L3DError
+        If something is wrong with them.
+    """
+    if not wanted(specification):
+        return {}
+    found = self_test(specification, progress=progress)
+    if found.problems:
+        raise L3DError(f"self-test: {'; '.join(found.problems)}. Mend it, leave the factor out, or use self_test=skip.")
+    return dict(found.outcomes)
+
+
+def own_cells(
+    cells: Iterable[Cell], outcomes: Mapping[str, Outcome], elsewhere: Elsewhere
+) -> Iterator[tuple[Cell, Outcome]]:
+    """Yield the cells of a study that its self-test trained, which are among its first, and nobody else has."""
+    for cell in islice(cells, len(outcomes)):
+        if cell.key in outcomes and elsewhere.free(cell):
+            yield cell, outcomes[cell.key]
+
+
+def _run(specification: CellSpecification, cells: Sequence[Cell], *, progress: bool) -> dict[str, Outcome]:
+    found: dict[str, Outcome] = {}
+    bar = progress_bar("self-test", "cell", total=len(cells), shown=progress, state="loading")
+    run = executor_of(specification.setup).run(iter(cells))
+    with bar as shown, closing(run) as outcomes:  # type: ignore[type-var]
+        for outcome in outcomes:
+            found[outcome.key] = outcome
+            shown.update()
+    return found
+
+
+def _change(one: Outcome, other: Outcome, metric: str) -> str:
+    """Return how two outcomes differ, in a few words; empty where they do not."""
+    if other.error is not None:
+        return f"it fails: {other.error}"
+    if one.predictions is None or other.predictions is None:
+        before, after = one.metrics.get(metric), other.metrics.get(metric)
+        return "" if before == after else f"{metric} {before} to {after}"
+    assert one.example_ids is not None
+    assert other.example_ids is not None
+    if not np.array_equal(np.sort(one.example_ids), np.sort(other.example_ids)):
+        return _OTHER_EXAMPLES
+    places = np.argsort(one.example_ids), np.argsort(other.example_ids)
+    differ = int((one.predictions[places[0]] != other.predictions[places[1]]).sum())
+    if not differ and one.scores is not None and other.scores is not None:
+        return "" if np.array_equal(one.scores[places[0]], other.scores[places[1]]) else "scores, and no prediction"
+    return f"{differ} of {len(one.predictions)} predictions" if differ else ""
+
+
+def _mark(specification: CellSpecification) -> Path:
+    """Return the file that says that seeds were tried, and did what they say."""
+    seeds = [*specification.tested_factors, specification.metric]
+    return cache_folder() / "self_tests" / f"{content_key({'context': specification.context_key, 'seeds': seeds})}.json"
