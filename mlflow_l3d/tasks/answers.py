@@ -136,9 +136,12 @@ class Classes:
     spelling: Callable[[str], str]
 
     @classmethod
-    def named(cls, names: Sequence[str]) -> Classes:
-        """Return classes whose names are known."""
-        return cls(tuple(names), len(names), _tolerant([names]))
+    def named(cls, names: Sequence[str], labels: Collection[str] = ()) -> Classes:
+        """Return classes whose names are known; labels that are numbers, unlike these, are their places from 0."""
+        places, tolerant = {str(place): name for place, name in enumerate(names)}, _tolerant([names])
+        if labels and not any(map(plain_number, names)) and {*map(plain_number, labels)} <= {*places}:
+            return cls(tuple(names), len(names), lambda text: tolerant(places.get(plain_number(text) or "", text)))
+        return cls(tuple(names), len(names), tolerant)
 
     @classmethod
     def found(cls, labels: Sequence[Collection[str]], answers: Iterable[str | None]) -> Classes:

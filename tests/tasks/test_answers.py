@@ -24,7 +24,7 @@ def test_any_usual_separator_and_encoding(mark: str, encoding: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "number"),
     [("0.0", "0"), ("-1.0", "-1"), ("+1", "1"), (" 10 ", "10"), ("1e3", "1000"), ("-0", "0"), (".50", "0.5")]
-    + [(text, None) for text in ("nan", "inf", "1_000", "a", "", "1e9999", "0x1", "１")],
+    + [(text, None) for text in ("nan", "inf", "1_000", "a", "", "1e9999", "0x1", "\uff11")],
 )
 def test_numbers_that_texts_spell(text: str, number: str | None):
     assert plain_number(text) == number

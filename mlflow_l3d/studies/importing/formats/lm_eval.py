@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, pairs, read_json, settled, texts
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, pairs, read_json, settled, texts
 
 _DATE: Final = -len("2026-11-23T03-12-47.657677.jsonl")
 _NOT_SETTINGS: Final = (
@@ -28,9 +29,9 @@ _MORE: Final = ("doc_hash", "filter")
 _NEEDED: Final = ("doc_id", "target", "filtered_resps", "metrics")
 
 
-def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
+def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
     """Return the runs of one file of samples: one for each filter of the tool."""
-    del columns
+    del columns, metric
     task, results = path.name[len("samples_") : _DATE - 1], path.with_name(f"results_{path.name[_DATE:-1]}")
     if not results.is_file():
         raise L3DError(f"{path.name}: {results.name} is not beside it, which says how it was run. Put it there.")
@@ -42,10 +43,19 @@ def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
     for place, name in enumerate(samples["filter"].to_pylist()):
         filters.setdefault(str(name or "none"), []).append(place)
     settings, config = _settings(document, task), document.get("configs", {}).get(task, {})
+    of_task = document.get("results", {}).get(task, {})
     seconds = float(document.get("total_evaluation_time_seconds") or 0.0)
     named = {} if len(filters) == 1 else {name: {"filter": name} for name in filters}
     return [
-        _run(path.name, task, _of(samples, places), {**settings, **named.get(name, {})}, config, seconds)
+        _run(
+            path.name,
+            task,
+            _of(samples, places),
+            {**settings, **named.get(name, {})},
+            config,
+            {key.partition(",")[0]: value for key, value in of_task.items() if key.endswith(f",{name}")},
+            seconds,
+        )
         for name, places in filters.items()
     ]
 
@@ -129,40 +139,45 @@ def _run(
     samples: _Samples,
     settings: dict[str, str],
     config: Mapping[str, Any],
+    results: Mapping[str, Any],
     seconds: float,
 ) -> RecordedRun:
     metrics = samples["metrics"].take([0]).to_pylist()[0]
     values = {name: samples[name].to_pylist() for name in metrics if name in samples}
     own = [name for name in metrics if name in values and isinstance(values[name][0], int | float)]
     own.sort(key=lambda name: name not in _RIGHT)
-    if not own:
-        raise L3DError(f"{source}: no metric has a number for each sample ({', '.join(metrics)}).")
     scores = {_SCORES.get(name, name): math.fsum(map(_number, values[name])) / len(values[name]) for name in own}
+    if not own:  # mcc or f1: the tool has one number for all samples
+        scores = {name: value for name in metrics if math.isfinite(value := _number(results.get(name)))}
+    if not scores:
+        raise L3DError(f"{source}: no metric has a number for each sample, or for all ({', '.join(metrics)}).")
+    right = None
+    if own:
+        usual, right = graded(list(map(_number, values[own[0]])))
+        if right is None and own[0] in _RIGHT:  # a share of what is right, as of truthfulqa_mc2
+            scores = {usual if name == _SCORES.get(own[0], own[0]) else name: value for name, value in scores.items()}
     numbers, targets = samples["doc_id"].to_pylist(), samples["target"].to_pylist()
     hashes = samples["doc_hash"].to_pylist() if "doc_hash" in samples else [""] * len(numbers)
     ids = np.array([f"{number}:{str(of_doc)[:8]}" for number, of_doc in zip(numbers, hashes, strict=True)])
-    kind, labels, predictions, likely = "multiple_choice", texts(targets), None, None
+    run = RecordedRun(source=source, task=task, kind="", settings=settings, scores=scores, duration_seconds=seconds)
+    if own and right is None:
+        return run
+    likely = None
     if config.get("output_type", "") in ("multiple_choice", "loglikelihood") or "acc" in own:
         likely = _likely(samples["filtered_resps"])
         if likely is not None and all(str(target).isdigit() for target in targets):
-            labels, predictions = np.array([int(target) for target in targets], dtype=np.int64), likely
-            kind = "classification" if isinstance(config.get("doc_to_choice"), list) else kind
-    if predictions is None:
-        resps = samples["filtered_resps"].to_pylist() if likely is None else []
-        answers = texts([f"choice {place}" for place in likely] if likely is not None else [*map(_answer, resps)])
-        right = [_number(value) == 1.0 for value in values[own[0]]]
-        predictions = settled(answers, labels, right)
-    return RecordedRun(
-        source=source,
-        task=task,
-        kind=kind,
-        settings=settings,
-        scores=scores,
-        ids=ids,
-        labels=labels,
-        predictions=predictions,
-        duration_seconds=seconds,
-    )
+            choices = config.get("doc_to_choice")
+            kind = "classification" if isinstance(choices, list) else "multiple_choice"
+            classes = tuple(map(str, choices)) if isinstance(choices, list) else ()
+            labels = np.array([int(target) for target in targets], dtype=np.int64)
+            return replace(run, kind=kind, ids=ids, labels=labels, predictions=likely, classes=classes)
+    if right is None:
+        return run
+    resps = samples["filtered_resps"].to_pylist() if likely is None else []
+    answers = texts([f"choice {place}" for place in likely] if likely is not None else [*map(_answer, resps)])
+    labels = texts(targets)
+    predictions = settled(answers, labels, right)
+    return replace(run, kind="multiple_choice", ids=ids, labels=labels, predictions=predictions)
 
 
 def _likely(resps: _Column) -> npt.NDArray[np.int64] | None:
