@@ -176,9 +176,7 @@ class Classes:
 
     def numbers(self, texts: Sequence[str | None]) -> IntArray:
         """Return class numbers, shape (n,); -1 for what names no class."""
-        number = {
-            text: UNPARSED if text is None else self.number.get(self.spelling(text), UNPARSED) for text in {*texts}
-        }
+        number = {text: self.number.get(self.spelling(text), UNPARSED) if text else UNPARSED for text in {*texts}}
         return np.fromiter((number[text] for text in texts), dtype=np.int64, count=len(texts))
 
     def strangers(self, labels: Iterable[str], answers: Iterable[str | None]) -> list[str]:
@@ -201,17 +199,15 @@ class Classes:
         for text, count in (Counter[str | None](labels) + answers).items():
             spelt[int(self.numbers([text])[0])][text] = count
         unread = spelt.pop(UNPARSED, Counter())
-        equal = []
-        for place, texts in sorted(spelt.items()):
-            others = Counter({text: count for text, count in texts.items() if text != self.names[place]})
-            equal += [f"{_listed(others)} as {self.names[place]!r}"] if len(texts) > 1 else []
+        equal = {self.names[place]: each for place, each in sorted(spelt.items()) if len(each) > 1}
         new = Counter({self.names[place]: each.total() for place, each in spelt.items() if place >= self.labelled})
-        lines = [f"Spellings that are read as one class: {'; '.join(equal)}."] if equal else []
-        if new:
-            lines.append(f"Answers that no label has, read as classes of their own: {_listed(new)}.")
-        if unread:
-            lines.append(f"Answers that name no class ({unread.total()}), counted as wrong: {_listed(unread)}.")
-        return lines
+        alike = [f"{_listed(each - Counter({name: each[name]}))} as {name!r}" for name, each in equal.items()]
+        lines = (
+            f"Spellings that are read as one class: {'; '.join(alike)}." if alike else "",
+            f"Answers that no label has, read as classes of their own: {_listed(new)}." if new else "",
+            f"Answers that name no class ({unread.total()}), counted as wrong: {_listed(unread)}." if unread else "",
+        )
+        return [line for line in lines if line]
 
 
 def _tolerant(labels: Sequence[Collection[str]]) -> Callable[[str], str]:

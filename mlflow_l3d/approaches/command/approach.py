@@ -20,6 +20,7 @@ from mlflow_l3d.approaches.command.template import Template, environment
 from mlflow_l3d.approaches.command.written import METRICS, Written, read
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.plan.cells import Cell, Outcome, content_key
 from mlflow_l3d.tasks.answers import Classes, order
@@ -221,6 +222,8 @@ class CommandSession(CellwiseSession):
         if unknown:
             known = f"classes are {'|'.join(names)}"
             raise L3DError(f"{what} wrote class {unknown[0]}, and {known}: name all with hyperparameters.classes")
+        if (predictions == UNPARSED).all():
+            raise L3DError(f"{what}: {classes.mismatch(answers)}. Spell them alike")
         if not self.told:
             for remark in classes.remarks(truth, Counter(answers)):
                 self.told = True

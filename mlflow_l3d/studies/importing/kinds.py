@@ -30,30 +30,27 @@ def with_kinds(
     """
     raw = [run for run in runs if not run.kind and run.labels is not None]
     if not raw:
-        for name, value in (("task_kind", task_kind), ("classes", classes)):
-            if value != "auto":
-                raise ParameterError(name, value, "has no effect: no file leaves open what its answers are")
+        if (task_kind, classes) != ("auto", "auto"):
+            name, value = ("classes", classes) if task_kind == "auto" else ("task_kind", task_kind)
+            raise ParameterError(name, value, "has no effect: no file leaves open what its answers are")
         return list(runs), [], []
     labels = [[str(label) for label in _of(run.labels)] for run in raw]
-    answers = Counter(chain.from_iterable(_of(run.predictions) for run in raw))
+    every, answers = {*chain.from_iterable(labels)}, Counter(chain.from_iterable(_of(run.predictions) for run in raw))
     names = tuple(part.strip() for part in classes.split("|")) if classes != "auto" else ()
-    kind = task_kind if task_kind != "auto" else "classification" if names else ""
-    every = {*chain.from_iterable(labels)}
-    kind = kind or kind_of(every, answers, max(map(len, labels)))
-    found, notes = None, []
+    kind = "classification" if names and task_kind == "auto" else task_kind
+    kind = kind_of(every, answers, max(map(len, labels))) if kind == "auto" else kind
+    read_as: Classes | None = None
+    notes = [f"Read as {kind}{', which are compared as they stand' if kind == 'texts' else ''}."]
     if kind in OF_CLASSES:
-        found = Classes.named(names, every) if names else Classes.found([{*own} for own in labels], answers)
-        notes = [f"Read as {kind} with the classes {class_words(found.names)}."]
-        notes += found.remarks(chain.from_iterable(labels), answers)
-    elif kind == "texts":
-        notes = ["Read as texts, which are compared as they stand: labels are too many for classes."]
-    else:
-        notes = [f"Read as {kind}."]
+        read_as = Classes.named(names, every) if names else Classes.found([{*own} for own in labels], answers)
+        notes = [f"Read as {kind} with the classes {class_words(read_as.names)}."]
+        notes += read_as.remarks(chain.from_iterable(labels), answers)
     problems, sound = [], []
     for run in runs:
         try:
-            whole = run if run.kind or run.labels is None else _read(run, kind, found, known=bool(names))
-            sound.append(whole)
+            sound.append(
+                _read(run, kind, read_as, known=bool(names)) if not run.kind and run.labels is not None else run
+            )
         except ValueError as error:
             problems.append(f"{run.source}: {error}")
     return sound, problems, notes
@@ -69,9 +66,9 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, known: bool) 
     if classes is not None:
         if known and (unknown := classes.strangers(labels, ())):
             raise ValueError(f"has the label {unknown[0]!r}, which --classes does not name.")
-        if not known and (problem := classes.mismatch(answers)):
-            raise ValueError(f"{problem}. {_SPELL}")
         numbers = {"labels": classes.numbers(labels), "predictions": classes.numbers(answers)}
+        if not (known and (numbers["predictions"] >= 0).any()) and (problem := classes.mismatch(answers)):
+            raise ValueError(f"{problem}. {_SPELL}")
         return replace(run, kind=kind, classes=classes.names, **numbers)
     if kind == "texts":
         right = float(np.mean([answer == label for answer, label in zip(answers, labels, strict=True)]))
@@ -81,12 +78,10 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, known: bool) 
             bad = [place for place, value in enumerate(values) if value is None or plain_number(value) is None]
             if bad and run.ids is not None:
                 raise ValueError(f"the {name} of example {run.ids[bad[0]]} is not a number ({len(bad)} are not).")
-        return replace(
-            run, kind=kind, labels=np.array(labels, dtype=np.float64), predictions=np.array(answers, np.float64)
-        )
-    form = form_of(kind)
-    empty = [answer or "" for answer in answers]
-    return replace(run, kind=kind, labels=form.labels(labels), predictions=form.predictions(empty))
+        held = {"labels": np.array(labels, np.float64), "predictions": np.array(answers, np.float64)}
+        return replace(run, kind=kind, **held)
+    form, given = form_of(kind), [answer or "" for answer in answers]
+    return replace(run, kind=kind, labels=form.labels(labels), predictions=form.predictions(given))
 
 
 def as_fractions(runs: Sequence[RecordedRun]) -> tuple[list[RecordedRun], list[str]]:
@@ -106,16 +101,10 @@ def as_fractions(runs: Sequence[RecordedRun]) -> tuple[list[RecordedRun], list[s
         low, high = float(np.abs(values).min()), float(np.abs(values).max())
         if high <= 1 or not named(name).percent:
             continue
-        if is_share(name):
-            small = values[(np.abs(values) <= 1) & (values != 0)]
-            if len(small) or high > 100:
-                what = (
-                    f"both {small[0]:g} and {high:g}, fractions and percent" if len(small) else f"{high:g}, above 100 %"
-                )
-                raise ParameterError(
-                    "metric", name, f"the runs have {what}", "Write all its scores as fractions (0 to 1)."
-                )
-        elif low <= 1 or high > 100 or values.min() < 0:
+        if is_share(name) and (high > 100 or ((values != 0) & (np.abs(values) <= 1)).any()):
+            allowed = f"has scores from {values.min():g} to {high:g}, which are neither fractions nor percent"
+            raise ParameterError("metric", name, allowed, "Write all of them as fractions (0 to 1).")
+        if not is_share(name) and (low <= 1 or high > 100 or values.min() < 0):
             continue
         percent.add(name)
         notes.append(f"{name}, from {values.min():g} to {values.max():g}, is read as percent.")

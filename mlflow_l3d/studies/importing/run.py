@@ -190,15 +190,14 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
             cells = frame.assign(
                 phase="golden", run_id=frame["cell_key"].map(run_ids), **{"seed.seed": [*self._seeds()]}
             ).drop(columns="seed")
-            notes = [*asked.problems, *asked.notes]
             settings = {**heading(ledger.parent.run_id), "task": asked.task, "from": asked.given["from_"]}
             settings |= {**asked.shared, "versions": version_words()}
-            write_scores(folder, study, cells, predictions, title=asked.title, notes=notes, settings=settings)
+            write_scores(folder, study, cells, predictions, title=asked.title, notes=asked.remarks, settings=settings)
             write_json(folder / names.INVESTIGATION, asked.document(), indent=2)
             left_out = float(len(asked.problems))
             ledger.log_metrics({**study.metrics(), "cells_failed": left_out}, len(study.seeds))
             said = [f"**{each.question}** {each.short}. {' '.join(each.sentences)}" for each in study_answers(study)]
-            text = "\n\n".join([*said, *notes])[:5000]
+            text = "\n\n".join([*said, *asked.remarks])[:5000]
             ledger.finish(folder, complete=not asked.problems, description=text)
         return ImportedRuns(
             run_id=ledger.parent.run_id,

@@ -228,9 +228,9 @@ def test_scores_without_predictions(columns: dict[str, Any], scores: dict[str, l
         (
             {"accuracy": [0.83, 81.2]},
             "auto",
-            r"metric=accuracy: the runs have both 0.83 and 81.2, fractions and percent\. Write",
+            r"accuracy: has scores from 0.83 to 81.2, which are neither fractions nor percent\. Write",
         ),
-        ({"accuracy": [83, 812]}, "auto", "812, above 100 %"),
+        ({"accuracy": [83, 812]}, "auto", "from 83 to 812, which are neither"),
         (
             {"one": [0.5, 0.25], "two": [0.5, 0.75]},
             "auto",
