@@ -48,8 +48,9 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
                 records = [json.loads(line) for line in lines if line.strip()]
             columns = {name: [record[name] for record in records] for name in records[0]} if records else {}
         else:
-            frame = read_texts(path) if path.stat().st_size else {}
-            columns = {str(name): frame[name].tolist() for name in frame}
+            columns = (
+                {str(name): values.tolist() for name, values in read_texts(path).items()} if path.stat().st_size else {}
+            )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's are ValueErrors
         text = " ".join(str(error).split())[:200]
         raise L3DError(f"{path.name} cannot be read ({type(error).__name__}: {text})") from None

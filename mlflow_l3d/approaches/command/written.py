@@ -148,10 +148,10 @@ def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
             # An empty text is an answer, too; of a label it is an error.
             empty = "" if kind in OF_TEXTS else None
             answers = [empty if value is None else value for value in columns["prediction"]]
-            given = form.labels(["" if value is None else value for value in labels]), form.predictions(answers)
+            truth = form.labels(["" if value is None else value for value in labels])
+            return Written(numbers, truth, form.predictions(answers), metrics=metrics)
         except ValueError as error:
             raise L3DError(f"{path.name}: {error}") from None
-        return Written(numbers, *given, metrics=metrics)
     scores = {}
     for name in (column for column in columns if column.startswith(_SCORE)):
         try:
@@ -160,8 +160,9 @@ def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
             raise L3DError(f"{path.name}: {name} must hold numbers") from None
         if np.isnan(scores[name.removeprefix(_SCORE)]).any():
             raise L3DError(f"{path.name}: {name} must hold numbers")
-    held = (np.array([*values, None], dtype=object)[:-1] for values in (labels, map(text_of, columns["prediction"])))
-    return Written(numbers, *held, scores, metrics)
+    both = (labels, map(text_of, columns["prediction"]))
+    truth, guess = (np.array([*values, None], dtype=object)[:-1] for values in both)
+    return Written(numbers, truth, guess, scores, metrics)
 
 
 def _is_id(text: str) -> bool:

@@ -66,10 +66,10 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, known: bool) 
     if classes is not None:
         if known and (unknown := classes.strangers(labels, ())):
             raise ValueError(f"has the label {unknown[0]!r}, which --classes does not name.")
-        numbers = {"labels": classes.numbers(labels), "predictions": classes.numbers(answers)}
-        if not (known and (numbers["predictions"] >= 0).any()) and (problem := classes.mismatch(answers)):
+        numbers = classes.numbers(answers)
+        if not (known and (numbers >= 0).any()) and (problem := classes.mismatch(answers)):
             raise ValueError(f"{problem}. {_SPELL}")
-        return replace(run, kind=kind, classes=classes.names, **numbers)
+        return replace(run, kind=kind, classes=classes.names, labels=classes.numbers(labels), predictions=numbers)
     if kind == "texts":
         right = float(np.mean([answer == label for answer, label in zip(answers, labels, strict=True)]))
         return replace(run, kind="multiple_choice", scores={**run.scores, "accuracy": right})
@@ -78,8 +78,8 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, known: bool) 
             bad = [place for place, value in enumerate(values) if value is None or plain_number(value) is None]
             if bad and run.ids is not None:
                 raise ValueError(f"the {name} of example {run.ids[bad[0]]} is not a number ({len(bad)} are not).")
-        held = {"labels": np.array(labels, np.float64), "predictions": np.array(answers, np.float64)}
-        return replace(run, kind=kind, **held)
+        truth, guess = (np.array(values, dtype=np.float64) for values in (labels, answers))
+        return replace(run, kind=kind, labels=truth, predictions=guess)
     form, given = form_of(kind), [answer or "" for answer in answers]
     return replace(run, kind=kind, labels=form.labels(labels), predictions=form.predictions(given))
 

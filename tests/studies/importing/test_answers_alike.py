@@ -236,6 +236,7 @@ def test_scores_without_predictions(columns: dict[str, Any], scores: dict[str, l
             "auto",
             r"which of one, two is the metric is not known\. Name it: --metric one",
         ),
+        ({"id": [1, 2], "gold": ["a", "b"], "score": [0.5, 1]}, "auto", "has no column example_id, but seed, id, gold"),
         ({"kind": ["a", "b"]}, "auto", "has no column example_id, but seed, kind"),
     ],
 )

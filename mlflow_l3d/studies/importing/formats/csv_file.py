@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.parameters.values import public_name
@@ -21,6 +22,12 @@ _KNOWN: Final = (*_OWN, "score", "task", "settings")
 _NUMBERED: Final = re.compile(r"(?:prediction[_.])?([A-Za-z]\w*?)_?(\d+)")
 _INDEX: Final = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 """Names under which pandas writes or reads the index of a frame."""
+_OF_EXAMPLES: Final = re.compile(
+    r"(?i)id|gold|target|answer|output|response|reference|truth|y_?true|y_?pred|pred|text|question"
+)
+"""Names in tables of predictions: two of them, and rows are no runs."""
+_SETTING: Final = re.compile(r"(?i).*(seed|rate|decay|lr|dropout|temperature|momentum|alpha|beta).*")
+"""Names of settings, also of those with decimals."""
 Runs = list[tuple[dict[str, str], pd.DataFrame]]
 
 
@@ -35,14 +42,15 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
     renamed = {given: name for name, given in columns.items() if name != "settings"}
     for given in (*renamed, *listed):
         if given not in frame:
-            raise ParameterError("columns", given, f"{path.name} has no such column, but {', '.join(frame)}")
+            raise ParameterError("columns", given, f"{path.name} has no such column, but {', '.join(map(str, frame))}")
     frame = frame.rename(columns=renamed)
-    if {*_OWN}.isdisjoint(frame) and (runs := _scores(path, frame, listed, metric)):
+    of_examples = not {*_OWN}.isdisjoint(frame) or sum(map(bool, map(_OF_EXAMPLES.fullmatch, map(str, frame)))) > 1
+    if not of_examples and (runs := _scores(path, frame, listed, metric)):
         return runs
     wide = "prediction" not in frame
     for name in _OWN[: 2 if wide else 3]:
         if name not in frame:
-            have = ", ".join(frame)
+            have = ", ".join(map(str, frame))
             fix = f"Say which of them it is: --columns {name}=COLUMN."
             raise L3DError(f"{path.name}: has no column {name}, but {have}. {fix}")
     if frame.empty:
@@ -60,20 +68,21 @@ def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str)
     A metric is a column of numbers that has the name of one, or decimals that differ in most rows; `listed` and all
     others are settings.
     """
-    scores = {}
-    for name in (name for name in frame if name not in (*listed, "task") and "seed" not in name.lower()):
+    scores: dict[str, tuple[bool, FloatArray]] = {}
+    for name in map(str, frame):
         plain = frame[name].str.strip().str.replace(r"^(-?\d+),(\d+)(%?)$", r"\1.\2\3", regex=True)
         numbers = pd.to_numeric(plain.str.removesuffix("%"), errors="coerce").to_numpy(dtype=np.float64)
-        if np.isnan(numbers).sum() > (plain == "").sum() or np.isnan(numbers).all():
+        if name in listed or np.isnan(numbers).sum() > (plain == "").sum() or np.isnan(numbers).all():
             continue
-        own = sounds_like_metric(name) or name == metric
-        if own or (np.nanmax(numbers % 1) > 0 and frame[name].nunique() > len(frame) / 2):
-            scores[name] = (own, np.where(plain.str.endswith("%"), numbers / 100, numbers))
-    named = [name for name, (own, _) in scores.items() if own]
+        asked = sounds_like_metric(name) or name == metric
+        decimals = np.nanmax(numbers % 1) > 0 and frame[name].nunique() > len(frame) / 2
+        if asked or (decimals and not _SETTING.fullmatch(name)):
+            scores[name] = (asked, np.where(plain.str.endswith("%"), numbers / 100, numbers))
+    named = [name for name, (asked, _) in scores.items() if asked]
     if metric == "auto" and not named and len(scores) > 1:
         fix = f"Name it: --metric {next(iter(scores))}."
         raise L3DError(f"{path.name}: which of {', '.join(scores)} is the metric is not known. {fix}")
-    settings = [name for name in frame if name not in (*scores, "task")]
+    settings = [str(name) for name in frame if name not in (*scores, "task")]
     runs = []
     for row, values in enumerate(frame.to_dict("records")):
         own_settings = {name: public_name(values[name]) for name in settings if values[name]}
@@ -97,7 +106,7 @@ def _wide(frame: pd.DataFrame) -> Runs:
     """
     classes = Classes.found([{each for each in labels_of(frame["label"]) if each}], ())
     found, like_labels = [], set()
-    for name in frame:
+    for name in map(str, frame):
         settings = pairs(name.replace(";", ",")) if "=" in name else {}
         match = None if settings or name in _KNOWN else _NUMBERED.fullmatch(name)
         if match:
