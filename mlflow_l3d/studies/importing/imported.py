@@ -124,11 +124,11 @@ class Import:
         typed = {("from" if name == "from_" else name): public_name(value) for name, value in self.given.items()}
         tags = {names.FACTOR: "seed", names.DESIGN: "seeds", names.CONTEXT_KEY: self.context_key}
         first = self.runs[0]
-        resolved = {"resolved.task": self.task, "resolved.metric": self.metric, "approach": self.given["from_"]}
-        resolved |= {"resolved.task_kind": first.kind}
-        resolved |= {"resolved.classes": class_words(first.classes)} if first.classes else {}
+        resolved = {"resolved.task": self.task, "resolved.metric": self.metric}
+        resolved |= {"resolved.task_kind": first.kind, "approach": self.given["from_"]}
+        classes = {"resolved.classes": class_words(first.classes)} if first.classes else {}
         shared = {names.metric_name(name): value for name, value in self.shared.items()}
-        return Card("investigation", self.key, self.title, tags, {**shared, **typed, **resolved})
+        return Card("investigation", self.key, self.title, tags, {**shared, **typed, **resolved, **classes})
 
     def records(self) -> Iterator[tuple[Cell, ImportedRecord, Outcome]]:
         """Yield each run as it is written."""
@@ -190,16 +190,12 @@ class Import:
             for cell, number, row in zip(self.cells, self.numbers, self.settings.to_dict("records"), strict=True)
         ]
         others = {name: value for name, value in self.shared.items() if name != "model"}
+        about = {"kind": self.runs[0].kind, "classes": list(self.runs[0].classes)}
         return {
             "schema": 1,
             "parameters": {name: public_name(value) for name, value in self.given.items()},
             "imported_from": self.given["from_"],
-            "task": {
-                "name": self.task,
-                "kind": self.runs[0].kind,
-                "classes": list(self.runs[0].classes),
-                "fingerprint": self.context_key,
-            },
+            "task": {"name": self.task, **about, "fingerprint": self.context_key},
             "model": {"name": self.shared.get("model", "")},
             "hyperparameters": others,
             "metric": self.metric,

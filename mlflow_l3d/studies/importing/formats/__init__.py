@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -39,7 +38,7 @@ class Format:
 
     def wrote(self, file: Path) -> bool:
         """Return whether a file is one of the tool's, by its name and, of JSON, by how it begins."""
-        if not any(fnmatch(file.name, pattern) for pattern in self.patterns):
+        if not any(map(file.match, self.patterns)):
             return False
         if not self.mark or file.suffix != ".json":
             return True
