@@ -128,7 +128,7 @@ def test_script_of_the_page_on_commands(tmp_path: Path) -> None:
     approach = Command(command, here=tmp_path)
     given = resolve_hyperparameters(approach, {"classes": "0|1|2"})
     written = approach.execute({"data_split": 0, "data_order": 1, "model_initialisation": 2}, given)
-    assert (len(written.ids), written.classes) == (60, ("0", "1", "2"))
+    assert (len(written.ids), written.classes.names) == (60, ("0", "1", "2"))
 
 
 @pytest.mark.slow

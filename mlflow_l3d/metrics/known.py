@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -21,6 +22,10 @@ _ERRORS: Final = frozenset(
     {"loss", "error", "errors", "mae", "mse", "rmse", "rmsle", "mape", "perplexity", "wer", "cer", "ter"}
 )
 """Words in names of metrics of which less is better, and which are no fractions."""
+_SHARES: Final = re.compile(
+    "accuracy|acc|f1|precision|recall|auc|auroc|auprc|em|exact|match|mcc|matthews|kappa|iou|dice|ndcg|mrr|bleu|rouge[1l]?"
+)
+"""Words in names of metrics that lie between 0 (or -1) and 1, or are written in percent."""
 
 _logger = logging.getLogger(__name__)
 
@@ -52,8 +57,25 @@ def named(name: str) -> Metric:
     Of one that only an approach knows the name alone says more: of ``rmse``, ``validation_loss`` and the like smaller
     is better, and they are read in their own unit. Of all others greater is better, and they are read in percent.
     """
-    error = not _ERRORS.isdisjoint(name.lower().replace("-", "_").split("_"))
+    error = not _ERRORS.isdisjoint(_words(name))
     return registered().get(name, Metric(name, greater_is_better=not error, percent=not error))
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z]+[0-9]*", name.lower())
+
+
+def is_share(name: str) -> bool:
+    """Return whether a metric lies between 0 (or -1) and 1: as is known, or as its name says."""
+    metric = registered().get(name)
+    if metric is not None:
+        return math.isfinite(metric.range[1])
+    return named(name).percent and any(map(_SHARES.fullmatch, _words(name)))
+
+
+def sounds_like_metric(name: str) -> bool:
+    """Return whether a metric has this name, or a word in it says that it is one."""
+    return is_share(name) or not {*_ERRORS, "score", "hits"}.isdisjoint(_words(name)) or name in registered()
 
 
 def of_kind(kind: str, *, secondary: bool = True) -> tuple[Metric, ...]:

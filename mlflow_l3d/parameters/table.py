@@ -340,14 +340,25 @@ ABLATION: Final[Parameters] = _table(
 IMPORT: Final[Parameters] = _table(
     Parameter(
         "from_",
-        "none",
-        "the tool that wrote the files (in Python `from_`)",
-        Choice(("lm-eval", "inspect", "promptfoo", "csv", "huggingface-trainer")),
+        "auto",
+        "the tool that wrote the files (in Python `from_`); auto goes by the files",
+        Choice(("auto", "lm-eval", "inspect", "promptfoo", "csv", "huggingface-trainer")),
     ),
     Parameter(
         "task", "auto", "the task that is imported; several, separated by commas, are variants with the same examples"
     ),
-    Parameter("metric", "auto", "what runs are scored by; auto is the first that the tool has"),
+    Parameter(
+        "metric",
+        "auto",
+        "what runs are scored by; auto is the first that the tool has; of inspect also a scorer, or scorer.key",
+    ),
+    Parameter(
+        "task_kind",
+        "auto",
+        "csv: what labels and predictions are; auto goes by them and says what it takes them for",
+        Choice(("auto", "classification", "regression", "multiple_choice", "generation", "tagging", "ranking")),
+    ),
+    Parameter("classes", "auto", "csv: names of all classes, separated by |; auto takes those that occur"),
     Parameter("only", "none", "only runs with these settings: name=value pairs, separated by commas"),
     Parameter(
         "columns",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +15,7 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.columns import task_from_table
 from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import numbers_of_parts
-from mlflow_l3d.tasks.table import Table
+from mlflow_l3d.tasks.table import Table, encoding_of, read_texts
 
 SUFFIXES: Final = (".csv", ".tsv", ".parquet", ".jsonl")
 """Endings (in any case) by which a file is known."""
@@ -63,24 +61,12 @@ def load_file(path: Path, reading: Reading = USUAL) -> Task:
 
 
 def _read_csv(path: Path) -> Table:
-    import pandas as pd
-
-    encoding = _encoding(path)
-    with path.open(encoding=encoding) as lines:
-        header = lines.readline()
-    sep = "\t" if path.suffix.lower() == ".tsv" else next((mark for mark in ",;\t|" if mark in header), ",")
-    # Everything is read as text: the words "NA" and "null" are texts and labels like any other, and "007" is an id.
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(path, sep=sep, dtype=str, keep_default_na=False, index_col=False, encoding=encoding)
-    except pd.errors.EmptyDataError:
-        raise ParameterError("task", path.name, "the file is empty") from None
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        found = re.search(r"Expected \d+ fields in line \d+, saw \d+|EOF inside string starting at row \d+", str(error))
-        why = found.group() if found else "rows have more fields than the header"
-        fix = "Put double quotes around fields that need them."
-        raise ParameterError("task", path.name, f"the file is not well-formed ({why})", fix) from None
+        frame = read_texts(path)
+    except UnicodeDecodeError:
+        raise
+    except ValueError as error:
+        raise ParameterError("task", path.name, f"the file {error}") from None
     return Table(tuple(map(str, frame.columns)), lambda name: _typed(frame[name].tolist()))
 
 
@@ -97,12 +83,6 @@ def load_data(data: Any, name: str, reading: Reading = USUAL) -> Task:
         raise ParameterError("task", name, "has two columns of one name", "Rename one.")
     whole = data.astype(object).where(data.notna(), None).set_axis(map(str, data.columns), axis="columns")
     return task_from_table(name, Table(tuple(whole.columns), lambda column: whole[column].tolist()), reading)
-
-
-def _encoding(path: Path) -> str:
-    """Return UTF-16 where the file begins with its mark, else UTF-8."""
-    with path.open("rb") as file:
-        return "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
 
 
 def _typed(values: Sequence[Any]) -> list[Any]:
@@ -139,7 +119,7 @@ def _read_parquet(path: Path) -> Table:
 
 def _read_jsonl(path: Path) -> Table:
     rows: list[dict[str, Any]] = []
-    with path.open(encoding=_encoding(path)) as lines:
+    with path.open(encoding=encoding_of(path)) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue

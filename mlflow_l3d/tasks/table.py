@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
+import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +17,9 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.predefined_split import no_predefined_split, numbers_of_parts
 from mlflow_l3d.tasks.settings import IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SPLIT_COLUMN: Final = "split"
 """Column that says which part a row belongs to: train, validation or test."""
@@ -44,6 +51,45 @@ class Table:
     parts: IntArray | None = None
     ids_are_mine: bool = True
     notes: tuple[str, ...] = ()
+
+
+def encoding_of(path: Path) -> str:
+    """Return UTF-16 if the file begins with its mark, else UTF-8, with or without a mark."""
+    with path.open("rb") as file:
+        return "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+
+
+def read_texts(path: Path) -> pd.DataFrame:
+    """Return the columns of a CSV file as texts; a field that a short row lacks is nan.
+
+    The header says what separates fields: a comma, else a semicolon, a tab or a bar; in a .tsv file a tab.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    ValueError
+        If it is not well-formed, with the end of a sentence about the file; a UnicodeDecodeError if it is not UTF-8.
+    """
+    import pandas as pd
+
+    encoding = encoding_of(path)
+    with path.open(encoding=encoding) as lines:
+        header = lines.readline()
+    sep = "\t" if path.suffix.lower() == ".tsv" else next((mark for mark in ",;\t|" if mark in header), ",")
+    # Everything is read as text: the words "NA" and "null" are texts and labels like any other, and "007" is an id.
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(path, sep=sep, dtype=str, keep_default_na=False, index_col=False, encoding=encoding)
+    except pd.errors.EmptyDataError:
+        raise ValueError("is empty") from None
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        matched = re.search(
+            r"Expected \d+ fields in line \d+, saw \d+|EOF inside string starting at row \d+", str(error)
+        )
+        why = matched.group() if matched else "rows have more fields than the header"
+        raise ValueError(f"is not well-formed ({why}). Put double quotes around fields that need them.") from None
 
 
 def with_parts(name: str, table: Table, label_column: str) -> Table:

@@ -162,7 +162,7 @@ def test_predictions_are_read_alike_from_all_files(kind, tmp_path):
     found = read(tmp_path)
     assert found.ids.tolist() == [3, 1]
     assert found.labels.tolist() == ["b", "a"]
-    assert found.classes == ("a", "b")
+    assert found.classes.names == ("a", "b")
     assert {name: column.tolist() for name, column in found.scores.items()} == {"a": [0.75, 1.0], "b": [0.25, 0.0]}
     assert found.metrics == {"loss": 2.0}
 
@@ -174,9 +174,9 @@ def test_predictions_are_read_alike_from_all_files(kind, tmp_path):
         ({"predictions.csv": "example_id,label\n1,a"}, "lacks the column prediction; it has example_id, label"),
         ({"predictions.csv": "example_id,label,prediction\n"}, "has no row"),
         ({"predictions.csv": "example_id,label,prediction\n1,a,a\n1,a,b"}, "example_id 1 stands there twice"),
-        ({"predictions.csv": "example_id,label,prediction\n1,a,a\n2,a,"}, "prediction is missing in row 2"),
-        ({"predictions.csv": "example_id,label,prediction\n1,a,nan"}, "prediction is missing in row 1"),
-        ({"predictions.csv": "example_id,label,prediction\n1,0.5,a"}, "label holds 0.5; classes are texts or whole"),
+        ({"predictions.csv": "example_id,label,prediction\n1,a,a\n2,,a"}, "label is missing in row 2"),
+        ({"predictions.csv": "example_id,label,prediction\n1,nan,1\n2,1,1"}, "label is missing in row 1"),
+        ({"predictions.csv": "example_id,label,prediction\n1,a,a,b"}, "not well-formed"),
         ({"predictions.csv": "example_id,label,prediction,score_a\n1,a,a,x"}, "score_a must hold numbers"),
         ({"predictions.csv": ""}, "predictions.csv is empty"),
         ({"predictions.csv": "x", "predictions.jsonl": "x"}, "one of them is enough"),
@@ -200,16 +200,6 @@ def test_ids_that_are_no_numbers_as_they_are_written(ids, tmp_path):
     rows = "\n".join(f"{one},a,a" for one in ids)
     (tmp_path / "predictions.csv").write_text(f"example_id,label,prediction\n{rows}")
     assert read(tmp_path).ids.tolist() == ids
-
-
-def test_blanks_around_a_class_are_none_of_its_name(tmp_path):
-    (tmp_path / "predictions.csv").write_text("example_id,label,prediction\n1, a,a \n2,b c, a")
-    assert read(tmp_path).classes == ("a", "b c")
-
-
-def test_classes_that_are_numbers_are_in_their_order(tmp_path):
-    ROWS.assign(label=[10, 9], prediction=[9, 10]).to_csv(tmp_path / "predictions.csv", index=False)
-    assert read(tmp_path).classes == ("9", "10")
 
 
 SCRIPT = """

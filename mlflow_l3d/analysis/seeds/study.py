@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -140,6 +141,7 @@ def seeds_study(
     model: str = "",
     benchmark: str = "",
     training_size: int | None = None,
+    others: Sequence[str] = (),
     recorded: pd.DataFrame | None = None,
     level: float = LEVEL,
 ) -> SeedsStudy:
@@ -161,6 +163,8 @@ def seeds_study(
         What the predictions are.
     task, model, benchmark, training_size
         For the tables over tasks.
+    others
+        Further metrics of `scores` that are reported, beside those that `kind` has.
     recorded
         Settings of the runs, rows as in `scores`, where they are told apart by more than a seed; ``seed`` is then the
         number of the run.
@@ -180,7 +184,7 @@ def seeds_study(
     seeds = check_seeds(scores["seed"].tolist())
     usual = [each.name for each in of_kind(kind)]
     metric = metric or usual[0]
-    names = [name for name in dict.fromkeys((metric, *usual)) if name in scores]
+    names = [name for name in dict.fromkeys((metric, *usual, *others)) if name in scores]
     table = scores.set_index("seed")[names].astype(np.float64)
     agreement, examples = SeedAgreement({}, {}, {}), None
     compared: tuple[int, ...] = ()
@@ -190,8 +194,10 @@ def seeds_study(
         compared, matrix, labels, ids = prediction_matrix(plain, seeds, kind)
         if kind in (*OF_CLASSES, *OF_NUMBERS):
             classes = occurring(labels, matrix) if kind in OF_CLASSES else None
-            given = dict(zip(compared, matrix, strict=True))
-            rows = {seed: scores_of(labels, row, kind, classes=classes) for seed, row in given.items()}
+            # Answers that are texts are right or wrong, and of no class.
+            only = () if plain is predictions else ("accuracy",)
+            given = {} if only and metric in table else dict(zip(compared, matrix, strict=True))
+            rows = {seed: scores_of(labels, row, kind, classes=classes, only=only) for seed, row in given.items()}
         else:
             texts = predictions.groupby(["seed"])[["label", "prediction"]]
             given = {seed: texts.get_group((seed,)) for seed in compared}

@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,10 @@ from mlflow_l3d.approaches.command.template import Template, environment
 from mlflow_l3d.approaches.command.written import METRICS, Written, read
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.plan.cells import Cell, Outcome, content_key
+from mlflow_l3d.tasks.answers import Classes, order
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.own_data import own_data
 
@@ -34,10 +37,6 @@ OTHER_KINDS: Final[Mapping[str, TaskKind]] = {
     "rankings": "ranking",
 }
 """What `classes` says where there are none."""
-_FEW: Final = 20
-"""Up to so many different labels are never taken for texts."""
-_MANY: Final = 0.8
-"""From this share of different labels on they are."""
 
 _log = logging.getLogger(__name__)
 
@@ -130,22 +129,22 @@ class Command(Approach):
             return self._checked(tuple(found["classes"]), found["metrics"], numbers=found.get("numbers", False))
         _log.warning("%s is run once to see which classes it has; classes=a|b|... saves that", self.what.capitalize())
         written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
-        labels = written.labels
-        if labels is not None and not written.decimal:
-            different = len({*labels.tolist()})
-            if different > max(_FEW, _MANY * len(labels)):
-                allowed = (
-                    f"{self.what} wrote {different} different labels of {len(labels)} examples, which are no classes"
-                )
-                raise ParameterError(
-                    "hyperparameters.classes", AUTO, allowed, "Use texts, tags, rankings, or name them."
-                )
-            if unknown := sorted({*written.classes} - {*labels.tolist()}):
-                _log.warning("Class %s is predicted in that run, and no label has it", unknown[0])
+        classes, numbers = written.classes, written.kind == "regression"
+        if classes is not None and written.labels is not None and written.predictions is not None:
+            labels, answers = written.labels.tolist(), written.predictions.tolist()
+            if written.kind == "texts":
+                different = f"{self.what} wrote {len({*labels})} different labels of {len(labels)} examples"
+                fix = "Use texts, tags, rankings, or name them."
+                raise ParameterError("hyperparameters.classes", AUTO, f"{different}, which are no classes", fix)
+            if problem := classes.mismatch(answers):
+                raise ParameterError("hyperparameters.classes", AUTO, problem, "Spell them alike, or name all classes.")
+            for remark in classes.remarks(labels, Counter(answers)):
+                _log.warning("%s", remark)
+        names = () if classes is None else tuple(sorted(classes.names, key=order))
         path.parent.mkdir(parents=True, exist_ok=True)
-        found = {"classes": list(written.classes), "metrics": sorted(written.metrics), "numbers": written.decimal}
+        found = {"classes": names, "metrics": sorted(written.metrics), "numbers": numbers}
         path.write_text(json.dumps(found), encoding="utf-8")
-        return self._checked(written.classes, found["metrics"], numbers=written.decimal)
+        return self._checked(names, found["metrics"], numbers=numbers)
 
     def _checked(
         self, classes: tuple[str, ...], metrics: Sequence[str], *, numbers: bool
@@ -188,6 +187,7 @@ class CommandSession(CellwiseSession):
     def __init__(self, approach: Command, task: Task, hyperparameters: Mapping[str, Value]) -> None:
         self.approach, self.task, self.hyperparameters = approach, task, hyperparameters
         self.seen: dict[Any, str] = {}
+        self.told = False
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Run the command of a cell."""
@@ -210,25 +210,31 @@ class CommandSession(CellwiseSession):
                 raise L3DError(f"{what} wrote predictions that are no numbers, and its task is a regression") from None
             self._check_ids(held)
             return Outcome(cell.key, held.ids, held.labels, held.predictions, metrics=held.metrics)
-        if written.decimal:
-            fix = "name them by hyperparameters.classes=numbers, or write class names"
-            raise L3DError(f"{what} wrote decimal numbers, and its task has classes: {fix}")
         if not names:
             raise L3DError(f"{what} wrote predictions; with classes=none it must write metrics only")
-        if unknown := [name for name in written.classes if name not in names]:
+        answers, truth = written.predictions.tolist(), written.labels.tolist()
+        classes = Classes.named(names)
+        labels, predictions = classes.numbers(truth), classes.numbers(answers)
+        unknown = classes.strangers(truth, [*answers, *written.scores])
+        if unknown and written.kind == "regression":
+            fix = "name them by hyperparameters.classes=numbers, or write class names"
+            raise L3DError(f"{what} wrote decimal numbers, and its task has classes: {fix}")
+        if unknown:
             known = f"classes are {'|'.join(names)}"
             raise L3DError(f"{what} wrote class {unknown[0]}, and {known}: name all with hyperparameters.classes")
-        self._check_ids(written)
-        number = {name: place for place, name in enumerate(names)}
+        if (predictions == UNPARSED).all():
+            raise L3DError(f"{what}: {classes.mismatch(answers)}. Spell them alike")
+        if not self.told:
+            for remark in classes.remarks(truth, Counter(answers)):
+                self.told = True
+                _log.warning("%s", remark)
+        self._check_ids(replace(written, labels=labels))
         scores = None
         if written.scores:
-            if missing := [name for name in names if name not in written.scores]:
+            columns = dict(zip(classes.numbers([*written.scores]).tolist(), written.scores.items(), strict=True))
+            if missing := [name for place, name in enumerate(names) if place not in columns]:
                 raise L3DError(f"{what} wrote scores, and none for class {missing[0]} (score_{missing[0]})")
-            scores = np.column_stack([written.scores[name] for name in names])
-        labels, predictions = (
-            np.array([number[name] for name in found.tolist()], dtype=np.int64)
-            for found in (written.labels, written.predictions)
-        )
+            scores = np.column_stack([columns[place][1] for place in range(len(names))])
         return Outcome(cell.key, written.ids, labels, predictions, scores, metrics=written.metrics)
 
     def _check_ids(self, written: Written) -> None:

@@ -8,26 +8,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from mlflow_l3d.analysis.seeds.predictions import numbered
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.metrics.known import scores_of
+from mlflow_l3d.metrics.base import OF_CLASSES
+from mlflow_l3d.metrics.known import named, scores_of
 from mlflow_l3d.studies.importing.formats import FORMATS
+from mlflow_l3d.studies.importing.kinds import as_fractions, with_kinds
 from mlflow_l3d.studies.importing.recorded import RecordedRun
 
 
-def read_runs(path: Path, source: str, columns: Mapping[str, str]) -> tuple[list[RecordedRun], list[str]]:
+def read_runs(path: Path, source: str, columns: Mapping[str, str], metric: str) -> tuple[list[RecordedRun], list[str]]:
     """Read all runs of a file or folder; return them, and one line for each file that cannot be read.
 
     Raises
     ------
     ParameterError
-        If there is no such path, or no file of that tool.
+        If there is no file of that tool.
     """
     form = FORMATS[source]
-    if not path.exists():
-        raise ParameterError("path", path, "no such file or folder")
     files = sorted({file for pattern in form.patterns for file in path.rglob(pattern)}) if path.is_dir() else [path]
     if not files:
         allowed = f"holds no file that {source} writes ({', '.join(form.patterns)})"
@@ -36,7 +34,7 @@ def read_runs(path: Path, source: str, columns: Mapping[str, str]) -> tuple[list
     problems = []
     for file in files:
         try:
-            runs += form.read(file, columns)
+            runs += form.read(file, columns, metric)
         except ParameterError:
             raise
         except L3DError as error:
@@ -70,7 +68,9 @@ def chosen(runs: Sequence[RecordedRun], tasks: str, only: Mapping[str, str]) -> 
     return kept
 
 
-def checked(runs: Sequence[RecordedRun], metric: str) -> tuple[list[RecordedRun], str, list[str], list[str]]:
+def checked(
+    runs: Sequence[RecordedRun], metric: str, task_kind: str, classes: str
+) -> tuple[list[RecordedRun], str, list[str], list[str]]:
     """Return the runs that can be compared, the metric, one line for each other run, and notes.
 
     Runs are compared on the examples that most of them have.
@@ -83,9 +83,10 @@ def checked(runs: Sequence[RecordedRun], metric: str) -> tuple[list[RecordedRun]
             problems.append(f"{run.source}: {line}")
         else:
             sound.append(run)
-    sound = _with_most(sound, problems)
-    kept, notes = _once(sound)
-    kept = [_scored(run) for run in kept]
+    sound, wrong, remarks = with_kinds(sound, task_kind, classes) if sound else ([], [], [])
+    problems += wrong
+    kept, notes = _once(_with_most(sound, problems))
+    kept, percent = as_fractions([_scored(run) for run in kept])
     if metric == "auto" and kept:
         metric = next(iter(kept[0].scores), "")
     offered = sorted({name for run in kept for name in run.scores})
@@ -93,7 +94,9 @@ def checked(runs: Sequence[RecordedRun], metric: str) -> tuple[list[RecordedRun]
         raise unknown_name("metric", metric, offered, "one that the runs have:")
     whole = [run for run in kept if np.isfinite(run.scores.get(metric, np.nan))]
     problems += [f"{run.source}: has no {metric}, or it is no number." for run in kept if run not in whole]
-    return whole, metric, problems, notes
+    # Of scores alone the metric says what kind they are of.
+    whole = [run if run.kind else replace(run, kind=named(metric).kinds[0]) for run in whole]
+    return whole, metric, problems, [*notes, *remarks, *percent]
 
 
 def _broken(run: RecordedRun) -> str:
@@ -114,9 +117,7 @@ def _broken(run: RecordedRun) -> str:
         bad = np.flatnonzero(~np.isfinite(values)) if values.dtype.kind == "f" else np.zeros(0, dtype=np.intp)
         if len(bad):
             return f"the {name} of example {run.ids[bad[0]]} is not a number (NaN; {len(bad)} are not)."
-    lacking = [
-        at for at, value in enumerate(run.labels) if value is None or (run.labels.dtype.kind == "i" and value < 0)
-    ]
+    lacking = [at for at, value in enumerate(run.labels) if value is None]
     if lacking:
         return f"example {run.ids[lacking[0]]} has no label ({len(lacking)} have none)."
     return ""
@@ -160,10 +161,12 @@ def _once(runs: Iterable[RecordedRun]) -> tuple[list[RecordedRun], list[str]]:
 
 
 def _scored(run: RecordedRun) -> RecordedRun:
-    """Return a run with the metrics of its kind, which its predictions give; the tool's own come first."""
-    if run.labels is None or run.predictions is None:
+    """Return a run with the metrics of its kind, which its predictions give; the tool's own come first.
+
+    Answers that are texts, of which the tool or equality says which are right, have no classes to average over.
+    """
+    if run.labels is None or run.predictions is None or (run.labels.dtype == object and run.kind in OF_CLASSES):
         return run
-    frame = numbered(pd.DataFrame({"example_id": run.ids, "label": run.labels, "prediction": run.predictions}))
-    scores = scores_of(frame["label"].to_numpy(), frame["prediction"].to_numpy(), run.kind)
+    scores = scores_of(run.labels, run.predictions, run.kind, classes=len(run.classes) or None)
     known = {name: value for name, value in scores.items() if name not in run.scores}
     return replace(run, scores={**run.scores, **known})

@@ -32,8 +32,8 @@ class RecordedRun:
     task
         What was evaluated.
     kind
-        ``classification``, ``multiple_choice`` (also free text, whose answers are compared as they stand) or
-        ``regression``.
+        ``classification``, ``multiple_choice`` (also free text, whose answers are compared as they stand) or another
+        kind of task; empty where the tool does not say, see :mod:`mlflow_l3d.studies.importing.kinds`.
     settings
         Name -> value, as text, of all that was recorded and may move the score.
     scores
@@ -41,6 +41,8 @@ class RecordedRun:
     ids, labels, predictions
         Shape (n,): example ids (str); class numbers, numbers, or texts (None for an answer that could not be read); a
         prediction of -1 names no class. None where the tool kept no single predictions.
+    classes
+        Names of the classes by their numbers; empty where there are none, or they are not known.
     duration_seconds
         As recorded; 0 where it is not known.
     """
@@ -53,6 +55,7 @@ class RecordedRun:
     ids: Array | None = None
     labels: Array | None = None
     predictions: Array | None = None
+    classes: tuple[str, ...] = ()
     duration_seconds: float = 0.0
 
     @property
@@ -61,10 +64,11 @@ class RecordedRun:
         arrays = (self.ids, self.labels, self.predictions)
         digests = [None if each is None else _digest(each) for each in arrays]
         # Runs that answered all alike are several where they took other times; a copied file has the same.
-        times = {"seconds": self.duration_seconds} if self.duration_seconds else {}
+        more: dict[str, Any] = {"seconds": self.duration_seconds} if self.duration_seconds else {}
+        more |= {"classes": list(self.classes)} if self.classes else {}
         bare = {} if digests[0] else {name: repr(float(value)) for name, value in self.scores.items()}
         return content_key(
-            {"task": self.task, "settings": dict(self.settings), "scores": bare, "arrays": digests, **times}
+            {"task": self.task, "settings": dict(self.settings), "scores": bare, "arrays": digests, **more}
         )
 
     @property
@@ -90,6 +94,11 @@ class ImportedRecord(CellRecord):
 def _digest(values: Array) -> str:
     content = json.dumps(values.tolist(), ensure_ascii=True) if values.dtype == object else values.tobytes()
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def graded(values: Sequence[float]) -> tuple[str, list[bool] | None]:
+    """Return the metric that the mean of scores is, and which answers are right: None if some are right in part."""
+    return ("accuracy", [value == 1 for value in values]) if {*values} <= {0, 1} else ("score_mean", None)
 
 
 def texts(values: Sequence[object]) -> Array:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,9 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.importing.formats import FORMATS
+from mlflow_l3d.studies.importing.checking import _scored
+from mlflow_l3d.studies.importing.formats import FORMATS, inspect_log, tool_of
+from mlflow_l3d.studies.importing.kinds import with_kinds
 from mlflow_l3d.studies.importing.recorded import RecordedRun
 
 LOGS = Path(__file__).parent / "logs"
@@ -21,6 +25,10 @@ LOGS = Path(__file__).parent / "logs"
 
 def read(source: str, path: Path, **columns: str) -> list[RecordedRun]:
     return FORMATS[source].read(path, columns)
+
+
+def with_kind(runs: list[RecordedRun], task_kind: str = "auto", classes: str = "auto") -> list[RecordedRun]:
+    return with_kinds(runs, task_kind, classes)[0]
 
 
 def lm_eval(task: str) -> list[Path]:
@@ -63,10 +71,13 @@ def test_lm_eval_values_of_changing_type_are_read_line_by_line(tmp_path: Path):
     assert old.key == new.key
 
 
-def _with_lines(folder: Path, **changed: Any) -> RecordedRun:
-    """Read the samples of `reviews` with some entries of every line changed."""
+def _with_lines(folder: Path, results: dict[str, Any] | None = None, **changed: Any) -> RecordedRun:
+    """Read the samples of `reviews` with some entries of every line changed, and other results."""
     path = lm_eval("reviews")[0]
-    shutil.copy(LOGS / "lm_eval" / path.name.replace("samples_reviews", "results").replace("jsonl", "json"), folder)
+    name = path.name.replace("samples_reviews", "results").replace("jsonl", "json")
+    document = json.loads((LOGS / "lm_eval" / name).read_text(encoding="utf-8"))
+    document |= {} if results is None else {"results": results}
+    (folder / name).write_text(json.dumps(document), encoding="utf-8")
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     for place, line in enumerate(lines):
         line |= {name: value(place) for name, value in changed.items()}
@@ -98,6 +109,25 @@ def test_lm_eval_a_text_alone_is_right_where_its_accuracy_says_so(tmp_path: Path
     assert (*run.scores,) == ("accuracy", "log_likelihood")
     assert run.predictions is not None
     assert (run.predictions == run.labels).mean() == run.scores["accuracy"]
+
+
+def test_lm_eval_a_share_of_what_is_right_is_a_score_alone(tmp_path: Path):
+    """As of truthfulqa_mc2."""
+    run = _with_lines(tmp_path, acc=lambda place: 0.25 + place % 2 / 2)
+    assert run.scores == {"score_mean": 0.5}
+    assert run.predictions is None
+
+
+def test_lm_eval_one_number_for_all_samples_is_taken_beside_the_answers(tmp_path: Path):
+    """As of cola, whose samples hold pairs of true and predicted class."""
+    run = _with_lines(
+        tmp_path, metrics=lambda place: ["mcc"], mcc=lambda place: [0, 1], results={"reviews": {"mcc,none": 0.25}}
+    )
+    assert run.scores == {"mcc": 0.25}
+    assert run.predictions is not None
+    assert _scored(run).scores["accuracy"] == (run.predictions == run.labels).mean()
+    with pytest.raises(L3DError, match=r"no metric has a number for each sample, or for all \(mcc\)"):
+        _with_lines(tmp_path, metrics=lambda place: ["mcc"], mcc=lambda place: [0, 1])
 
 
 def test_runs_that_answered_alike_are_one_where_they_took_the_same_time():
@@ -152,6 +182,37 @@ def test_inspect():
     assert plain.scores["accuracy"] == (plain.predictions == plain.labels).mean()
 
 
+def sample(number: int, answer: str = "Paris", **scores: Any) -> SimpleNamespace:
+    given = {name: SimpleNamespace(value=value, answer=answer) for name, value in scores.items()}
+    return SimpleNamespace(id=number, target="Paris", scores=given, output=SimpleNamespace(completion="no"))
+
+
+def inspected(values: Sequence[dict[str, Any]], metric: str = "auto") -> RecordedRun:
+    samples = [sample(number, **scores) for number, scores in enumerate(values)]
+    return inspect_log._run("log", SimpleNamespace(task="capitals"), samples, {}, metric)
+
+
+def test_inspect_answers_are_right_as_the_chosen_scorer_says():
+    values = [{"match": "C", "choice": "I"}, {"match": "C", "choice": "C"}]
+    first, chosen = inspected(values), inspected(values, "choice")
+    assert first.scores == {"accuracy": 1.0, "choice": 0.5}
+    assert chosen.scores == {"choice": 0.5, "match": 1.0}
+    assert (chosen.predictions == chosen.labels).tolist() == [False, True]  # type: ignore[union-attr]
+
+
+def test_inspect_scores_that_grade_are_a_mean_without_right_and_wrong():
+    run = inspected([{"judge": 0.25}, {"judge": "P"}])
+    assert run.scores == {"score_mean": 0.375}
+    assert run.predictions is None
+
+
+def test_inspect_a_number_of_a_dictionary_is_chosen():
+    values = [{"judge": {"a": 1, "b": 0.5}}, {"judge": {"a": 0, "b": 0.5}}]
+    with pytest.raises(L3DError, match=r"Choose one of its numbers, --metric judge\.a or --metric judge\.b"):
+        inspected(values)
+    assert inspected(values, "judge.a").scores == {"judge.a": 0.5, "judge.b": 0.5}
+
+
 def test_csv_long_and_wide_hold_the_same_runs(tmp_path: Path):
     labels = ["no", "yes", "yes", "no", "no", "yes"]
     answers = {1: ["no", "yes", "no", "no", "", "yes"], 2: ["no", "maybe", "yes", "yes", "no", "yes"]}
@@ -164,8 +225,8 @@ def test_csv_long_and_wide_hold_the_same_runs(tmp_path: Path):
     long.to_csv(tmp_path / "one.csv", index=False)
     wide = pd.DataFrame({"id": range(6), "gold": labels, "seed=1": answers[1], "prediction_seed_2": answers[2]})
     wide.to_csv(tmp_path / "two.csv", index=False)
-    first = read("csv", tmp_path / "one.csv", example_id="id", label="gold", prediction="answer")
-    second = read("csv", tmp_path / "two.csv", example_id="id", label="gold")
+    first = with_kind(read("csv", tmp_path / "one.csv", example_id="id", label="gold", prediction="answer"))
+    second = with_kind(read("csv", tmp_path / "two.csv", example_id="id", label="gold"))
     assert (
         [dict(run.settings) for run in first]
         == [dict(run.settings) for run in second]
@@ -176,7 +237,7 @@ def test_csv_long_and_wide_hold_the_same_runs(tmp_path: Path):
         assert run.predictions is not None
         assert run.predictions.tolist() == other.predictions.tolist()  # type: ignore[union-attr]
     assert first[0].predictions.tolist() == [0, 1, 0, 0, -1, 1]  # type: ignore[union-attr]
-    assert first[1].predictions.tolist() == [0, -1, 1, 1, 0, 1]  # type: ignore[union-attr]
+    assert first[1].predictions.tolist() == [0, 2, 1, 1, 0, 1]  # type: ignore[union-attr]
 
 
 def test_csv_numbers_and_texts(tmp_path: Path):
@@ -184,9 +245,9 @@ def test_csv_numbers_and_texts(tmp_path: Path):
         {"example_id": [1, 2, 3], "label": [0.5, 1.5, 2.0], "seed_1": [0.4, "", 2.1], "seed_2": [1, 2, 3]}
     )
     frame.to_csv(tmp_path / "numbers.csv", index=False)
-    numbers = read("csv", tmp_path / "numbers.csv")
-    assert numbers[0].kind == "regression"
-    assert np.isnan(numbers[0].predictions[1])  # type: ignore[index]
+    (whole,), (problem,), notes = with_kinds(read("csv", tmp_path / "numbers.csv"), "auto", "auto")
+    assert (whole.kind, whole.settings["seed"], notes) == ("regression", "2", ["Read as regression."])
+    assert problem == "numbers.csv (seed=1): the prediction of example 2 is not a number (1 are not)."
     frame.assign(label=["a b", "c", "d"], seed_1=["a b", "e", ""]).to_csv(tmp_path / "texts.csv", index=False)
     assert read("csv", tmp_path / "texts.csv")[0].predictions.tolist() == ["a b", "e", None]  # type: ignore[union-attr]
 
@@ -274,11 +335,38 @@ def test_trainer(tmp_path: Path):
     pd.DataFrame({"example_id": [1, 2], "label": [0, 1], "prediction": [0, 0]}).to_csv(
         folder / "predictions.csv", index=False
     )
-    (run,) = read("huggingface-trainer", folder / "trainer_state.json")
+    (run,) = with_kind(read("huggingface-trainer", folder / "trainer_state.json"))
     assert run.predictions.tolist() == [0, 0]  # type: ignore[union-attr]
     (folder / "trainer_state.json").write_text('{"log_history": []}', encoding="utf-8")
     with pytest.raises(L3DError, match="has no evaluation"):
         read("huggingface-trainer", folder / "trainer_state.json")
+
+
+def test_the_tool_is_recognised_by_its_files(tmp_path: Path):
+    for tool, name, text in (
+        ("lm-eval", "samples_a.jsonl", ""),
+        ("inspect", "a.eval", ""),
+        ("inspect", "log.json", '{"version": 2, "eval": {}}'),
+        ("promptfoo", "out.json", '{"evalId": "x", "results": {}}'),
+        ("csv", "a.tsv", ""),
+        ("huggingface-trainer", "trainer_state.json", "{}"),
+    ):
+        folder = tmp_path / f"{tool}-{name}"
+        folder.mkdir()
+        (folder / name).write_text(text, encoding="utf-8")
+        assert tool_of(folder, "auto") == tool_of(folder / name, "auto") == tool
+    for name in ("predictions.csv", "results.json"):
+        (folder / name).write_text('{"results":', encoding="utf-8")
+    assert tool_of(folder, "auto") == "huggingface-trainer"
+    assert tool_of(LOGS / "lm_eval", "auto") == "lm-eval"
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("", encoding="utf-8")
+    with pytest.raises(ParameterError, match=r"no file of a tool that is known\. Name one: --from lm-eval\|"):
+        tool_of(tmp_path / "notes", "auto")
+    for name, text in (("a.eval", ""), ("b.json", '{"results":')):
+        (tmp_path / "notes" / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ParameterError, match="files of inspect and promptfoo"):
+        tool_of(tmp_path / "notes", "auto")
 
 
 def test_unknown_columns_are_parameters():

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.studies.importing.recorded import RecordedRun
 
 
@@ -20,24 +21,62 @@ class Format:
     patterns
         Names of its files.
     module
-        Of this package; its ``read(path, columns)`` returns the runs of one file.
+        Of this package; its ``read(path, columns, metric)`` returns the runs of one file.
+    mark
+        What the beginning of its .json files holds.
     """
 
     patterns: tuple[str, ...]
     module: str
+    mark: str = ""
 
     @property
-    def read(self) -> Callable[[Path, Mapping[str, str]], list[RecordedRun]]:
+    def read(self) -> Callable[..., list[RecordedRun]]:
         """The reader of one file."""
-        reader: Callable[[Path, Mapping[str, str]], list[RecordedRun]] = import_module(f"{__name__}.{self.module}").read
+        reader: Callable[..., list[RecordedRun]] = import_module(f"{__name__}.{self.module}").read
         return reader
+
+    def wrote(self, file: Path) -> bool:
+        """Return whether a file is one of the tool's, by its name and, of JSON, by how it begins."""
+        if not any(map(file.match, self.patterns)):
+            return False
+        if not self.mark or file.suffix != ".json":
+            return True
+        with file.open(encoding="utf-8", errors="replace") as text:
+            return self.mark in text.read(_OPENING)
 
 
 FORMATS: Final[Mapping[str, Format]] = {
     "lm-eval": Format(("samples_*.jsonl",), "lm_eval"),
-    "inspect": Format(("*.eval", "*.json"), "inspect_log"),
-    "promptfoo": Format(("*.json",), "promptfoo"),
-    "csv": Format(("*.csv",), "csv_file"),
     "huggingface-trainer": Format(("trainer_state.json",), "trainer"),
+    "inspect": Format(("*.eval", "*.json"), "inspect_log", '"eval":'),
+    "promptfoo": Format(("*.json",), "promptfoo", '"results":'),
+    "csv": Format(("*.csv", "*.tsv"), "csv_file"),
 }
 """Value of ``--from`` -> how it is read."""
+_OPENING: Final = 4096
+
+
+def tool_of(path: Path, given: str) -> str:
+    """Return the tool that wrote a file, or those of a folder: the one that is given, unless that is ``auto``.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such path or tool, or the files do not say which tool it is.
+    """
+    if given not in ("auto", *FORMATS):
+        raise unknown_name("from", given, ("auto", *FORMATS))
+    if not path.exists():
+        raise ParameterError("path", path, "no such file or folder")
+    if given != "auto":
+        return given
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    tools = [name for name, form in FORMATS.items() if any(map(form.wrote, files))]
+    # The first two have further .json and .csv files beside those that only they write.
+    tools = tools[:1] if tools[:1] and tools[0] in ("lm-eval", "huggingface-trainer") else tools
+    tools = [name for name in tools if name != "csv"] or tools
+    if len(tools) != 1:
+        held = f"holds files of {' and '.join(tools)}" if tools else "holds no file of a tool that is known"
+        raise ParameterError("from", "auto", f"{path.name} {held}", f"Name one: --from {'|'.join(FORMATS)}.")
+    return tools[0]

@@ -1,41 +1,52 @@
-"""CSV: long, one row a prediction with the settings of its run, or wide, one column of predictions a run."""
+"""CSV: long, one row a prediction with the settings of its run; wide, one column a run; or scores alone."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.metrics.classification import UNPARSED
+from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.parameters.values import public_name
-from mlflow_l3d.studies.importing.recorded import Array, RecordedRun, pairs, texts
+from mlflow_l3d.studies.importing.recorded import RecordedRun, pairs, texts
+from mlflow_l3d.tasks.answers import Classes, labels_of, plain_number, read_columns, text_of
 
 _OWN: Final = ("example_id", "label", "prediction")
 _KNOWN: Final = (*_OWN, "score", "task", "settings")
 _NUMBERED: Final = re.compile(r"(?:prediction[_.])?([A-Za-z]\w*?)_?(\d+)")
-_MOST_CLASSES: Final = 50
+_INDEX: Final = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
+"""Names under which pandas writes or reads the index of a frame."""
+_OF_EXAMPLES: Final = re.compile(
+    r"(?i)id|gold|target|answer|output|response|reference|truth|y_?true|y_?pred|pred|text|question"
+)
+"""Names in tables of predictions: two of them, and rows are no runs."""
+_SETTING: Final = re.compile(r"(?i).*(seed|rate|decay|lr|dropout|temperature|momentum|alpha|beta).*")
+"""Names of settings, also of those with decimals."""
+Runs = list[tuple[dict[str, str], pd.DataFrame]]
 
 
-def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
+def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
     """Return the runs of one file; `columns` says which of its columns is what, see ``--columns``."""
     for name in columns:
         if name not in _KNOWN:
             raise unknown_name("columns", name, _KNOWN)
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
-        raise L3DError(f"{path.name}: cannot be read as CSV ({error}).") from error
+    values = {name: map(text_of, each) for name, each in read_columns(path).items() if not _INDEX.fullmatch(name)}
+    frame = pd.DataFrame({name: [text or "" for text in each] for name, each in values.items()}, dtype=object)
     listed = [name for name in columns.get("settings", "").split("+") if name]
     renamed = {given: name for name, given in columns.items() if name != "settings"}
     for given in (*renamed, *listed):
         if given not in frame:
             raise ParameterError("columns", given, f"{path.name} has no such column, but {', '.join(map(str, frame))}")
     frame = frame.rename(columns=renamed)
+    of_examples = not {*_OWN}.isdisjoint(frame) or sum(map(bool, map(_OF_EXAMPLES.fullmatch, map(str, frame)))) > 1
+    if not of_examples and (runs := _scores(path, frame, listed, metric)):
+        return runs
     wide = "prediction" not in frame
     for name in _OWN[: 2 if wide else 3]:
         if name not in frame:
@@ -48,26 +59,69 @@ def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
     if not found:
         example = "seed_1, or seed=1;shots=4"
         raise L3DError(f"{path.name}: has neither a column prediction nor any that names a run, such as {example}.")
-    every = pd.concat([part for _, part in found])
-    as_numbers = _kind(every)
-    names = sorted(set(every["label"])) if as_numbers is None and _few(every, found) else None
-    return [_run(path, settings, part, as_numbers, names) for settings, part in found]
+    return [_run(path, settings, part) for settings, part in found]
 
 
-def _wide(frame: pd.DataFrame) -> list[tuple[dict[str, str], pd.DataFrame]]:
-    """Return settings and rows of each column whose name is ``name=value;name=value`` or ends in a number."""
-    found = []
+def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str) -> list[RecordedRun]:
+    """Return the runs of a file with one row a run: metrics and settings; none if no column reads like a metric.
+
+    A metric is a column of numbers that has the name of one, or decimals that differ in most rows; `listed` and all
+    others are settings.
+    """
+    scores: dict[str, tuple[bool, FloatArray]] = {}
+    for name in map(str, frame):
+        plain = frame[name].str.strip().str.replace(r"^(-?\d+),(\d+)(%?)$", r"\1.\2\3", regex=True)
+        numbers = pd.to_numeric(plain.str.removesuffix("%"), errors="coerce").to_numpy(dtype=np.float64)
+        if name in listed or np.isnan(numbers).sum() > (plain == "").sum() or np.isnan(numbers).all():
+            continue
+        asked = sounds_like_metric(name) or name == metric
+        decimals = np.nanmax(numbers % 1) > 0 and frame[name].nunique() > len(frame) / 2
+        if asked or (decimals and not _SETTING.fullmatch(name)):
+            scores[name] = (asked, np.where(plain.str.endswith("%"), numbers / 100, numbers))
+    named = [name for name, (asked, _) in scores.items() if asked]
+    if metric == "auto" and not named and len(scores) > 1:
+        fix = f"Name it: --metric {next(iter(scores))}."
+        raise L3DError(f"{path.name}: which of {', '.join(scores)} is the metric is not known. {fix}")
+    settings = [str(name) for name in frame if name not in (*scores, "task")]
+    runs = []
+    for row, values in enumerate(frame.to_dict("records")):
+        own_settings = {name: public_name(values[name]) for name in settings if values[name]}
+        how = ", ".join(f"{name}={value}" for name, value in own_settings.items())
+        every = {name: float(scores[name][1][row]) for name in dict.fromkeys((*named, *scores))}
+        run = RecordedRun(
+            source=f"{path.name} ({how or f'row {row + 1}'})",
+            task=values.get("task") or path.stem,
+            kind="",
+            settings=own_settings,
+            scores={name: value for name, value in every.items() if np.isfinite(value)},
+        )
+        runs.append(run)
+    return runs if scores else []
+
+
+def _wide(frame: pd.DataFrame) -> Runs:
+    """Return settings and rows of each column whose name is ``name=value;name=value`` or ends in a number.
+
+    Numbered columns without any of the labels are texts (``sentence1``) if other columns have some.
+    """
+    classes = Classes.found([{each for each in labels_of(frame["label"]) if each}], ())
+    found, like_labels = [], set()
     for name in map(str, frame):
         settings = pairs(name.replace(";", ",")) if "=" in name else {}
-        if match := None if settings else _NUMBERED.fullmatch(name):
+        match = None if settings or name in _KNOWN else _NUMBERED.fullmatch(name)
+        if match:
             settings = {match[1]: match[2]}
-        if settings and name not in _KNOWN:
-            part = frame[["example_id", "label", *(["task"] if "task" in frame else [])]]
-            found.append((settings, part.assign(prediction=frame[name])))
-    return found
+        if not settings:
+            continue
+        answers = frame[name].tolist()
+        if not match or not classes.mismatch(answers) or all(map(plain_number, filter(None, answers))):
+            like_labels.add((*settings,))
+        part = frame[["example_id", "label", *(["task"] if "task" in frame else [])]]
+        found.append((settings, part.assign(prediction=frame[name])))
+    return [(settings, part) for settings, part in found if not like_labels or (*settings,) in like_labels]
 
 
-def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> list[tuple[dict[str, str], pd.DataFrame]]:
+def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
     """Return settings and rows of each run: rows with the same values of all columns that are no example's own."""
     names = list(listed) or _settings_in(frame)
     if not names:
@@ -89,27 +143,10 @@ def _settings_in(frame: pd.DataFrame) -> list[str]:
     return [name for name in others if frame[name].nunique() == 1 or own[name].nunique().max() > 1]
 
 
-def _kind(frame: pd.DataFrame) -> type | None:
-    """Return whether labels and predictions are whole numbers (int), numbers (float), or texts (None)."""
-    values = pd.concat([frame["label"], frame["prediction"]])
-    values = values[values != ""]
-    if values.str.fullmatch(r"-?\d+").all():
-        return int
-    return float if pd.to_numeric(values, errors="coerce").notna().sum() > len(values) * 0.5 else None
-
-
-def _few(frame: pd.DataFrame, runs: Sequence[Any]) -> bool:
-    """Return whether the labels are names of classes, not answers of their own."""
-    return frame["label"].nunique() <= min(_MOST_CLASSES, len(frame) // len(runs) // 2)
-
-
-def _run(
-    path: Path, settings: Mapping[str, str], rows: pd.DataFrame, kind: type | None, names: Sequence[str] | None
-) -> RecordedRun:
-    labels, predictions = (_values(rows[name], kind, names) for name in ("label", "prediction"))
+def _run(path: Path, settings: Mapping[str, str], rows: pd.DataFrame) -> RecordedRun:
     settings, scores = {name: public_name(value) for name, value in settings.items()}, {}
     if "score" in rows:
-        scores["score"] = float(pd.to_numeric(rows["score"], errors="coerce").to_numpy(dtype=np.float64).mean())
+        scores["score_mean"] = float(pd.to_numeric(rows["score"], errors="coerce").to_numpy(dtype=np.float64).mean())
     how = ", ".join(f"{name}={value}" for name, value in settings.items())
     tasks = sorted(set(rows["task"])) if "task" in rows else [path.stem]
     if len(tasks) > 1:
@@ -117,21 +154,10 @@ def _run(
     return RecordedRun(
         source=f"{path.name} ({how})" if how else path.name,
         task=tasks[0],
-        kind="regression" if kind is float else "classification" if kind is int or names else "multiple_choice",
+        kind="",
         settings=settings,
         scores=scores,
         ids=rows["example_id"].to_numpy(dtype=str),
-        labels=labels,
-        predictions=predictions,
+        labels=texts(labels_of(value or None for value in rows["label"])),
+        predictions=texts([value or None for value in rows["prediction"]]),
     )
-
-
-def _values(column: pd.Series, kind: type | None, names: Sequence[str] | None) -> Array:
-    if kind is not None:
-        empty = str(UNPARSED) if kind is int else "nan"
-        numbers = pd.to_numeric(column.where(column != "", empty), errors="coerce")
-        return numbers.to_numpy(dtype=np.int64 if kind is int else np.float64)
-    if names is None:
-        return texts([value or None for value in column])
-    known = {name: at for at, name in enumerate(names)}
-    return column.map(known).fillna(UNPARSED).to_numpy(dtype=np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,13 +13,13 @@ import numpy as np
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, settled, texts
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, settled, texts
 
 _VALUES: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Inspect's words for correct, partially correct, incorrect and no answer."""
 
 
-def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
+def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
     """Return the runs of one log: one for each epoch."""
     del columns
     try:
@@ -40,30 +41,49 @@ def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
         raise L3DError(f"{path.name}: holds no samples.")
     several = len(epochs) > 1
     return [
-        _run(path.name, log.eval, samples, {**_settings(log), **({"epoch": str(epoch)} if several else {})})
+        _run(path.name, log.eval, samples, {**_settings(log), **({"epoch": str(epoch)} if several else {})}, metric)
         for epoch, samples in sorted(epochs.items())
     ]
 
 
-def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str]) -> RecordedRun:
-    scorers = list(samples[0].scores or {})
+def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str], metric: str) -> RecordedRun:
+    """Return a run, whose answers are right or wrong as the scorer says that `metric` names, else as the first."""
+    scorers = _scorers(source, samples)
     if not scorers:
         raise L3DError(f"{source}: has no scores. Run inspect score.")
-    values = {name: [_number(source, sample, name) for sample in samples] for name in scorers}
-    first = values[scorers[0]]
-    labels = texts([each.target if isinstance(each.target, str) else ", ".join(each.target) for each in samples])
-    answers = texts([_answer(each, scorers[0]) for each in samples])
-    scores = {"accuracy" if name == scorers[0] else name: math.fsum(own) / len(own) for name, own in values.items()}
-    return RecordedRun(
-        source=source,
-        task=public_name(about.task),
-        kind="multiple_choice",
-        settings=settings,
-        scores=scores,
-        ids=np.array([str(each.id) for each in samples]),
-        labels=labels,
-        predictions=settled(answers, labels, [value == 1.0 for value in first]),
+    first = metric if metric in scorers else next(iter(scorers))
+    if isinstance(scorers[first][0], Mapping):
+        keys = " or ".join(f"--metric {name}" for name in scorers if name.startswith(f"{first}."))
+        raise L3DError(f"{source}: a score of {first} is a dictionary. Choose one of its numbers, {keys}.")
+    values = {name: own for name, own in scorers.items() if not isinstance(own[0], Mapping)}
+    numbers = {name: [_number(source, first, value) for value in own] for name, own in values.items()}
+    usual, right = graded(numbers[first])
+    # A scorer that is asked for keeps its name; the first is known by what its mean is.
+    names = {name: usual if name == first != metric else name for name in (first, *numbers)}
+    scores = {names[name]: math.fsum(numbers[name]) / len(samples) for name in names}
+    run = RecordedRun(
+        source=source, task=public_name(about.task), kind="multiple_choice", settings=settings, scores=scores
     )
+    if right is None:
+        return run
+    labels = texts([each.target if isinstance(each.target, str) else ", ".join(each.target) for each in samples])
+    answers = texts([_answer(each, first.partition(".")[0] if first not in each.scores else first) for each in samples])
+    ids = np.array([str(each.id) for each in samples])
+    return replace(run, ids=ids, labels=labels, predictions=settled(answers, labels, right))
+
+
+def _scorers(source: str, samples: list[Any]) -> dict[str, list[Any]]:
+    """Return scorer -> value of each sample; members of a dictionary are there as ``scorer.key``, too."""
+    found: dict[str, list[Any]] = {}
+    for name in samples[0].scores or {}:
+        for sample in samples:
+            score = (sample.scores or {}).get(name)
+            if score is None:
+                raise L3DError(f"{source}: sample {sample.id} has no score of {name}.")
+            members = score.value if isinstance(score.value, Mapping) else {}
+            for key, value in ((name, score.value), *((f"{name}.{key}", value) for key, value in members.items())):
+                found.setdefault(key, []).append(value)
+    return {name: values for name, values in found.items() if len(values) == len(samples)}
 
 
 def _answer(sample: Any, scorer: str) -> str | None:
@@ -72,14 +92,11 @@ def _answer(sample: Any, scorer: str) -> str | None:
     return answer
 
 
-def _number(source: str, sample: Any, scorer: str) -> float:
-    score = (sample.scores or {}).get(scorer)
-    if score is None:
-        raise L3DError(f"{source}: sample {sample.id} has no score of {scorer}.")
-    value = _VALUES.get(score.value, score.value) if isinstance(score.value, str) else score.value
-    if not isinstance(value, int | float):
-        raise L3DError(f"{source}: the score of sample {sample.id} is {score.value!r}, no number and no C, P, I or N.")
-    return float(value)
+def _number(source: str, scorer: str, value: Any) -> float:
+    number = _VALUES.get(value, value) if isinstance(value, str) else value
+    if not isinstance(number, int | float):
+        raise L3DError(f"{source}: a score of {scorer} is {value!r}, no number and no C, P, I or N.")
+    return float(number)
 
 
 def _settings(log: Any) -> dict[str, str]:

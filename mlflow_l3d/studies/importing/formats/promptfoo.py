@@ -16,9 +16,9 @@ _ERROR: Final = 2
 """``failureReason`` of a test that was not answered; promptfoo gives it a score of 0."""
 
 
-def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
+def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
     """Return the runs of one file."""
-    del columns
+    del columns, metric
     document = read_json(path)
     results = document.get("results") if isinstance(document, dict) else None
     rows = results.get("results") if isinstance(results, dict) else None
@@ -56,7 +56,10 @@ def _run(source: str, task: str, rows: list[Mapping[str, Any]], settings: dict[s
         task=task,
         kind="multiple_choice",
         settings=settings,
-        scores={"accuracy": sum(right) / len(right), "score": sum(float(row["score"]) for row in rows) / len(rows)},
+        scores={
+            "accuracy": sum(right) / len(right),
+            "score_mean": sum(float(row["score"]) for row in rows) / len(rows),
+        },
         ids=np.array([_example(row) for row in rows]),
         labels=labels,
         predictions=settled(answers, labels, right),

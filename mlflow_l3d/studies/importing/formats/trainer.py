@@ -22,7 +22,7 @@ _OF_CARD: Final = re.compile(r"^- (\w+): (.+)$", re.MULTILINE)
 _PREDICTIONS: Final = "predictions.csv"
 
 
-def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
+def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
     """Return the one run of an output folder; none for that of a checkpoint in it."""
     folder = path.parent
     if folder.name.startswith("checkpoint-"):
@@ -42,13 +42,11 @@ def read(path: Path, columns: Mapping[str, str]) -> list[RecordedRun]:
     if not scores:
         raise L3DError(f"{folder.name}/{path.name}: has no evaluation. Evaluate the run: trainer.evaluate().")
     settings = _settings(folder, state)
-    run = RecordedRun(
-        source=folder.name, task=folder.parent.name, kind="classification", settings=settings, scores=scores
-    )
+    run = RecordedRun(source=folder.name, task=folder.parent.name, kind="", settings=settings, scores=scores)
     predictions = folder / _PREDICTIONS
     if not predictions.is_file():
         return [run]
-    runs = csv_file.read(predictions, columns)
+    runs = csv_file.read(predictions, columns, metric)
     if len(runs) > 1:
         raise L3DError(f"{folder.name}/{_PREDICTIONS}: holds {len(runs)} runs, and the folder is of one.")
     one = runs[0]

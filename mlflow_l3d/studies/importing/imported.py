@@ -1,0 +1,218 @@
+"""What is imported, read and checked, as the parent run and its children are written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from mlflow_l3d.analysis.seeds.settings import JOINED, varying_settings
+from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
+from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.plan.cells import Cell, Outcome, content_key
+from mlflow_l3d.studies.importing.recorded import ImportedRecord, RecordedRun
+from mlflow_l3d.studies.specification import class_words
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.parent import Card
+from mlflow_l3d.tracking.records import measured
+
+_OF_MODEL = ("model", "backend", "model_args.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import:
+    """What is imported, read and checked.
+
+    Attributes
+    ----------
+    given
+        The parameters as they were typed.
+    runs
+        At least two, of one set of examples.
+    metric
+        What they are scored by.
+    problems
+        One line for each file or run that is left out and should not be.
+    notes
+        What else is to be known.
+    """
+
+    given: Mapping[str, str]
+    runs: Sequence[RecordedRun]
+    metric: str
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said before it begins."""
+        return (*self.problems, *self.notes)
+
+    @cached_property
+    def task(self) -> str:
+        """Name of the task, or of its variants."""
+        return ",".join(sorted({run.task for run in self.runs}))
+
+    @cached_property
+    def settings(self) -> pd.DataFrame:
+        """One row a run, one column a setting, missing where a run does not record it."""
+        several = "," in self.task
+        return pd.DataFrame([{**({"task": run.task} if several else {}), **run.settings} for run in self.runs])
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...] | None:
+        """The seeds, where nothing else tells the runs apart; else None."""
+        varying, _ = varying_settings(self.settings)
+        if len(varying) != 1:
+            return None
+        for name in next(iter(varying)).split(JOINED):
+            values = [str(value) for value in self.settings[name]]
+            whole = all(value.isascii() and value.isdigit() for value in values)
+            if "seed" in name.lower() and whole and len(set(map(int, values))) == len(values):
+                return tuple(map(int, values))
+        return None
+
+    @cached_property
+    def shared(self) -> dict[str, str]:
+        """Settings that all runs have alike."""
+        _, constant = varying_settings(self.settings)
+        return {name: str(self.settings[name].iloc[0]) for name in constant}
+
+    @cached_property
+    def context_key(self) -> str:
+        """Hash of what the runs were evaluated on."""
+        return content_key({"imported": 2, "task": self.task, "examples": self.runs[0].examples})
+
+    @cached_property
+    def key(self) -> str:
+        """Hash that says whether two parents are the same import, of however many runs."""
+        wanted = {name: self.given[name] for name in ("from_", "only", "task_kind", "classes")}
+        return content_key({"context": self.context_key, "metric": self.metric, **wanted})
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """The runs as cells; their seed is that of the run, or a number that runs of equal settings share."""
+        return tuple(
+            Cell(
+                phase="golden",
+                factor=None,
+                row=None,
+                column=None,
+                index=index,
+                configurations={"seed": index},
+                seeds={"seed": seed},
+                key=content_key({"context": self.context_key, "run": run.key}),
+            )
+            for index, (run, seed) in enumerate(zip(self.runs, self.seeds or _numbers(self.runs), strict=True))
+        )
+
+    @property
+    def title(self) -> str:
+        """Name of the parent as people read it."""
+        model = self.shared.get("model", "")
+        what = f"{len(self.runs)} {'runs' if self.seeds is None else 'seeds'}"
+        return ", ".join(word for word in (what, self.task, model) if word)
+
+    def card(self) -> Card:
+        """Return what the parent says of itself."""
+        typed = {("from" if name == "from_" else name): public_name(value) for name, value in self.given.items()}
+        tags = {names.FACTOR: "seed", names.DESIGN: "seeds", names.CONTEXT_KEY: self.context_key}
+        first = self.runs[0]
+        resolved = {"resolved.task": self.task, "resolved.metric": self.metric}
+        resolved |= {"resolved.task_kind": first.kind, "approach": self.given["from_"]}
+        classes = {"resolved.classes": class_words(first.classes)} if first.classes else {}
+        shared = {names.metric_name(name): value for name, value in self.shared.items()}
+        return Card("investigation", self.key, self.title, tags, {**shared, **typed, **resolved, **classes})
+
+    def records(self) -> Iterator[tuple[Cell, ImportedRecord, Outcome]]:
+        """Yield each run as it is written."""
+        differ = [str(name) for name in self.settings if name not in self.shared]
+        for cell, run in zip(self.cells, self.runs, strict=True):
+            outcome = Outcome(
+                cell.key,
+                run.ids,
+                run.labels,
+                run.predictions,
+                metrics={names.metric_name(name): value for name, value in run.scores.items()},
+                duration_seconds=run.duration_seconds,
+            )
+            settings = {names.metric_name(name): value for name, value in run.settings.items()}
+            own = ", ".join(f"{name} {run.settings.get(name, 'none')}" for name in differ if name != "task")
+            place = {name: getattr(cell, name) for name in Cell.__slots__}
+            name = (own or cell.name)[:100]
+            yield cell, ImportedRecord(**place, name=name, settings=settings, **measured(outcome)), outcome
+
+    def study(self) -> tuple[SeedsStudy, pd.DataFrame, pd.DataFrame | None]:
+        """Return scores and agreement, one row a run, and all predictions."""
+        rows, tables = [], []
+        for number, cell, run in zip(self.numbers, self.cells, self.runs, strict=True):
+            rows.append({"seed": number, "cell_key": cell.key, "index": cell.index, "status": "FINISHED", **run.scores})
+            if run.ids is not None:
+                columns = {"example_id": run.ids, "label": run.labels, "prediction": run.predictions}
+                tables.append(pd.DataFrame({"seed": number, "cell_key": cell.key, **columns}))
+        frame, predictions = pd.DataFrame(rows), pd.concat(tables, ignore_index=True) if tables else None
+        study = seeds_study(
+            frame,
+            predictions,
+            metric=self.metric,
+            kind=self.runs[0].kind,  # type: ignore[arg-type]
+            task=self.task,
+            model=self.shared.get("model", ""),
+            others=self.metrics,
+            recorded=self.settings if self.seeds is None else None,
+        )
+        return study, frame, predictions
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of all metrics that runs have."""
+        return sorted({name for run in self.runs for name in run.scores})
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The seeds; else 0, 1, ...."""
+        return self.seeds or tuple(range(len(self.runs)))
+
+    def document(self) -> dict[str, Any]:
+        """Return what `evaluate` and `compare` need to know, free of private paths."""
+        recorded = [
+            {
+                "cell_key": cell.key,
+                "number": number,
+                "settings": {name: value for name, value in row.items() if value == value},
+            }
+            for cell, number, row in zip(self.cells, self.numbers, self.settings.to_dict("records"), strict=True)
+        ]
+        others = {name: value for name, value in self.shared.items() if name != "model"}
+        about = {"kind": self.runs[0].kind, "classes": list(self.runs[0].classes)}
+        return {
+            "schema": 1,
+            "parameters": {name: public_name(value) for name, value in self.given.items()},
+            "imported_from": self.given["from_"],
+            "task": {"name": self.task, **about, "fingerprint": self.context_key},
+            "model": {"name": self.shared.get("model", "")},
+            "hyperparameters": others,
+            "metric": self.metric,
+            "metrics": self.metrics,
+            "seeds": list(self.numbers),
+            "by_settings": self.seeds is None,
+            "runs": recorded,
+            "context_key": self.context_key,
+            "investigation_key": self.key,
+        }
+
+
+def _numbers(runs: Sequence[RecordedRun]) -> Iterator[int]:
+    """Yield a number for each run: runs with equal settings, the model aside, have the same in every import."""
+    times: Counter[str] = Counter()
+    for run in runs:
+        others = {name: value for name, value in run.settings.items() if not name.startswith(_OF_MODEL)}
+        text = json.dumps(others, sort_keys=True)
+        times[text] += 1
+        yield int(hashlib.sha256(f"{text}\n{times[text]}".encode()).hexdigest()[:12], 16)

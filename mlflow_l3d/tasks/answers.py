@@ -1,0 +1,237 @@
+"""Labels and answers as programs write them: the columns of a file, their kind, and which spellings name one class."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.metrics.classification import UNPARSED
+from mlflow_l3d.tasks.identity import shorten
+from mlflow_l3d.tasks.settings import IntArray
+from mlflow_l3d.tasks.table import encoding_of, missing, read_texts
+
+FEW: Final = 20
+"""Up to so many different whole numbers are always classes."""
+_MANY: Final = 50
+"""Up to so many different labels are classes if each has two examples on average."""
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_NAN: Final = ("nan", "NaN")
+_SHOWN: Final = 5
+
+
+def read_columns(path: Path) -> dict[str, list[Any]]:
+    """Return the columns of a .parquet or .jsonl file, or of any other file read as CSV; None for what is missing.
+
+    Raises
+    ------
+    L3DError
+        If it cannot be read.
+    """
+    try:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as pq
+
+            table = pq.read_table(path, partitioning=None)
+            columns = {str(name): table.column(name).to_pylist() for name in table.column_names}
+        elif path.suffix == ".jsonl":
+            with path.open(encoding=encoding_of(path)) as lines:
+                records = [json.loads(line) for line in lines if line.strip()]
+            columns = {name: [record[name] for record in records] for name in records[0]} if records else {}
+        else:
+            columns = (
+                {str(name): values.tolist() for name, values in read_texts(path).items()} if path.stat().st_size else {}
+            )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's are ValueErrors
+        text = " ".join(str(error).split())[:200]
+        raise L3DError(f"{path.name} cannot be read ({type(error).__name__}: {text})") from None
+    return {name: [None if missing(value) else value for value in values] for name, values in columns.items()}
+
+
+def plain_number(text: str) -> str | None:
+    """Return the number that a text spells without signs and zeros that say nothing (``0.0`` is ``0``), or None."""
+    text = text.strip()
+    return format((Decimal(text) + 0).normalize(), "f") if _NUMBER.fullmatch(text) else None
+
+
+def _is_whole(text: str) -> bool:
+    number = plain_number(text)
+    return number is not None and "." not in number
+
+
+def text_of(value: object) -> str | None:
+    """Return a label or an answer as text: None stays, and a whole number written as decimal is whole."""
+    return None if value is None else str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def labels_of(values: Iterable[object]) -> list[str | None]:
+    """Return labels as texts; None for what is missing, also for ``nan`` among numbers."""
+    texts = [text_of(value) for value in values]
+    names = {*texts} - {None, *_NAN}
+    return [None if text in _NAN else text for text in texts] if all(map(plain_number, map(str, names))) else texts
+
+
+def kind_of(labels: Collection[str], answers: Counter[str | None], examples: int) -> str:
+    """Return what labels and answers are: ``regression``, ``classification`` or ``texts``, compared as they stand.
+
+    Labels and most answers that are numbers are those of a regression if two of three signs say so: a label has
+    decimals; there are more than 20 different labels; most answers are none of the labels. Other labels are classes if
+    they are few: up to 20 whole numbers, or at most 50 (one in ten examples, if that is more) that have two examples
+    on average.
+
+    Parameters
+    ----------
+    labels
+        The different labels.
+    answers
+        How often each answer is given.
+    examples
+        How many examples there are.
+    """
+    numbers = [plain_number(label) for label in labels]
+    given = {answer: count for answer, count in answers.items() if answer is not None}
+    half = sum(given.values()) / 2
+    if None not in numbers and sum(count for text, count in given.items() if plain_number(text)) > half:
+        same = {*map(_folded, labels)}
+        outside = sum(count for text, count in given.items() if _folded(text) not in same) > half
+        if any("." in number for number in numbers if number) + (len({*numbers}) > FEW) + outside >= 2:
+            return "regression"
+    few = max(2, min(_MANY, examples // 2), examples // 10)
+    return "classification" if len(labels) <= (max(few, FEW) if all(map(_is_whole, labels)) else few) else "texts"
+
+
+def _folded(text: str) -> str:
+    """Return a text without what spells the same: letter case, blanks around it, and ``0.0`` for ``0``."""
+    return plain_number(text) or " ".join(text.split()).casefold()
+
+
+_SPELLINGS: Final[tuple[Callable[[str], str], ...]] = (_folded, str.strip, str)
+"""What counts as the same spelling, the most tolerant first."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of labels and answers, however these are spelt.
+
+    Attributes
+    ----------
+    names
+        In the order of their numbers: those that labels have, then those that are only predicted.
+    labelled
+        How many labels have.
+    spelling
+        Text -> what all spellings of one class have in common; it keeps the labels of each run apart.
+    """
+
+    names: tuple[str, ...]
+    labelled: int
+    spelling: Callable[[str], str]
+
+    @classmethod
+    def named(cls, names: Sequence[str], labels: Collection[str] = ()) -> Classes:
+        """Return classes whose names are known; labels that are numbers, unlike these, are their places from 0."""
+        places, tolerant = {str(place): name for place, name in enumerate(names)}, _tolerant([names])
+        if labels and not any(map(plain_number, names)) and {*map(plain_number, labels)} <= {*places}:
+            return cls(tuple(names), len(names), lambda text: tolerant(places.get(plain_number(text) or "", text)))
+        return cls(tuple(names), len(names), tolerant)
+
+    @classmethod
+    def found(cls, labels: Sequence[Collection[str]], answers: Iterable[str | None]) -> Classes:
+        """Return the classes of labels (of each run) and answers.
+
+        An answer that no label has is a class of its own if it reads like one: a whole number among numbers, else a
+        text of no more words than a label has. Any other names no class.
+        """
+        spelling = _tolerant(labels)
+        names = _names((label for each in labels for label in each), spelling)
+        labelled = cls(names, len(names), spelling)
+        known = labelled.number
+        others = {each for each in answers if each and spelling(each) not in known and labelled.reads_like_one(each)}
+        return replace(labelled, names=(*names, *_names(others, spelling)))
+
+    @cached_property
+    def number(self) -> Mapping[str, int]:
+        """What all spellings of a class have in common -> its number."""
+        return {self.spelling(name): number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def _words(self) -> int:
+        """Words of the longest label; 0 if all are numbers."""
+        names = self.names[: self.labelled]
+        return 0 if all(map(plain_number, names)) else max(len(name.split()) for name in names)
+
+    def reads_like_one(self, answer: str) -> bool:
+        """Return whether an answer that is none of the labels reads like a class."""
+        if not self._words:
+            return _is_whole(answer)
+        return 0 < len(answer.split()) <= self._words and answer.strip() not in _NAN
+
+    def numbers(self, texts: Sequence[str | None]) -> IntArray:
+        """Return class numbers, shape (n,); -1 for what names no class."""
+        number = {text: self.number.get(self.spelling(text), UNPARSED) if text else UNPARSED for text in {*texts}}
+        return np.fromiter((number[text] for text in texts), dtype=np.int64, count=len(texts))
+
+    def strangers(self, labels: Iterable[str], answers: Iterable[str | None]) -> list[str]:
+        """Return labels that are no class, and answers that are none but read like one."""
+        truth = {*labels}
+        others = {text for text in {*truth, *answers} if text is not None and self.spelling(text) not in self.number}
+        return sorted(text for text in others if text in truth or self.reads_like_one(text))
+
+    def mismatch(self, answers: Sequence[str | None]) -> str:
+        """Return what is wrong if no answer is one of the labels; else the empty text."""
+        numbers = self.numbers(answers)
+        if ((numbers >= 0) & (numbers < self.labelled)).any():
+            return ""
+        labels = ", ".join(map(shorten, self.names[: min(self.labelled, _SHOWN)]))
+        return f"no prediction is one of the labels ({labels}), but {_listed(Counter(answers))}"
+
+    def remarks(self, labels: Iterable[str], answers: Counter[str | None]) -> list[str]:
+        """Return which spellings are taken for one class, and which answers are no label, with their counts."""
+        spelt: dict[int, Counter[str | None]] = defaultdict(Counter)
+        for text, count in (Counter[str | None](labels) + answers).items():
+            spelt[int(self.numbers([text])[0])][text] = count
+        unread = spelt.pop(UNPARSED, Counter())
+        equal = {self.names[place]: each for place, each in sorted(spelt.items()) if len(each) > 1}
+        new = Counter({self.names[place]: each.total() for place, each in spelt.items() if place >= self.labelled})
+        alike = [f"{_listed(each - Counter({name: each[name]}))} as {name!r}" for name, each in equal.items()]
+        lines = (
+            f"Spellings that are read as one class: {'; '.join(alike)}." if alike else "",
+            f"Answers that no label has, read as classes of their own: {_listed(new)}." if new else "",
+            f"Answers that name no class ({unread.total()}), counted as wrong: {_listed(unread)}." if unread else "",
+        )
+        return [line for line in lines if line]
+
+
+def _tolerant(labels: Sequence[Collection[str]]) -> Callable[[str], str]:
+    """Return the most tolerant spelling under which the labels of each run stay apart."""
+    apart = (each for each in _SPELLINGS if all(len({*map(each, own)}) == len({*own}) for own in labels))
+    return next(apart, str)
+
+
+def _names(texts: Iterable[str], spelling: Callable[[str], str]) -> tuple[str, ...]:
+    """Return one name for each class, numbers in their order; whole numbers are written so."""
+    names: dict[str, str] = {}
+    for text in sorted({*texts}):
+        whole = plain_number(text) if "." in text and _is_whole(text) else None
+        names.setdefault(spelling(text), (whole or text.strip()) if spelling is _folded else spelling(text))
+    return tuple(sorted(names.values(), key=order))
+
+
+def order(name: str) -> tuple[int, int, str]:
+    """Return the key that sorts names of classes: whole numbers first, in their order."""
+    is_number = name.isascii() and name.removeprefix("-").isdecimal()
+    return (0, int(name), name) if is_number else (1, 0, name)
+
+
+def _listed(counts: Counter[Any]) -> str:
+    shown = [f"{'(empty)' if text is None else repr(shorten(text))} ({n})" for text, n in counts.most_common(_SHOWN)]
+    return ", ".join(shown) + (f" and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else "")
