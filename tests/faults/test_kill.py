@@ -46,10 +46,10 @@ ENDS_ITSELF = """
 import json, os, signal, sys
 
 if __name__ == "__main__":
-    from mlflow import MlflowClient
     from mlflow_l3d import investigate
+    from mlflow_l3d.tracking.connection import Patient
     from mlflow_l3d.tracking.spool import Spool
-    owner = {"log_artifacts": MlflowClient, "clear": Spool}[sys.argv[2]]
+    owner = {"log_artifacts": Patient, "clear": Spool}[sys.argv[2]]
     inner = getattr(owner, sys.argv[2])
 
     def end(*arguments):

@@ -9,13 +9,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import temporary_folder
@@ -164,7 +165,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
     def _levels(self) -> dict[Stage, _Level]:
         """Run the stages: the second around the best of the first, where it has something left to search."""
         asked = self.specification
-        storage = storage_of(asked.storage, journal_folder(self.ledger.spool))
+        storage = storage_of(asked.storage, journal_folder(self.ledger.spool), mend=True)
         total, name = asked.coarse_trials + asked.fine_trials, asked.setup.approach.name
         with progress_bar(name, "trial", total=total, shown=self.progress) as self._bar:
             levels: dict[Stage, _Level] = {"coarse": self._level("coarse", asked.space, storage)}
@@ -233,7 +234,10 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         maker = TrialMaker(setup.approach, setup.origin.values, asked.context_key, name, asked.searched_on)
         tuned = Tuned(setup.approach, asked.metric, asked.pruner, asked.storage, journal_folder(ledger.spool))
         self._next = 0 if after is None else 1
+        recorded = {*ledger.recovered.metrics, *ledger.recovered.pruned.get(stage, {})}
         for earlier in finished_trials(study):
+            if earlier.origin == "trained" and earlier.score is not None and earlier.key not in recorded:
+                self._record_again(stage, earlier, maker)
             if earlier.origin != "taken over":
                 self._count(stage, earlier)
         pruned = PrunedBefore.all_of(ledger.recovered.pruned.get(stage, {}), asked.metric)
@@ -253,6 +257,14 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         if trial.state == "failed":
             _logger.warning("%s trial %d failed: %s", stage, trial.number, trial.error)
         self._count(stage, trial)
+
+    def _record_again(self, stage: Stage, trial: FinishedTrial, maker: TrialMaker) -> None:
+        """Keep a trial that Optuna has, and whose record was lost or damaged: its score is all that is left."""
+        _logger.warning("%s trial %d has no record: its score is taken from Optuna.", stage, trial.number)
+        cell = maker.cell(trial.hyperparameters, trial.number)
+        record = cell.record(stage, f"{stage} {trial.number}", trial.state, Outcome(trial.key))
+        kept = self.ledger.add(replace(record, metrics={"score": float(trial.score or 0.0)}))
+        self.metrics[trial.key] = kept.metrics
 
     def _count(self, stage: Stage, trial: FinishedTrial) -> None:
         """Show how far the search is; also for a trial of an earlier process."""
