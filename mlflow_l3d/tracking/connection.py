@@ -145,8 +145,8 @@ def connect() -> MlflowClient:
             # MLflow would try for hours to open it.
             folder = public_path(uri)
             raise ParameterError("MLFLOW_TRACKING_URI", folder, "is a folder", f"Name a file in it: {folder}/mlflow.db")
-        client = cast("MlflowClient", Patient(mlflow.MlflowClient()))
         with _made(uri):
+            client = cast("MlflowClient", Patient(again(mlflow.MlflowClient)))
             client.search_experiments(max_results=1)
     except L3DError:
         raise

@@ -91,7 +91,7 @@ def accepted(name: str) -> str:
     """
     clean = _FORBIDDEN.sub("-", name)
     clean = clean if _is_plain(clean) else clean.replace("/", "-").lstrip(".")
-    if clean == name and len(name) <= _LONGEST:
+    if name and clean == name and len(name) <= _LONGEST:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
     return f"{clean[: _LONGEST - 7]}-{digest}"
