@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LONGEST_TAG = 8000
 _RUNS_A_PAGE = 500  # a run takes tens of kilobytes of memory; each page is sorted anew by the server
 
 
@@ -81,9 +79,9 @@ class ChildWriter:
             **self.source_tags,
             **record.tags(),
             **({names.ERROR: record.error[:5000]} if record.error else {}),
-            **_renaming(record),
+            **{f"{names.METRIC_NAME}.{number}": own for number, own in enumerate(renamed(record).values())},
         }
-        tags = {names.accepted(name): value[:_LONGEST_TAG] for name, value in tags.items()}
+        tags = {names.accepted(name): value[:8000] for name, value in tags.items()}
         start_time = record.end_time - round(1000 * record.metrics.get("duration_seconds", 0.0))
         return self.client.create_run(self.experiment_id, start_time=start_time, tags=tags, run_name=record.name)
 
@@ -95,9 +93,9 @@ class ChildWriter:
         params = [Param(names.accepted(name), value[:6000]) for name, value in {**theirs, **ours}.items()]
         metrics = _metrics(record)
         for name, values in record.curves.items():
-            curve = names.accepted(f"curve/{name}")
-            metrics += [Metric(curve, value, record.end_time, step) for step, value in enumerate(values)]
-        metrics = [metric for metric in metrics if math.isfinite(metric.value)]
+            metrics += [Metric(f"curve/{name}", value, record.end_time, step) for step, value in enumerate(values)]
+        finite = [each for each in metrics if math.isfinite(each.value)]
+        metrics = [Metric(names.accepted(each.key), each.value, each.timestamp, each.step) for each in finite]
         # MLflow takes 1,000 of both together, of which 100 may be parameters.
         for some, others in zip_longest(batches(metrics, 900), batches(params, 100), fillvalue=()):
             self.client.log_batch(run_id, metrics=some, params=others)
@@ -123,10 +121,9 @@ def _metrics(record: RunRecord) -> list[Metric]:
 
     last = {name: value for name, value, *_ in record.metrics_logged}
     same = {name for name, value in last.items() if record.metrics.get(name, value) == value}
-    ours = {names.accepted(name): value for name, value in record.metrics.items() if name not in same}
-    own = [Metric(name, value, record.end_time, 0) for name, value in ours.items()]
+    own = [Metric(name, value, record.end_time, 0) for name, value in record.metrics.items() if name not in same]
     logged = [
-        Metric(names.accepted(_beside(name, name in same)), value, milliseconds, step)
+        Metric(_beside(name, name in same), value, milliseconds, step)
         for name, value, milliseconds, step in record.metrics_logged
     ]
     return [*own, *logged]
@@ -136,15 +133,6 @@ def renamed(record: RunRecord) -> dict[str, str]:
     """Return the name that MLflow takes -> own name, of those metrics and curves of a record that need another."""
     own = [*record.metrics, *(f"curve/{name}" for name in record.curves)]
     return {names.accepted(name): name for name in own if names.accepted(name) != name}
-
-
-def _renaming(record: RunRecord) -> dict[str, str]:
-    """Return the tag that says which metrics have another name on the server; what does not fit into it keeps that."""
-    kept: dict[str, str] = {}
-    for name, own in renamed(record).items():
-        if len(json.dumps({**kept, name: own})) <= _LONGEST_TAG:
-            kept[name] = own
-    return {names.METRIC_NAMES: json.dumps(kept)} if kept else {}
 
 
 def _beside(name: str, same: bool) -> str:
@@ -234,8 +222,8 @@ def pruned_trials(client: MlflowClient, experiment_id: str, search_key: str) -> 
 
 def metrics_in(run: Run) -> dict[str, float]:
     """Return the metrics of a run by their own names."""
-    own = json.loads(run.data.tags.get(names.METRIC_NAMES, "{}"))
-    values: dict[str, Any] = run.data.metrics
+    tags, values = run.data.tags, run.data.metrics
+    own = {names.accepted(text): text for name, text in tags.items() if name.startswith(names.METRIC_NAME)}
     return {own.get(name, name): float(value) for name, value in values.items()}
 
 

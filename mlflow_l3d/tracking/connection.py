@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -145,9 +145,10 @@ def connect() -> MlflowClient:
             # MLflow would try for hours to open it.
             folder = public_path(uri)
             raise ParameterError("MLFLOW_TRACKING_URI", folder, "is a folder", f"Name a file in it: {folder}/mlflow.db")
-        with _made(uri):
-            client = cast("MlflowClient", Patient(again(mlflow.MlflowClient)))
-            client.search_experiments(max_results=1)
+        with suppress(OSError):  # MLflow says better what is wrong with a folder
+            _make(uri)
+        client = cast("MlflowClient", Patient(again(mlflow.MlflowClient)))
+        client.search_experiments(max_results=1)
     except L3DError:
         raise
     except Exception as error:
@@ -155,44 +156,26 @@ def connect() -> MlflowClient:
     return client
 
 
-@contextmanager
-def _made(uri: str) -> Iterator[None]:
-    """Make the tables of a new SQLite store before the block: in one piece, and one process at a time, block included.
+def _make(uri: str) -> None:
+    """Make the tables of a new SQLite store beside it, and link it to its place: it appears whole, for one process.
 
     MLflow makes them in the file itself, which spoils it where two do so at once, or the process is killed.
     """
-    name = uri.removeprefix("sqlite:///")
-    path = Path(name or ".")
-    lock_file = path.parent / f".{path.name}.l3d-lock"
-    if name in {uri, "", ":memory:"} or re.search("^file:|[?]", name) or (path.exists() and not lock_file.exists()):
-        yield
+    path = Path(uri.removeprefix("sqlite:///"))
+    if str(path) in {uri, ".", ":memory:"} or re.search("^sqlite:///file:|[?]", uri) or path.exists():
         return
-    from filelock import FileLock
-
-    with ExitStack() as stack:
-        with suppress(OSError):  # MLflow says better what is wrong with a folder
-            path.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(FileLock(lock_file))
-            if not path.exists():
-                _make(path)
-        yield
-        lock_file.unlink(missing_ok=True)
-
-
-def _make(path: Path) -> None:
-    """Make an SQLite store with all tables, which appears whole or not at all."""
     import sqlalchemy
     from mlflow.store.db.utils import _initialize_tables
 
-    draft = path.with_name(f".{path.name}.l3d-new")
-    draft.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     engine = sqlalchemy.create_engine(f"sqlite:///{draft}")
-    _initialize_tables(engine)
-    engine.dispose()
     try:
-        os.link(draft, path)  # not over a file that somebody else made meanwhile
+        _initialize_tables(engine)
+        os.link(draft, path)
     finally:
-        draft.unlink()
+        engine.dispose()
+        draft.unlink(missing_ok=True)
 
 
 def _unreachable(uri: str, error: Exception) -> L3DError:

@@ -150,7 +150,7 @@ class Ledger(Generic[R]):
         self._repeated = False
         self._metrics: list[Metric] = []
         self._points: dict[tuple[str, int], float] = {}
-        self._renamed: set[str] = set()
+        self._renamed: set[tuple[str, str]] = set()
         self._sending_metrics = threading.Lock()
         self._ended = threading.Event()
         self._beating: list[Ledger[Any]] = [] if beside is None else beside._beating
@@ -161,10 +161,9 @@ class Ledger(Generic[R]):
     def add(self, record: R, outcome: Outcome | None = None) -> R:
         """Keep one record: in the spool at once, on the server by and by; `outcome` holds its predictions, if any."""
         self.spool.add(record, outcome)
-        for name, own in renamed(record).items():
-            if name not in self._renamed:
-                self._renamed.add(name)
-                _logger.warning("MLflow does not take the metric name %r: it is logged as %s.", own, name)
+        for name, own in renamed(record).items() - self._renamed:
+            _logger.warning("MLflow does not take the metric name %r: it is logged as %s.", own, name)
+        self._renamed |= renamed(record).items()
         self.submit(record.key)
         return record
 

@@ -42,7 +42,7 @@ ERROR: Final = "l3d.error"
 GIT_DIRTY: Final = "l3d.git_dirty"
 HEARTBEAT: Final = "l3d.heartbeat"
 SPOOL: Final = "l3d.spool"
-METRIC_NAMES: Final = "l3d.metric_names"
+METRIC_NAME: Final = "l3d.metric_name"
 
 PARENT_RUN_ID: Final = "mlflow.parentRunId"
 RUN_NAME: Final = "mlflow.runName"

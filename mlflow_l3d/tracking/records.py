@@ -162,7 +162,10 @@ def measured(outcome: Outcome) -> dict[str, Any]:
     logged = outcome.logged or Logged()
     return {
         "end_time": int(time.time() * 1000),
-        "metrics": {**outcome.metrics, "duration_seconds": outcome.duration_seconds},
+        "metrics": {
+            **outcome.metrics,
+            **({"duration_seconds": seconds} if (seconds := outcome.duration_seconds) else {}),
+        },
         "curves": dict(outcome.curves),
         "params_logged": dict(logged.params),
         "tags_logged": dict(logged.tags),

@@ -15,8 +15,6 @@ from mlflow_l3d.tracking.connection import error_line, is_outage
 _logger = logging.getLogger("mlflow_l3d")
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
-_LINE: Final = 200
-"""Characters of an error that are shown."""
 _BRIEF: Final = 5.0
 """Seconds of an outage that need not be told, if it is not the first."""
 
@@ -28,15 +26,12 @@ class _Line:
     ----------
     state
         Held while anything of the line or of its uploaders changes.
-    why
-        What the latest outage says.
     """
 
     def __init__(self, threads: int) -> None:
         self._queue: queue.SimpleQueue[tuple[Uploader, str, Callable[[], object]] | None] = queue.SimpleQueue()
         self.state = threading.Condition()
         self.outage_since: float | None = None
-        self.why = ""
         self._away, self._pause = 0.0, 0.0
         self._outages, self._told = 0, False
         self._probe = threading.Lock()
@@ -76,6 +71,7 @@ class _Line:
         except Exception as error:  # noqa: BLE001 - whatever a store raises must not end the thread
             line = error_line(error)
             if is_outage(error):
+                uploader.why = line[:200]
                 self._note_outage(line)
                 return False
             _logger.error("%s was refused by the tracking server: %s", name, line)
@@ -90,7 +86,6 @@ class _Line:
 
     def _note_outage(self, line: str) -> None:
         with self.state:
-            self.why = line if len(line) <= _LINE else f"{line[:_LINE]} ..."
             if self.outage_since is None:
                 self.outage_since = time.monotonic()
                 self._pause, self._told = _FIRST_PAUSE, False
@@ -100,7 +95,7 @@ class _Line:
             # A server that comes and goes would fill the screen: the first outage is told, and then those that last.
             if not self._told and (self._outages == 1 or time.monotonic() - self.outage_since > _BRIEF):
                 self._told = True
-                _logger.warning("The tracking server does not answer; results are kept in the spool. (%s)", self.why)
+                _logger.warning("The tracking server does not answer; results are kept in the spool. (%s)", line)
 
     def _note_answer(self) -> None:
         with self.state:
@@ -136,6 +131,8 @@ class Uploader:
     ----------
     pending
         How many pieces of work are not done.
+    why
+        What the latest outage said.
     refused
         Name and error of those that the server refused.
     stopped
@@ -145,7 +142,7 @@ class Uploader:
     def __init__(self, threads: int, *, beside: Uploader | None = None) -> None:
         self._own = beside is None
         self._line: _Line = _Line(threads) if beside is None else beside._line
-        self.pending = 0
+        self.pending, self.why = 0, ""
         self.stopped = False
         self.refused: list[tuple[str, str]] = []
 
@@ -161,11 +158,6 @@ class Uploader:
         with self._line.state:
             since = self._line.outage_since
             return 0.0 if since is None else time.monotonic() - since
-
-    @property
-    def why(self) -> str:
-        """What the server, or the way to it, said last of why it is away."""
-        return self._line.why
 
     def wait(self, *, patience: float) -> bool:
         """Wait until no work is left.

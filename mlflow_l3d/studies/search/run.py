@@ -237,8 +237,11 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         recorded = {*ledger.recovered.metrics, *ledger.recovered.pruned.get(stage, {})}
         for earlier in finished_trials(study):
             if earlier.origin == "trained" and earlier.score is not None and earlier.key not in recorded:
-                self._record_again(stage, earlier, maker)
-            if earlier.origin != "taken over":
+                _logger.warning("%s trial %d has no record: its score is taken from Optuna.", stage, earlier.number)
+                score = Outcome(earlier.key, metrics={"score": earlier.score})
+                cell = maker.cell(earlier.hyperparameters, earlier.number)
+                self._ended(stage, replace(earlier, cell=cell, outcome=score))
+            elif earlier.origin != "taken over":
                 self._count(stage, earlier)
         pruned = PrunedBefore.all_of(ledger.recovered.pruned.get(stage, {}), asked.metric)
         stage_run = StageRun(study, space, maker, partial(self._ended, stage), known_scores(ledger), pruned, drawing)
@@ -257,14 +260,6 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         if trial.state == "failed":
             _logger.warning("%s trial %d failed: %s", stage, trial.number, trial.error)
         self._count(stage, trial)
-
-    def _record_again(self, stage: Stage, trial: FinishedTrial, maker: TrialMaker) -> None:
-        """Keep a trial that Optuna has, and whose record was lost or damaged: its score is all that is left."""
-        _logger.warning("%s trial %d has no record: its score is taken from Optuna.", stage, trial.number)
-        cell = maker.cell(trial.hyperparameters, trial.number)
-        record = cell.record(stage, f"{stage} {trial.number}", trial.state, Outcome(trial.key))
-        kept = self.ledger.add(replace(record, metrics={"score": float(trial.score or 0.0)}))
-        self.metrics[trial.key] = kept.metrics
 
     def _count(self, stage: Stage, trial: FinishedTrial) -> None:
         """Show how far the search is; also for a trial of an earlier process."""
