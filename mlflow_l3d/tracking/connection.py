@@ -161,8 +161,8 @@ def _make(uri: str) -> None:
 
     MLflow makes them in the file itself, which spoils it where two do so at once, or the process is killed.
     """
-    path = Path(uri.removeprefix("sqlite:///"))
-    if str(path) in {uri, ".", ":memory:"} or re.search("^sqlite:///file:|[?]", uri) or path.exists():
+    file = re.fullmatch(r"sqlite:///(?!file:|:memory:)([^?]+)", uri)
+    if file is None or (path := Path(file[1])).exists():
         return
     import sqlalchemy
     from mlflow.store.db.utils import _initialize_tables
@@ -199,6 +199,8 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
     else:
         detail = text if len(text) <= 200 else text[:200] + " ..."
         allowed, fix = f"no tracking server answers there ({detail})", "Start it, or set another address."
+        if uri.startswith("sqlite:"):
+            allowed, fix = f"this store cannot be used ({detail})", "Mend that and try again, or set another address."
     return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix)
 
 

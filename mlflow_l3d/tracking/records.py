@@ -160,6 +160,7 @@ class TrialRecord(RunRecord):
 def measured(outcome: Outcome) -> dict[str, Any]:
     """Return what a record holds of an outcome, which came in right now."""
     logged = outcome.logged or Logged()
+    seconds = {"duration_seconds": outcome.duration_seconds} if outcome.duration_seconds else {}
     return {
         "end_time": int(time.time() * 1000),
         "metrics": {

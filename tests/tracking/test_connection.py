@@ -181,8 +181,10 @@ def test_the_folder_of_an_sqlite_file_is_made(tmp_path: Path, migrated_store: Pa
 
 
 @pytest.mark.parametrize("uri", ["nonsense://x", "postgresql+nodriver://ann:s3cret@h/db"])
-def test_an_address_that_mlflow_does_not_know(uri: str) -> None:
+def test_an_address_that_mlflow_does_not_know(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert "s3cret" not in refusal(uri)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
