@@ -171,7 +171,7 @@ def _make(uri: str) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     engine = sqlalchemy.create_engine(f"sqlite:///{draft}")
     try:
-        _initialize_tables(engine)
+        _initialize_tables(engine)  # type: ignore[no-untyped-call]
         os.link(draft, path)
     finally:
         engine.dispose()

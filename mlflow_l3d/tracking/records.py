@@ -163,10 +163,7 @@ def measured(outcome: Outcome) -> dict[str, Any]:
     seconds = {"duration_seconds": outcome.duration_seconds} if outcome.duration_seconds else {}
     return {
         "end_time": int(time.time() * 1000),
-        "metrics": {
-            **outcome.metrics,
-            **({"duration_seconds": seconds} if (seconds := outcome.duration_seconds) else {}),
-        },
+        "metrics": {**outcome.metrics, **seconds},
         "curves": dict(outcome.curves),
         "params_logged": dict(logged.params),
         "tags_logged": dict(logged.tags),
