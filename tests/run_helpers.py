@@ -174,4 +174,6 @@ def assert_whole(place: Place, parent: str, cells: int) -> None:
     assert last.info.status == "FINISHED"
     assert last.data.tags["l3d.state"] == "complete"
     assert last.data.metrics["cells_failed"] == 0
+    steps = [point.step for point in place.client.get_metric_history(parent, "importance")]
+    assert len(steps) == len(set(steps))
     assert place.spooled() == set()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.connection import is_outage
+from mlflow_l3d.tracking.connection import is_outage, log_files
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -79,7 +79,9 @@ class ChildWriter:
             **self.source_tags,
             **record.tags(),
             **({names.ERROR: record.error[:5000]} if record.error else {}),
+            **{f"{names.METRIC_NAME}.{number}": own for number, own in enumerate(renamed(record).values())},
         }
+        tags = {names.accepted(name): value[:8000] for name, value in tags.items()}
         start_time = record.end_time - round(1000 * record.metrics.get("duration_seconds", 0.0))
         return self.client.create_run(self.experiment_id, start_time=start_time, tags=tags, run_name=record.name)
 
@@ -88,35 +90,25 @@ class ChildWriter:
 
         ours = {**record.params(), **self.shared_params}
         theirs = {_beside(name, ours.get(name, value) == value): value for name, value in record.params_logged.items()}
-        params = [Param(name, value[:6000]) for name, value in {**theirs, **ours}.items()]
+        params = [Param(names.accepted(name), value[:6000]) for name, value in {**theirs, **ours}.items()]
         metrics = _metrics(record)
         for name, values in record.curves.items():
             metrics += [Metric(f"curve/{name}", value, record.end_time, step) for step, value in enumerate(values)]
-        metrics = [metric for metric in metrics if math.isfinite(metric.value)]
+        finite = [each for each in metrics if math.isfinite(each.value)]
+        metrics = [Metric(names.accepted(each.key), each.value, each.timestamp, each.step) for each in finite]
         # MLflow takes 1,000 of both together, of which 100 may be parameters.
         for some, others in zip_longest(batches(metrics, 900), batches(params, 100), fillvalue=()):
             self.client.log_batch(run_id, metrics=some, params=others)
 
-    def _log_artifacts(
-        self, artifact_uri: str, record: RunRecord, predictions: Path | None, logged: Path | None
-    ) -> None:
-        """Upload files to the root of a run's artifacts.
-
-        `MlflowClient.log_artifact` would ask for the run once more, and keep something of each of a thousand runs.
-        """
-        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
+    def _log_artifacts(self, uri: str, record: RunRecord, predictions: Path | None, logged: Path | None) -> None:
+        """Upload files to the root of a run's artifacts."""
         with tempfile.TemporaryDirectory() as folder:
-            files = [] if predictions is None else [predictions]
+            trace = Path(folder) / names.TRACEBACK
             if record.traceback is not None:
-                files.append(Path(folder) / names.TRACEBACK)
-                files[-1].write_text(record.traceback, encoding="utf-8")
-            for file in files:
-                repository = get_artifact_repository(artifact_uri, tracking_uri=self.client.tracking_uri)
-                repository.log_artifact(str(file))  # type: ignore[no-untyped-call]
-            if logged is not None:
-                repository = get_artifact_repository(artifact_uri, tracking_uri=self.client.tracking_uri)
-                repository.log_artifacts(str(logged))  # type: ignore[no-untyped-call]
+                trace.write_text(record.traceback, encoding="utf-8")
+            for path in (predictions, trace, logged):
+                if path is not None and path.exists():
+                    log_files(uri, path, str(self.client.tracking_uri))
 
     def _begun(self, key: str) -> Run | None:
         wanted = condition({names.CELL_KEY: key, names.PARENT_RUN_ID: self.parent_run_id})
@@ -135,6 +127,12 @@ def _metrics(record: RunRecord) -> list[Metric]:
         for name, value, milliseconds, step in record.metrics_logged
     ]
     return [*own, *logged]
+
+
+def renamed(record: RunRecord) -> dict[str, str]:
+    """Return the name that MLflow takes -> own name, of those metrics and curves of a record that need another."""
+    own = [*record.metrics, *(f"curve/{name}" for name in record.curves)]
+    return {names.accepted(name): name for name in own if names.accepted(name) != name}
 
 
 def _beside(name: str, same: bool) -> str:
@@ -222,7 +220,13 @@ def pruned_trials(client: MlflowClient, experiment_id: str, search_key: str) -> 
         yield from search(client, [experiment_id], condition(own, "KILLED"))
 
 
+def metrics_in(run: Run) -> dict[str, float]:
+    """Return the metrics of a run by their own names."""
+    tags, values = run.data.tags, run.data.metrics
+    own = {names.accepted(text): text for name, text in tags.items() if name.startswith(names.METRIC_NAME)}
+    return {own.get(name, name): float(value) for name, value in values.items()}
+
+
 def own_metrics(run: Run) -> dict[str, float]:
     """Return the metrics of a run without the curves."""
-    values: dict[str, Any] = run.data.metrics
-    return {name: float(value) for name, value in values.items() if not name.startswith("curve/")}
+    return {name: value for name, value in metrics_in(run).items() if not name.startswith("curve/")}

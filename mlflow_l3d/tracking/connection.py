@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from mlflow_l3d.errors import L3DError, ParameterError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+T = TypeVar("T")
 
 # One call to a dead server blocks for minutes with MLflow's own settings, and repeats POSTs on the way, which doubles
 # runs. The uploader repeats calls itself, after looking whether the first one arrived.
@@ -26,6 +31,14 @@ _OUTAGES: Final = {408, 425, 429, 500, 502, 503, 504}
 """Answers of HTTP after which the same call may succeed."""
 _PERMANENT: Final = {"FEATURE_DISABLED": 403, "INVALID_STATE": 409, "RESOURCE_LIMIT_EXCEEDED": 403}
 """Codes of MLflow that are refusals, and that it answers with 500."""
+_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds between the attempts of one call."""
+_LONGEST: Final = 30.0
+"""No call is tried again after so many seconds."""
+_NOBODY: Final = re.compile("Failed to establish a new connection|Connection refused|Failed to resolve")
+_NEWER: Final = "a newer", "Upgrade MLflow: pip install --upgrade mlflow"
+_NOISY: Final = ("mlflow.store.db.utils", "mlflow.utils.rest_utils")
+"""Loggers of MLflow that show a traceback, or an answer, for what is said in one line by whoever called."""
 
 
 def public_uri(uri: str) -> str:
@@ -59,15 +72,64 @@ def own_settings() -> Iterator[None]:
     """Let calls to a tracking server fail at once and in silence, except where the user has set MLflow's variables."""
     added = [name for name in _SETTINGS if name not in os.environ]
     os.environ.update({name: _SETTINGS[name] for name in added})
+    levels = {logger: logger.level for logger in map(logging.getLogger, _NOISY)}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
         for name in added:
             os.environ.pop(name, None)
+        for logger, level in levels.items():
+            logger.setLevel(level)
+
+
+def again(call: Callable[[], T]) -> T:
+    """Make a call that may be repeated; while it meets an outage, up to eight times in :data:`_LONGEST` seconds.
+
+    Where nobody listens at the address it fails at once.
+    """
+    began, pauses = time.monotonic(), iter(_PAUSES)
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            late = time.monotonic() - began > _LONGEST
+            if late or not is_outage(error) or _NOBODY.search(str(error)) or (pause := next(pauses, None)) is None:
+                raise
+        time.sleep(pause)
+
+
+class Patient:
+    """A client of MLflow each of whose calls is made :func:`again`, but for `create_run`, which would double a run."""
+
+    def __init__(self, client: MlflowClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the client has of this name."""
+        inner = getattr(self._client, name)
+        if name == "create_run" or not callable(inner):
+            return inner
+        return lambda *given, **named: again(partial(inner, *given, **named))
+
+    def log_artifacts(self, run_id: str, folder: str) -> None:
+        """Upload a folder to the root of a run's artifacts."""
+        log_files(self.get_run(run_id).info.artifact_uri, Path(folder), str(self.tracking_uri))
+
+
+def log_files(uri: str, folder: Path, tracking_uri: str) -> None:
+    """Upload the files of a folder, or one file, one call each; `MlflowClient` would ask for the run once more."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    repository = get_artifact_repository(uri, tracking_uri=tracking_uri)
+    for path in [folder] if folder.is_file() else sorted(each for each in folder.rglob("*") if each.is_file()):
+        place = None if path == folder or path.parent == folder else path.parent.relative_to(folder).as_posix()
+        again(partial(repository.log_artifact, str(path), place))
 
 
 def connect() -> MlflowClient:
-    """Return a client of the current tracking server that has answered once.
+    """Return a client of the current tracking server that has answered once; its calls are made :func:`again`.
 
     Raises
     ------
@@ -83,13 +145,37 @@ def connect() -> MlflowClient:
             # MLflow would try for hours to open it.
             folder = public_path(uri)
             raise ParameterError("MLFLOW_TRACKING_URI", folder, "is a folder", f"Name a file in it: {folder}/mlflow.db")
-        client = mlflow.MlflowClient()
+        with suppress(OSError):  # MLflow says better what is wrong with a folder
+            _make(uri)
+        client = cast("MlflowClient", Patient(again(mlflow.MlflowClient)))
         client.search_experiments(max_results=1)
     except L3DError:
         raise
     except Exception as error:
         raise _unreachable(public_uri(uri), error) from error
     return client
+
+
+def _make(uri: str) -> None:
+    """Make the tables of a new SQLite store beside it, and link it to its place: it appears whole, for one process.
+
+    MLflow makes them in the file itself, which spoils it where two do so at once, or the process is killed.
+    """
+    file = re.fullmatch(r"sqlite:///(?!file:|:memory:)([^?]+)", uri)
+    if file is None or (path := Path(file[1])).exists():
+        return
+    import sqlalchemy
+    from mlflow.store.db.utils import _initialize_tables
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    engine = sqlalchemy.create_engine(f"sqlite:///{draft}")
+    try:
+        _initialize_tables(engine)  # type: ignore[no-untyped-call]
+        os.link(draft, path)
+    finally:
+        engine.dispose()
+        draft.unlink(missing_ok=True)
 
 
 def _unreachable(uri: str, error: Exception) -> L3DError:
@@ -101,16 +187,24 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
     elif uri.endswith("mlruns") or "file store" in text.lower() or "filesystem tracking" in text.lower():
         uri, allowed = uri or "./mlruns", "MLflow no longer writes to a folder of files"
         fix = "Set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, or move the old ./mlruns away."
-    elif uri.startswith("sqlite:") and "already exists" in text:
+    elif version := re.search(r"found version (\w+)|revision identified by '(\w+)'", text):
+        import mlflow
+
+        known = Path(mlflow.__file__).parent.glob(f"store/db_migrations/versions/{version[1] or version[2]}*")
+        age, fix = ("an older", f"Back it up, then run: mlflow db upgrade {uri}") if any(known) else _NEWER
+        allowed = f"this store was written by {age} MLflow than the one installed here ({mlflow.__version__})"
+    elif uri.startswith("sqlite:") and re.search("already exists|duplicate column", text):
         allowed = "MLflow is making this store in another process, or was stopped while it made it"
         fix = "Try again; if it stays so and the file holds no runs, remove the file."
     else:
         detail = text if len(text) <= 200 else text[:200] + " ..."
         allowed, fix = f"no tracking server answers there ({detail})", "Start it, or set another address."
+        if uri.startswith("sqlite:"):
+            allowed, fix = f"this store cannot be used ({detail})", "Mend that and try again, or set another address."
     return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix)
 
 
 def error_line(error: BaseException) -> str:
     """Return an exception as one line without user info of addresses and without the user's folder."""
-    text = str(error) or type(error).__name__
+    text = str(error).partition("[SQL:")[0] or type(error).__name__
     return public_path(public_uri(" ".join(text.split())))

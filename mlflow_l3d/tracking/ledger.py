@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
-from mlflow_l3d.tracking.children import ChildWriter, children_of
+from mlflow_l3d.tracking.children import ChildWriter, children_of, found, renamed
 from mlflow_l3d.tracking.connection import error_line
 from mlflow_l3d.tracking.pages import link_of, with_link
 from mlflow_l3d.tracking.records import RunRecord
@@ -149,6 +149,8 @@ class Ledger(Generic[R]):
         self._writer = ChildWriter(client, parent.experiment_id, parent.run_id, *shared)
         self._repeated = False
         self._metrics: list[Metric] = []
+        self._points: dict[tuple[str, int], float] = {}
+        self._renamed: set[tuple[str, str]] = set()
         self._sending_metrics = threading.Lock()
         self._ended = threading.Event()
         self._beating: list[Ledger[Any]] = [] if beside is None else beside._beating
@@ -159,12 +161,17 @@ class Ledger(Generic[R]):
     def add(self, record: R, outcome: Outcome | None = None) -> R:
         """Keep one record: in the spool at once, on the server by and by; `outcome` holds its predictions, if any."""
         self.spool.add(record, outcome)
+        for name, own in renamed(record).items() - self._renamed:
+            _logger.warning("MLflow does not take the metric name %r: it is logged as %s.", own, name)
+        self._renamed |= renamed(record).items()
         self.submit(record.key)
         return record
 
     def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
         """Put metrics on the parent, by and by."""
-        self._metrics.extend(parents.metrics_of(metrics, step))
+        news = {name: value for name, value in metrics.items() if self._points.get((name, step)) != value}
+        self._points |= {(name, step): value for name, value in news.items()}
+        self._metrics.extend(parents.metrics_of(news, step))
         self.uploader.submit("the metrics of the parent", self._upload_metrics)
 
     def log_params(self, params: Mapping[str, str]) -> None:
@@ -182,8 +189,8 @@ class Ledger(Generic[R]):
         """
         if not self.uploader.wait(patience=patience_seconds()):
             raise L3DError(
-                f"The tracking server does not answer: {self.uploader.pending} uploads wait in the spool. "
-                "Run the same command again when it is back: nothing is computed twice."
+                f"The tracking server does not answer: {self.uploader.pending} uploads wait in the spool "
+                f"({self.uploader.why}). Run the same command again when it is back: nothing is computed twice."
             )
         if refused := self.uploader.refused:
             name, line = refused[0]
@@ -217,7 +224,7 @@ class Ledger(Generic[R]):
             if wanted.get(run.data.tags.get(names.CELL_KEY, ""), run.info.run_id) != run.info.run_id
         ]
         for run_id in doubled:
-            self.client.delete_run(run_id)
+            found(self.client.delete_run, run_id)
         return wanted
 
     def run_of(self, key: str) -> str:

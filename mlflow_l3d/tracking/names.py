@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import posixpath
 import re
 from typing import Final
 
@@ -40,6 +42,7 @@ ERROR: Final = "l3d.error"
 GIT_DIRTY: Final = "l3d.git_dirty"
 HEARTBEAT: Final = "l3d.heartbeat"
 SPOOL: Final = "l3d.spool"
+METRIC_NAME: Final = "l3d.metric_name"
 
 PARENT_RUN_ID: Final = "mlflow.parentRunId"
 RUN_NAME: Final = "mlflow.runName"
@@ -71,9 +74,29 @@ TRACEBACK: Final = "traceback.txt"
 COORDINATES: Final = {"phase": PHASE, "factor": FACTOR, "row": ROW, "column": COLUMN, "index": INDEX}
 """Column of a table of cells that says where a cell stands -> tag of its run that does."""
 
-_NOT_IN_METRICS: Final = re.compile(r"[^\w./: -]")
+_FORBIDDEN: Final = re.compile(r"[^\w./: -]")
+_LONGEST: Final = 250
 
 
 def metric_name(name: str) -> str:
-    """Return a metric's name as MLflow allows it: what it forbids, as the plus of joint factors, becomes a dash."""
-    return _NOT_IN_METRICS.sub("-", name)
+    """Return the name of a parent's metric as MLflow takes it: the plus of joint factors becomes a dash."""
+    return accepted(name.replace("+", "-"))
+
+
+def accepted(name: str) -> str:
+    """Return a name of a metric, parameter or tag as MLflow takes it; no two names become one.
+
+    Where something is forbidden (a character, more than 250 of them, a path such as ``a//b``), dashes stand for it, and
+    six digits of a hash of the name follow.
+    """
+    clean = _FORBIDDEN.sub("-", name)
+    clean = clean if _is_plain(clean) else clean.replace("/", "-").lstrip(".")
+    if name and clean == name and len(name) <= _LONGEST:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    return f"{clean[: _LONGEST - 7]}-{digest}"
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether a name stays what it is as a path below a folder."""
+    return posixpath.normpath(name) == name and not name.startswith(("..", "/")) and name != "."

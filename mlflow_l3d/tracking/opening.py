@@ -21,6 +21,7 @@ from mlflow_l3d.tracking.children import (
     condition,
     finished_cells,
     found,
+    metrics_in,
     own_metrics,
     pruned_trials,
     search,
@@ -35,7 +36,7 @@ from mlflow_l3d.tracking.spool import Spool, unwritable
 if TYPE_CHECKING:
     from filelock import BaseFileLock
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import Experiment, Run
 
 
 _logger = logging.getLogger("mlflow_l3d")
@@ -71,7 +72,7 @@ def open_ledger(work: Work[R], project_run: str | None = None, *, beside: Ledger
     try:
         spool = Spool(folder, work.kind)
         parent = parents.open_parent(client, card, project_run, spool.identity)
-        claims = Claims(cache_folder() / "claims" / f"{_store(client)}-{work.context_key}")
+        claims = Claims(cache_folder() / "claims" / f"{_store(client, experiment_id)}-{work.context_key}")
         ledger = Ledger(client, parent, work, spool, lock, claims, beside)
         recover(ledger)
     except BaseException as error:
@@ -96,15 +97,22 @@ def spooled_cells(client: MlflowClient, key: str) -> set[str]:
 
 def _spool_folder(client: MlflowClient, experiment_id: str, key: str) -> Path:
     """Return the folder of one piece of work in one experiment of one store."""
-    return cache_folder() / "spool" / f"{_store(client, experiment_id)}-{key}"
+    return cache_folder() / "spool" / f"{_identity(client.get_experiment(experiment_id), client)}-{key}"
 
 
-def _store(client: MlflowClient, experiment_id: str = "") -> str:
-    """Return what tells a store, or one experiment of it, from others."""
-    uri = str(client.tracking_uri)
-    if uri.startswith("sqlite:///"):
-        uri = str(Path(uri.removeprefix("sqlite:///")).resolve())
-    return hashlib.sha256(f"{uri}\n{experiment_id}".encode()).hexdigest()[:12]
+def _store(client: MlflowClient, experiment_id: str) -> str:
+    """Return what tells a store from others: the oldest experiment that this user sees."""
+    from mlflow.entities import ViewType
+
+    every = client.search_experiments(ViewType.ALL, max_results=1, order_by=["creation_time ASC", "experiment_id ASC"])
+    return _identity(every[0] if every else client.get_experiment(experiment_id), client)
+
+
+def _identity(experiment: Experiment, client: MlflowClient) -> str:
+    """Return what tells an experiment from those of other stores: what the store says of it, whatever its address."""
+    made = experiment.creation_time or client.tracking_uri  # very old stores do not know it
+    content = f"{experiment.experiment_id}\n{made}\n{experiment.artifact_location}"
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
 def _lock(folder: Path, role: str) -> BaseFileLock:
@@ -166,7 +174,7 @@ def _note_trials(ledger: Ledger[Any], on_server: Mapping[str, Run]) -> None:
         recovered.runs[key] = str(run.info.run_id)
     for run in pruned_trials(ledger.client, ledger.parent.experiment_id, ledger.work.card.key):
         key = run.data.tags.get(names.CELL_KEY, "")
-        recovered.pruned.setdefault(run.data.tags.get(names.LEVEL, ""), {}).setdefault(key, run.data.metrics)
+        recovered.pruned.setdefault(run.data.tags.get(names.LEVEL, ""), {}).setdefault(key, metrics_in(run))
         recovered.runs.setdefault(key, str(run.info.run_id))
 
 

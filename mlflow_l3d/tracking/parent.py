@@ -11,6 +11,7 @@ import time
 from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, condition, found, search
-from mlflow_l3d.tracking.connection import public_uri
+from mlflow_l3d.tracking.connection import again, public_uri
 from mlflow_l3d.tracking.data import Data, log_data
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def current_experiment_id(client: MlflowClient, project_run: str | None = None) 
     L3DError
         If the experiment was deleted, or there is none, or no such run.
     """
+    from mlflow.exceptions import MlflowException
     from mlflow.tracking.fluent import _get_experiment_id
 
     if project_run:
@@ -101,7 +103,12 @@ def current_experiment_id(client: MlflowClient, project_run: str | None = None) 
     if name and not given:
         experiment = client.get_experiment_by_name(name)
         if experiment is None:
-            return str(client.create_experiment(name))
+            try:
+                return str(client.create_experiment(name))
+            except MlflowException:
+                experiment = client.get_experiment_by_name(name)  # another process made it, or a call without answer
+                if experiment is None:
+                    raise
         source = f"MLFLOW_EXPERIMENT_NAME={name}"
     else:
         experiment_id = given or str(_get_experiment_id())
@@ -136,9 +143,22 @@ def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool
 def attach(client: MlflowClient, project_run: str | None, title: str, tags: Mapping[str, str]) -> Run:
     """Return the run `project_run`, or else a new one, with a title and tags of ours."""
     if project_run is None:
-        return client.create_run(current_experiment_id(client), tags={**_own_tags(), **tags}, run_name=title)
+        return _created(client, current_experiment_id(client), title, {**_own_tags(), **tags})
     set_tags(client, project_run, {**tags, **_project_run_tags(client.get_run(project_run), title)})
     return client.get_run(project_run)
+
+
+def _created(client: MlflowClient, experiment_id: str, title: str, tags: Mapping[str, str]) -> Run:
+    """Return a new run, made once although its making is tried again: where the answer is lost, the run is there."""
+    now, tries = int(time.time() * 1000), count()
+    told_by = {name: tags[name] for name in (names.ROLE, names.HEARTBEAT, names.SPOOL) if name in tags}
+    wanted = f"{condition(told_by)} and attributes.start_time = {now}"
+
+    def create() -> Run:
+        begun = next(search(client, [experiment_id], wanted), None) if next(tries) else None
+        return begun or client.create_run(experiment_id, start_time=now, tags=dict(tags), run_name=title)
+
+    return again(create)
 
 
 def _own_tags() -> dict[str, str]:

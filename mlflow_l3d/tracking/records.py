@@ -160,9 +160,10 @@ class TrialRecord(RunRecord):
 def measured(outcome: Outcome) -> dict[str, Any]:
     """Return what a record holds of an outcome, which came in right now."""
     logged = outcome.logged or Logged()
+    seconds = {"duration_seconds": outcome.duration_seconds} if outcome.duration_seconds else {}
     return {
         "end_time": int(time.time() * 1000),
-        "metrics": {**outcome.metrics, "duration_seconds": outcome.duration_seconds},
+        "metrics": {**outcome.metrics, **seconds},
         "curves": dict(outcome.curves),
         "params_logged": dict(logged.params),
         "tags_logged": dict(logged.tags),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ _RECORD = "cell.json"
 _RUN_ID = "run_id"
 _CHECKSUM = "checksum"
 _ARTIFACTS = "artifacts"
+_A_RUN = re.compile(r"[a-zA-Z0-9][\w-]{0,255}")
 
 
 class Spool(Generic[R]):
@@ -56,7 +58,7 @@ class Spool(Generic[R]):
         self.kind = kind
         try:
             private_folder(folder, ours=True)
-            machine = _machine_id(folder.with_name("id"))
+            machine = _machine_id(folder.parent)
         except OSError as error:
             raise unwritable(error) from error
         self.identity = hashlib.sha256(f"{machine}\n{folder.name}".encode()).hexdigest()[:16]
@@ -126,7 +128,8 @@ class Spool(Generic[R]):
     def run_id(self, key: str) -> str | None:
         """Return the run that was created for a cell; None before."""
         path = self._place(key) / _RUN_ID
-        return path.read_text(encoding="ascii") or None if path.is_file() else None
+        text = path.read_text(encoding="ascii", errors="replace") if path.is_file() else ""
+        return text if _A_RUN.fullmatch(text) else None
 
     def set_run_id(self, key: str, run_id: str | None) -> None:
         """Remember, or with None forget, the run that was created for a cell."""
@@ -166,11 +169,11 @@ class Spool(Generic[R]):
         return self.folder / key
 
 
-def _machine_id(path: Path) -> str:
-    """Return a number that is drawn once a cache folder, and kept in a file there."""
-    with suppress(FileExistsError), path.open("x", encoding="ascii") as file:
-        file.write(uuid.uuid4().hex)
-    return path.read_text(encoding="ascii")
+def _machine_id(folder: Path) -> str:
+    """Return a number that is drawn once a cache folder, and kept as the name of a file there: no content to spoil."""
+    if not any(folder.glob("id.*")):
+        (folder / f"id.{uuid.uuid4().hex}").touch()
+    return min(folder.glob("id.*"), key=lambda path: (path.stat().st_mtime_ns, path.name)).name  # of two at once
 
 
 def unwritable(error: OSError) -> L3DError:

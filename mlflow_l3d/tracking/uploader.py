@@ -71,6 +71,7 @@ class _Line:
         except Exception as error:  # noqa: BLE001 - whatever a store raises must not end the thread
             line = error_line(error)
             if is_outage(error):
+                uploader.why = line[:200]
                 self._note_outage(line)
                 return False
             _logger.error("%s was refused by the tracking server: %s", name, line)
@@ -130,6 +131,8 @@ class Uploader:
     ----------
     pending
         How many pieces of work are not done.
+    why
+        What the latest outage said.
     refused
         Name and error of those that the server refused.
     stopped
@@ -139,7 +142,7 @@ class Uploader:
     def __init__(self, threads: int, *, beside: Uploader | None = None) -> None:
         self._own = beside is None
         self._line: _Line = _Line(threads) if beside is None else beside._line
-        self.pending = 0
+        self.pending, self.why = 0, ""
         self.stopped = False
         self.refused: list[tuple[str, str]] = []
 

@@ -16,6 +16,9 @@ import pytest
 from run_helpers import SMALL, Place, assert_whole, sqlite_place, wait_until
 
 from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.tracking.children import ChildWriter
+from mlflow_l3d.tracking.ledger import Ledger
+from mlflow_l3d.tracking.records import CellRecord
 
 pytestmark = pytest.mark.slow
 
@@ -46,10 +49,10 @@ ENDS_ITSELF = """
 import json, os, signal, sys
 
 if __name__ == "__main__":
-    from mlflow import MlflowClient
     from mlflow_l3d import investigate
+    from mlflow_l3d.tracking.connection import Patient
     from mlflow_l3d.tracking.spool import Spool
-    owner = {"log_artifacts": MlflowClient, "clear": Spool}[sys.argv[2]]
+    owner = {"log_artifacts": Patient, "clear": Spool}[sys.argv[2]]
     inner = getattr(owner, sys.argv[2])
 
     def end(*arguments):
@@ -131,6 +134,25 @@ def test_what_a_power_cut_or_somebody_spoilt_is_set_aside(
     assert caplog.text.count("is broken (a power cut?): set aside") == 2
     assert_whole(place, result.run_id, CELLS)
     assert_same_as_undisturbed(place, result, undisturbed, tmp_path)
+
+
+def test_the_file_of_the_store_was_moved(migrated_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = sqlite_place(migrated_store, tmp_path / "place")
+
+    def killed(ledger: Ledger[CellRecord]) -> None:
+        ledger._close()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ChildWriter, "write", lambda *_, **__: None)
+        patch.setattr(Ledger, "wait", killed)
+        with pytest.raises(KeyboardInterrupt):
+            place.investigate(**SLOW)
+    (tmp_path / "place" / "mlflow.db").rename(tmp_path / "moved.db")
+    place = Place(f"sqlite:///{tmp_path / 'moved.db'}", place.cache)
+    found = place.investigate(**SLOW)
+    assert (found.computed, found.reused) == (0, CELLS)
+    assert_whole(place, found.run_id, CELLS)
 
 
 def _killed(*_: object, **__: object) -> None:

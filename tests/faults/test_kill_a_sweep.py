@@ -66,6 +66,7 @@ def test_killed_and_started_again(count: int, migrated_store: Path, tmp_path: Pa
     old, new = place.runs("tags.`l3d.role` = 'sweep'")
     assert (old.info.status, old.data.tags["l3d.state"]) == ("KILLED", "incomplete")
     assert old.data.tags["l3d.superseded_by"] == new.info.run_id
+    assert new.data.metrics["cells_computed"] == CELLS
     for point in found.points:
         parent = place.client.get_run(point.run_id)
         assert (parent.data.tags["l3d.state"], parent.data.tags["mlflow.parentRunId"]) == ("complete", new.info.run_id)

@@ -74,6 +74,7 @@ def test_the_server_stays_dead(make_mlflow_server: Callable[[], Any], tmp_path: 
     assert len(place.spooled()) == CELLS
 
     server.start()
+    place = Place(server.uri.replace("127.0.0.1", "LOCALHOST") + "/", place.cache)  # the same server
     again = place.investigate(**DESIGN, hyperparameters="duration=0.05")
     assert (again.computed, again.reused) == (0, CELLS)
     assert_whole(place, again.run_id, CELLS)

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import http.server
+import os
+import shutil
 import socket
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import mlflow
 import pytest
 import requests
+import sqlalchemy
 from mlflow.exceptions import MlflowException, RestException
+from warm_start import WarmStart
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tracking.connection import connect, error_line, is_outage, own_settings, public_path, public_uri
+from mlflow_l3d.tracking import connection
+from mlflow_l3d.tracking.connection import again, connect, error_line, is_outage, own_settings, public_path, public_uri
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_PAUSES", (0.01, 0.01))
 
 
 def refusal(uri: str) -> str:
@@ -97,6 +107,73 @@ def test_a_store_that_was_not_finished(tmp_path: Path) -> None:
     assert "stopped while it made it. Try again" in refusal(f"sqlite:///{tmp_path / 'half.db'}")
 
 
+@pytest.mark.parametrize(("revision", "age"), [("ffffffffffff", "newer"), ("451aebb31d03", "older")])
+def test_a_store_of_another_mlflow(tmp_path: Path, migrated_store: Path, revision: str, age: str) -> None:
+    shutil.copyfile(migrated_store, tmp_path / "other.db")
+    with closing(sqlite3.connect(tmp_path / "other.db")) as tables, tables:
+        tables.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    assert f"written by {'an' if age == 'older' else 'a'} {age} MLflow than the one installed here (3." in refusal(
+        f"sqlite:///{tmp_path / 'other.db'}"
+    )
+
+
+def test_a_new_sqlite_file_is_there_whole_or_not_at_all(
+    tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow.store.db import utils
+
+    folder, drafts = tmp_path / "new", []
+
+    def make(engine: sqlalchemy.Engine) -> None:
+        drafts.append(Path(str(engine.url.database)))
+        drafts[-1].write_bytes(migrated_store.read_bytes()[: None if len(drafts) > 1 else 4096])
+        if len(drafts) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(utils, "_initialize_tables", make)
+    mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
+    with pytest.raises(KeyboardInterrupt):
+        connect()
+    assert not (folder / "mlflow.db").exists()
+    connect()
+    assert [path.name for path in folder.iterdir()] == ["mlflow.db"]
+
+
+@pytest.mark.slow
+def test_two_commands_on_a_new_sqlite_file(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("from mlflow_l3d.tracking.connection import connect\nconnect()\n")
+    script, own = str(tmp_path / "script.py"), {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/new.db"}
+    both = [WarmStart([script], tmp_path, own) for _ in range(2)]
+    assert [process.communicate(timeout=120)[1] * process.returncode for process in both] == ["", ""]
+
+
+def test_a_call_is_tried_again_while_there_is_an_outage_and_somebody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_PAUSES", (0.0,) * 3)
+
+    def tries(*failures: Exception) -> int:
+        left = list(failures)
+
+        def call() -> int:
+            if left:
+                raise left.pop(0)
+            return 1
+
+        with suppress(MlflowException, ValueError):
+            again(call)
+        return len(failures) - len(left)
+
+    away, refused = MlflowException("error code 503 != 200"), MlflowException("Failed to establish a new connection")
+    assert tries(away, away, away) == 3
+    assert tries(*[away] * 9) == 4
+    assert tries(away, ValueError("ours"), away) == 2
+    assert tries(refused, refused) == 1
+
+
+def test_an_error_of_a_database_shows_no_statement() -> None:
+    text = "(sqlite3.OperationalError) database or disk is full\n[SQL: INSERT INTO runs ...]\n[parameters: ('a',)]"
+    assert error_line(MlflowException(text)) == "(sqlite3.OperationalError) database or disk is full"
+
+
 def test_the_folder_of_an_sqlite_file_is_made(tmp_path: Path, migrated_store: Path) -> None:
     (tmp_path / "new").symlink_to(migrated_store.parent)
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}")
@@ -104,8 +181,10 @@ def test_the_folder_of_an_sqlite_file_is_made(tmp_path: Path, migrated_store: Pa
 
 
 @pytest.mark.parametrize("uri", ["nonsense://x", "postgresql+nodriver://ann:s3cret@h/db"])
-def test_an_address_that_mlflow_does_not_know(uri: str) -> None:
+def test_an_address_that_mlflow_does_not_know(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert "s3cret" not in refusal(uri)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ from mlflow_l3d.studies.progress import shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.opening import spooled_cells
 from mlflow_l3d.tracking.pages import run_page
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
 
@@ -193,11 +194,14 @@ class _Conduct:
         self.answer = replace(self.answer, notes=(*first, *(kept if done else first_notes(self.asked, self.client))))
 
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
-        """Say with what either side may be trained; with nothing where the answer is known."""
+        """Say with what either side may be trained; where the answer is known, with nothing but what was left."""
         for side in self.asked.sides:
-            wanting = None if self._done else self.asked.wanting(side)
-            wanting = wanting and replace(wanting, gate=gate_run)
-            self.runs[side.name] = Runs(side, self.asked, self.client, wanting, stack, progress=self.progress)
+            wanting = None if self._done and side.specification is None else self.asked.wanting(side)
+            left = bool(self._done and wanting and spooled_cells(self.client, wanting.key))
+            wanting = replace(wanting, gate=gate_run) if wanting and (left or not self._done) else None
+            self.runs[side.name] = runs = Runs(side, self.asked, self.client, wanting, stack, progress=self.progress)
+            if left:  # its process was killed at its end: what it left is ended, too
+                runs.missing(self.asked.plan.looks[-1])
 
     def _advance(self, runs: int) -> None:
         for side in self.runs.values():

@@ -9,13 +9,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import temporary_folder
@@ -166,7 +167,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
     def _levels(self) -> dict[Stage, _Level]:
         """Run the stages: the second around the best of the first, where it has something left to search."""
         asked = self.specification
-        storage = storage_of(asked.storage, journal_folder(self.ledger.spool))
+        storage = storage_of(asked.storage, journal_folder(self.ledger.spool), mend=True)
         total, name = asked.coarse_trials + asked.fine_trials, asked.setup.approach.name
         with progress_bar(name, "trial", total=total, shown=self.progress) as self._bar:
             levels: dict[Stage, _Level] = {"coarse": self._level("coarse", asked.space, storage)}
@@ -235,8 +236,14 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         maker = TrialMaker(setup.approach, setup.origin.values, asked.context_key, name, asked.searched_on)
         tuned = Tuned(setup.approach, asked.metric, asked.pruner, asked.storage, journal_folder(ledger.spool))
         self._next = 0 if after is None else 1
+        recorded = {*ledger.recovered.metrics, *ledger.recovered.pruned.get(stage, {})}
         for earlier in finished_trials(study):
-            if earlier.origin != "taken over":
+            if earlier.origin == "trained" and earlier.score is not None and earlier.key not in recorded:
+                _logger.warning("%s trial %d has no record: its score is taken from Optuna.", stage, earlier.number)
+                score = Outcome(earlier.key, metrics={"score": earlier.score})
+                cell = maker.cell(earlier.hyperparameters, earlier.number)
+                self._ended(stage, replace(earlier, cell=cell, outcome=score))
+            elif earlier.origin != "taken over":
                 self._count(stage, earlier)
         pruned = PrunedBefore.all_of(ledger.recovered.pruned.get(stage, {}), asked.metric)
         stage_run = StageRun(study, space, maker, partial(self._ended, stage), known_scores(ledger), pruned, drawing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,7 @@ AUTO: Final = "auto"
 _FORMS: Final = "must be auto, a path that ends in .log, or the URL of a database such as sqlite:///trials.db"
 _SECONDS: Final = 15
 """How long a database server may take to answer the first call."""
+_logger = logging.getLogger("mlflow_l3d")
 _PAUSE: Final = 0.002
 """Seconds between two looks whether the lock is free."""
 
@@ -58,8 +60,10 @@ def storage_place(text: str, folder: Path) -> str:
     raise ParameterError("storage", public_storage(given), _FORMS)
 
 
-def storage_of(text: str, folder: Path) -> BaseStorage:
+def storage_of(text: str, folder: Path, *, mend: bool = False) -> BaseStorage:
     """Open the storage that :func:`storage_place` names; a journal or tables that are missing are made.
+
+    With `mend` a journal of ``auto`` that is damaged is set aside, and a new one begun: the ledger has its trials, too.
 
     Raises
     ------
@@ -77,6 +81,10 @@ def storage_of(text: str, folder: Path) -> BaseStorage:
     except ParameterError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a driver raises; its text may hold the password
+        if mend and text.strip() == AUTO and Path(place).is_file():
+            _logger.warning("The journal of this search is damaged: set aside, and a new one is begun.")
+            Path(place).replace(f"{place}.broken")
+            return storage_of(text, folder)
         fix = "Mend that, or use storage=auto."
         raise ParameterError("storage", public_storage(place), f"cannot be reached ({_reason(error)})", fix) from None
     return storage

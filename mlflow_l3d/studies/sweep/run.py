@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.analysis.sweep.point import SweptPoint
@@ -167,7 +168,7 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
             ends = [{"run_id": point.run_id, "complete": point.complete, "error": point.error} for point in points]
             write_json(folder / names.SWEEP_DOCUMENT, {**asked.document(), "ends": ends}, indent=2)
             counts = {"points": len(points), "points_complete": complete, "points_failed": len(failed)}
-            self.ledger.log_metrics({**counts, "cells_computed": engine.computed, **result.metrics()}, 0)
+            self.ledger.log_metrics({**counts, "cells_computed": self._computed(engine), **result.metrics()}, 0)
             found = Sweep(
                 run_id=self.ledger.parent.run_id,
                 specification=asked,
@@ -191,6 +192,15 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
             if what not in tried and not point.ended:
                 point.trials = tested(point.specification, progress=self.progress)
             tried.add(what)
+
+    def _computed(self, engine: Engine) -> int:
+        """Return how many cells were trained for this sweep, by the processes that it continues, too."""
+        parent = self.ledger.parent
+        if names.CONTINUES not in self.ledger.client.get_run(parent.run_id).data.tags:
+            return engine.computed
+        points = [point.run_id for point in self._points if point.run_id]
+        runs = chain.from_iterable(children_of(self.ledger.client, parent.experiment_id, point) for point in points)
+        return len({run.data.tags.get(names.CELL_KEY) for run in runs if run.info.status in {"FINISHED", "FAILED"}})
 
     def _adopt(self) -> None:
         """Take the points that an earlier run of the same sweep completed as they are."""

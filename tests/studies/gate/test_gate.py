@@ -198,6 +198,24 @@ def test_interrupted_it_goes_on_where_it_was(place: Place, baseline: str, monkey
     assert len(keys) == len(set(keys))
 
 
+def test_what_one_that_was_killed_at_its_end_left_is_ended(
+    place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GoldenRuns, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            gated(place, baseline=baseline)
+    assert place.spooled()
+    found = gated(place, baseline=baseline)
+    assert (found.decision, found.computed) == ("equivalent", 0)
+    assert place.spooled() == set()
+    parents = [(each.info.status, "l3d.superseded_by" in each.data.tags) for each in of_role(place, "golden_runs")]
+    assert parents in ([("KILLED", True), ("FINISHED", False)], [("KILLED", True)] * 2 + [("FINISHED", False)] * 2)
+
+
 def test_an_interrupt_while_a_parent_opens_leaves_none_running(
     place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

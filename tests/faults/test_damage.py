@@ -1,0 +1,130 @@
+"""Small files of the cache that a bad disk or a power cut damaged: nothing is lost, doubled, or left running."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
+from run_helpers import CELLS, Place, assert_whole, sqlite_place
+from search_cases import Climb, Trace
+
+from mlflow_l3d import search
+from mlflow_l3d.studies.search.run import HyperparameterSearch
+from mlflow_l3d.tracking.children import ChildWriter
+from mlflow_l3d.tracking.ledger import Ledger
+
+pytestmark = pytest.mark.slow
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "half": lambda content: content[: len(content) // 2],
+    "zeros": lambda content: bytes(len(content)),
+    "random": lambda content: random.Random(1).randbytes(max(len(content), 32)),
+}
+KINDS = (*DAMAGE, "gone")
+SEARCH: dict[str, Any] = {
+    "metric": "height",
+    "space": '{"x": {"low": 0.0, "high": 0.9, "coarse": [0.0, 0.2]}}',
+    "hyperparameters": "epochs=2",
+    "fine_trials": 0,
+    "held_out_runs": 0,
+    "pruner": "none",
+    "executor": "inline",
+}
+
+
+def damage(paths: Iterable[Path], kind: str) -> None:
+    some = list(paths)
+    assert some
+    for path in some:
+        if kind == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(DAMAGE[kind](path.read_bytes()))
+
+
+@pytest.fixture(scope="module")
+def cut_off() -> Iterable[pytest.MonkeyPatch]:
+    """Let uploads end after their run was made, and a study be killed before its end."""
+
+    def away(*_: object) -> None:
+        raise MlflowException("away", TEMPORARILY_UNAVAILABLE)
+
+    def killed(ledger: Ledger[Any], *_: object, **__: object) -> None:
+        ledger._close()
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChildWriter, "_log", away)
+        patch.setattr(Ledger, "wait", killed)
+        yield patch
+
+
+def half_done(place: Place, study: Callable[[], object]) -> Place:
+    with pytest.raises(KeyboardInterrupt):
+        study()
+    assert {run.info.status for run in place.runs()} == {"RUNNING"}
+    return place
+
+
+@pytest.fixture(scope="module")
+def investigated(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path, cut_off: pytest.MonkeyPatch) -> Place:
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("investigated"))
+    return half_done(place, place.investigate)
+
+
+def find(place: Place) -> HyperparameterSearch:
+    with place.entered():
+        return search(approach=Climb(), **SEARCH)
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path, cut_off: pytest.MonkeyPatch) -> Place:
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("searched"))
+    return half_done(place, lambda: find(place))
+
+
+@pytest.fixture(autouse=True)
+def again(investigated: Place, searched: Place, cut_off: pytest.MonkeyPatch) -> None:
+    """Let the next study go to its end."""
+    cut_off.undo()
+
+
+def copied(place: Place, folder: Path) -> Place:
+    """Return a copy of a place, but for its artifacts: by where these are the store is the same."""
+    shutil.copytree(place.cache.parent, folder)
+    return Place(f"sqlite:///{folder / 'mlflow.db'}", folder / "cache")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_of_runs_and_of_the_machine(investigated: Place, tmp_path: Path, kind: str) -> None:
+    place = copied(investigated, tmp_path / "place")
+    damage(place.cache.glob("spool/*/*/run_id"), kind)
+    if kind != "gone":  # without its name the machine is another one, whose parent ends when its heartbeat is old
+        damage(place.cache.glob("spool/id.*"), kind)
+    found = place.investigate()
+    assert (found.computed, found.reused) == (0, CELLS)
+    assert_whole(place, found.run_id, CELLS)
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"), [*(("searches/*/optuna.log", kind) for kind in KINDS), ("spool/*/*/cell.json", "half")]
+)
+def test_trials(searched: Place, tmp_path: Path, file: str, kind: str) -> None:
+    place = copied(searched, tmp_path / "place")
+    before = len(Trace(place.cache).trained())
+    paths = sorted(place.cache.glob(file))
+    assert len(paths) == (1 if file.endswith("log") else before) > 0
+    damage(paths, kind)
+    found = find(place)
+    assert len(Trace(place.cache).trained()) == before
+    trials = [run for run in place.runs("tags.`l3d.role` = 'trial'") if run.info.status != "KILLED"]
+    assert {run.info.status for run in trials} == {"FINISHED"}
+    assert sorted(run.data.metrics["score"] for run in trials) == sorted(found.result.trials["score"])
+    assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
