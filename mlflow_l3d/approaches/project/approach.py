@@ -14,7 +14,7 @@ from typing import Final
 
 from mlflow_l3d.approaches.command import Command
 from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, listed
-from mlflow_l3d.approaches.command.process import run_line
+from mlflow_l3d.approaches.command.process import run
 from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, with_predictions
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
@@ -176,7 +176,7 @@ class Project(Command):
 def _run(line: str, folder: Path, environment: Mapping[str, str]) -> None:
     """Run what MLproject declares: a line for a shell, which MLflow gives to bash, too; values in it are quoted."""
     try:
-        run_line(line, folder, environment)
+        run(["bash", "-c", line], folder, environment)
     except L3DError as error:
         if _OTHER_EXPERIMENT not in str(error):
             raise
