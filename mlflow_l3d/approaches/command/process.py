@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.privacy import public_text
 
 _LONGEST_LINE: Final = 200
 _idle: dict[int, list[subprocess.Popen[bytes]]] = {}
@@ -45,7 +46,7 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     if reason := answer.get("refused"):
         raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason})")
     lines, status = answer["said"].split("\n"), answer["status"]
-    last = next((line.strip()[-_LONGEST_LINE:] for line in reversed(lines) if line.strip()), "")
+    last = next((public_text(line.strip())[-_LONGEST_LINE:] for line in reversed(lines) if line.strip()), "")
     if status:
         how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
         raise L3DError(f"the command ended with {how}: {last or 'it said nothing'}")

@@ -23,7 +23,7 @@ from typing import Any, Final
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _LINUX: Final = sys.platform.startswith("linux")
-_TAIL_BYTES: Final = 4096
+_TAIL_BYTES: Final = 1 << 16
 _groups: list[int] = []
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.privacy import HIDDEN
 
 OUTPUT: Final = "output"
 HERE: Final = "here"
@@ -104,6 +105,10 @@ def factors_of(words: Iterable[str], parameter: str, typed: str) -> tuple[str, .
     ParameterError
         If there is none, or braces are none of placeholders.
     """
+    words = list(words)
+    if any(HIDDEN in word for word in words):
+        fix = "Type it again, or let the program read an environment variable (hyperparameters.environment)."
+        raise ParameterError(parameter, typed, f"has {HIDDEN} where a credential stood, which is never recorded", fix)
     names = dict.fromkeys(name for word in words for name in _placeholders(word, parameter, typed))
     factors = tuple(name for name in names if name not in {OUTPUT, HERE})
     if not factors:

@@ -27,6 +27,7 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.privacy import public_text, public_value
 
 _MEGABYTE: Final = 10**6
 _OTHER_EXPERIMENT: Final = "active experiment ID does not match environment run ID"
@@ -126,7 +127,7 @@ class Project(Command):
             point.check([name for name in self.given if name not in SEEDED])
             if point.environment and env_manager == LOCAL:
                 makes = "hyperparameters.env_manager=virtualenv, uv or conda makes its own"
-                _log.warning("%s asks for %s, and runs in this environment; %s", self.uri, point.environment, makes)
+                _log.warning("%s asks for %s, and runs in this environment; %s", public_text(self.uri), point.environment, makes)
             self._found[version, env_manager] = place, point
         return self._found[version, env_manager]
 
@@ -161,8 +162,11 @@ class Project(Command):
             kept, left_out = store.artifacts(output, float(hyperparameters["artifacts"]) * _MEGABYTE, PREDICTIONS)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        tags = {**logged.tags, store.LEFT_OUT: ", ".join(left_out)} if left_out else logged.tags
-        params = {**_public(values), **logged.params}
+        tags = {**logged.tags, **({store.LEFT_OUT: ", ".join(left_out)} if left_out else {})}
+        params, tags = (
+            {name: public_value(name, value) for name, value in texts.items()}
+            for texts in ({**_public(values), **logged.params}, tags)
+        )
         return replace(written, logged=replace(logged, params=params, tags=tags, artifacts=kept))
 
     def _values(self, seeds: Mapping[str, int], output: Path, point: EntryPoint) -> dict[str, str]:

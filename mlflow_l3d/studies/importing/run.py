@@ -16,7 +16,7 @@ import pandas as pd
 from mlflow_l3d.analysis.seeds.settings import JOINED, varying_settings
 from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.plan.cells import Cell, Outcome, content_key
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
@@ -138,7 +138,7 @@ class Import:
 
     def card(self) -> Card:
         """Return what the parent says of itself."""
-        typed = {("from" if name == "from_" else name): public_name(value) for name, value in self.given.items()}
+        typed = {("from" if name == "from_" else name): public_parameter(name, value) for name, value in self.given.items()}
         tags = {names.FACTOR: "seed", names.DESIGN: "seeds", names.CONTEXT_KEY: self.context_key}
         resolved = {"resolved.task": self.task, "resolved.metric": self.metric, "approach": self.given["from_"]}
         shared = {names.metric_name(name): value for name, value in self.shared.items()}
@@ -200,7 +200,7 @@ class Import:
         others = {name: value for name, value in self.shared.items() if name != "model"}
         return {
             "schema": 1,
-            "parameters": {name: public_name(value) for name, value in self.given.items()},
+            "parameters": {name: public_parameter(name, value) for name, value in self.given.items()},
             "imported_from": self.given["from_"],
             "task": {"name": self.task, "kind": self.runs[0].kind, "fingerprint": self.context_key},
             "model": {"name": self.shared.get("model", "")},
