@@ -127,13 +127,33 @@ def test_encoding_tells_how_far_it_is(monkeypatch):
     assert told == [*(f"encoding 70 texts: {100 * done // 70} %" for done in (0, 32, 64)), ""]
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x93NUM", None])
-def test_a_damaged_file_is_made_again(tmp_path, fake, damage):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[:4],
+        lambda content: content[:-40],
+        lambda content: content[:200] + bytes(len(content) - 200),
+        lambda content: content[:-33] + bytes([content[-33] ^ 1]) + content[-32:],
+        lambda content: content[:-32],  # as they were before there was a checksum
+    ],
+)
+def test_a_damaged_file_is_made_again(tmp_path, fake, damage, caplog):
     whole = np.array(load(tmp_path))
     (path,) = (tmp_path / "features").glob("*.npy")
-    path.write_bytes(path.read_bytes()[:-40] if damage is None else damage)
+    path.write_bytes(damage(path.read_bytes()))
     assert np.array_equal(load(tmp_path), whole)
     assert len(fake) == 2
+    assert "are damaged, or have no checksum, and are made again" in caplog.text
+    load(tmp_path)
+    assert len(fake) == 2
+
+
+def test_a_process_verifies_a_file_once(tmp_path, fake, monkeypatch):
+    load(tmp_path)
+    monkeypatch.setattr(features, "_checksum", None)
+    load(tmp_path)
+    assert len(fake) == 1
 
 
 def test_a_file_of_another_shape_is_made_again(tmp_path, fake):
