@@ -46,7 +46,9 @@ _SHAPE: Final = re.compile(
     r"|eyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?)",
     re.DOTALL,
 )
-_VARIABLE: Final = re.compile(r"(?:^|_)(?:KEY|TOKEN|PASS|PAT|CREDENTIALS?)(?:_|$)|.PWD$|PASSW|PASSPHRASE|SECRET|APIKEY", re.I)
+_VARIABLE: Final = re.compile(
+    r"(?:^|_)(?:KEY|TOKEN|PASS|PAT|CREDENTIALS?)(?:_|$)|.PWD$|PASSW|PASSPHRASE|SECRET|APIKEY", re.I
+)
 _HOME: Final = re.compile(r"(?<![\w.])(?:/(?:home|Users)/|[A-Za-z]:\\+Users\\+)[^/\\\s'\":,;]+")
 
 

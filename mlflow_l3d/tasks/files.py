@@ -6,7 +6,8 @@ import codecs
 import json
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import numpy as np
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.columns import task_from_table
+from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import numbers_of_parts
 from mlflow_l3d.tasks.table import Table
@@ -73,7 +75,10 @@ def _read_csv(path: Path) -> Table:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(path, sep=sep, dtype=str, keep_default_na=False, index_col=False, encoding=encoding)
+            form: dict[str, Any] = {"sep": sep, "dtype": str, "keep_default_na": False, "encoding": encoding}
+            # pandas itself would give the second of two columns another name.
+            names = pd.read_csv(path, header=None, nrows=1, **form).iloc[0].tolist()
+            frame = pd.read_csv(path, index_col=False, **form)
     except pd.errors.EmptyDataError:
         raise ParameterError("task", path.name, "the file is empty") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
@@ -81,6 +86,7 @@ def _read_csv(path: Path) -> Table:
         why = found.group() if found else "rows have more fields than the header"
         fix = "Put double quotes around fields that need them."
         raise ParameterError("task", path.name, f"the file is not well-formed ({why})", fix) from None
+    _check_names(path, filter(None, names), "the header")
     return Table(tuple(map(str, frame.columns)), lambda name: _typed(frame[name].tolist()))
 
 
@@ -111,6 +117,7 @@ def _read_parquet(path: Path) -> Table:
         names = tuple(file.schema_arrow.names)
     except pa.ArrowInvalid:
         raise ParameterError("task", path.name, "the file is not Parquet, or is damaged") from None
+    _check_names(path, names, "the file")
 
     def column(name: str) -> list[Any]:
         try:
@@ -124,19 +131,36 @@ def _read_parquet(path: Path) -> Table:
 
 def _read_jsonl(path: Path) -> Table:
     rows: list[dict[str, Any]] = []
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        _check_names(path, (name for name, _ in pairs), f"line {number}")
+        return dict(pairs)
+
     with path.open(encoding=_encoding(path)) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ParameterError("task", path.name, f"line {number} is not JSON ({error.msg})") from None
+                row = json.loads(line, object_pairs_hook=once)
+            except ParameterError:
+                raise
+            except (ValueError, RecursionError) as error:
+                limit = "nested too deep" if isinstance(error, RecursionError) else "a number of too many digits"
+                why = getattr(error, "msg", limit)
+                raise ParameterError("task", path.name, f"line {number} is not JSON ({why})") from None
             if not isinstance(row, dict):
                 raise ParameterError("task", path.name, f"line {number} must be a JSON object")
             rows.append(row)
     names = tuple(dict.fromkeys(name for row in rows for name in row))
     return Table(names, lambda name: [row.get(name) for row in rows])
+
+
+def _check_names(path: Path, names: Iterable[str], where: str) -> None:
+    """Raise where two columns have one name: which of them is meant is not known."""
+    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
+        raise ParameterError(
+            "task", path.name, f"{where} names {shorten(twice)} twice", "Give each column a name of its own."
+        )
 
 
 _READERS = {".csv": _read_csv, ".tsv": _read_csv, ".parquet": _read_parquet, ".jsonl": _read_jsonl}

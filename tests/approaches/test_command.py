@@ -102,7 +102,11 @@ def test_a_program_that_is_not_there(tmp_path):
 def with_company(folder):
     """Return a command that starts processes in its group, in a session of its own, and without a parent, and waits."""
     tail = f"tail -f {folder / 'held'}"
-    return ["bash", "-c", f"touch {folder / 'held'}; {tail} & setsid {tail} & ({tail} &); touch {folder / 'begun'}; wait"]
+    return [
+        "bash",
+        "-c",
+        f"touch {folder / 'held'}; {tail} & setsid {tail} & ({tail} &); touch {folder / 'begun'}; wait",
+    ]
 
 
 def all_gone(folder):

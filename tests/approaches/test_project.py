@@ -189,7 +189,10 @@ def test_what_a_project_logs_is_the_outcome(folder, monkeypatch):
         ("", "the project logged no metric where MLflow leads it, and no predictions.csv"),
         (FAST.replace("SEED", "0").replace("rmse", "loss"), "the project wrote no rmse, but loss"),
         *(
-            (f"{FAST.replace('SEED', '0')}\ntables.execute('UPDATE runs SET status = ?', ['{status}'])\ntables.commit()", why)
+            (
+                f"{FAST.replace('SEED', '0')}\ntables.execute('UPDATE runs SET status = ?', ['{status}'])\ntables.commit()",
+                why,
+            )
             for status in ("FAILED", "KILLED")
             for why in [f"the project ended its run as {status}, though its exit status was 0"]
         ),

@@ -18,7 +18,9 @@ if part := texts[3 * number : 3 * number + 3]:
     sys.exit(" ".join([*part, os.environ["MY_VAULT_PASSWORD"]]))
 json.dump({"rmse": number % 5}, open("metrics.json", "w"))
 """
-COMMAND = "python -SE train.py {seed} {other} --api-key {{swordfish}} --store redis://alice:hunter2@dbhost -u me:sword,fish"
+COMMAND = (
+    "python -SE train.py {seed} {other} --api-key {{swordfish}} --store redis://alice:hunter2@dbhost -u me:sword,fish"
+)
 
 
 def test_no_credential_is_kept_or_shown(tracking_uri, tmp_path, monkeypatch, capfd):

@@ -127,7 +127,9 @@ class Project(Command):
             point.check([name for name in self.given if name not in SEEDED])
             if point.environment and env_manager == LOCAL:
                 makes = "hyperparameters.env_manager=virtualenv, uv or conda makes its own"
-                _log.warning("%s asks for %s, and runs in this environment; %s", public_text(self.uri), point.environment, makes)
+                _log.warning(
+                    "%s asks for %s, and runs in this environment; %s", public_text(self.uri), point.environment, makes
+                )
             self._found[version, env_manager] = place, point
         return self._found[version, env_manager]
 
