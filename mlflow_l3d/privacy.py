@@ -8,14 +8,12 @@ from typing import Final
 
 HIDDEN: Final = "***"
 """Stands where a credential stood."""
-_SHORTEST: Final = 6
-"""Characters of an environment variable's value that is looked for; shorter ones are parts of other words."""
-_SECRET: Final = (
+_NOUN: Final = (
     r"(?:pass(?:word|wd|phrase)|(?<=[;_-])pwd|secret|credentials?"
     r"|(?:api|access|secret|private|account|auth|signing|license)[-_ ]?key(?:[-_]id)?)"
 )
 # Of a tokeniser, or of a sentence on it: eos_token, pad_token, "unexpected token".
-_TOKEN: Final = (
+_OTHER_NOUN: Final = (
     r"(?<!eos[-_])(?<!bos[-_])(?<!pad[-_])(?<!unk[-_])(?<!sep[-_])(?<!cls[-_])(?<!end[-_])(?<!mask[-_])(?<!stop[-_])"
     r"(?<!start[-_])(?<!special[-_])token"
 )
@@ -25,18 +23,18 @@ _VALUE: Final = (
 )
 _SCHEME: Final = r"(?:(?:bearer|basic|token|digest)\s+)?"
 _NAMED: Final = re.compile(
-    rf"(?P<name>{_SECRET}(?:\\?[\"'])?\s*[:=]\s*{_SCHEME}"
-    rf"|{_TOKEN}(?:\\?[\"']\s*:\s*|\s*=\s*(?![<\[(]|\d{{1,7}}\b)|:(?! )|: (?=\S*\d\S{{5}}|\S*\S\d|\S{{20}})(?!\d{{1,7}}\b))"
+    rf"(?P<name>{_NOUN}(?:\\?[\"'])?\s*[:=]\s*{_SCHEME}"
+    rf"|{_OTHER_NOUN}(?!\s*[:=]\s*\d{{1,7}}\b)(?:\\?[\"']\s*:\s*|\s*=\s*(?![<\[(])|:(?! )|: (?=\S*\d|\S{{20}}))"
     rf"|(?:authorization|cookie)(?:\\?[\"'])?\s*[:=]\s*(?:{_SCHEME[:-1]}|(?=\S*\d|\S{{16}}))"
     r"|\bbearer\s+(?=\S*\d|\S{16})"
-    rf"|(?<![\w-])--?[\w-]*(?:{_SECRET}|{_TOKEN})[\"']?,?\s+(?!-)"
+    rf"|(?<![\w-])--?[\w-]*(?:{_NOUN}|{_OTHER_NOUN})[\"']?,?\s+(?!-)"
     r"|(?<![\w-])(?:-u|--user)[= ](?=[^\s:]+:)"
     r"|[?&](?:sig|signature|key|auth|code|x-(?:amz|goog|ms)-[\w-]+)=)"
     rf"{_VALUE}",
     re.IGNORECASE | re.DOTALL,
 )
 _USER: Final = re.compile(
-    r"(?<=://)(?:[^/\s'\"@:]*:(?!\d+(?:[/?#\s]|$))[^\s'\"]*|[^/\s'\"]*)@"
+    r"(?<=://)(?:[^/\s'\"@:]*:(?!\d+(?:[/?#\s]|$))[^\s'\"]{1,512}|[^/\s'\"]{1,512})@"
     r"|(?<![\w:/.-])[\w.+-]+:[^\s:@/'\"]+@(?=[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}\b|localhost)"
 )
 _SHAPE: Final = re.compile(
@@ -49,24 +47,25 @@ _SHAPE: Final = re.compile(
 _VARIABLE: Final = re.compile(
     r"(?:^|_)(?:KEY|TOKEN|PASS|PAT|CREDENTIALS?)(?:_|$)|.PWD$|PASSW|PASSPHRASE|SECRET|APIKEY", re.I
 )
+_LONG: Final = re.compile(r"(?!\d{1,7}$).{6}", re.DOTALL)
+"""Values that are looked for: shorter ones are parts of other words, short numbers are numbers."""
 _HOME: Final = re.compile(r"(?<![\w.])(?:/(?:home|Users)/|[A-Za-z]:\\+Users\\+)[^/\\\s'\":,;]+")
 
 
 def public_text(text: str) -> str:
     """Return a text that others may see: credentials are ``***``, and the folder of a user is ``~``.
 
-    Credentials are what a text calls so (``password=...``, ``--token ...``, ``Authorization: ...``), users of addresses,
-    keys of well-known shapes, and values of environment variables whose name is that of a credential.
+    Credentials are what a text calls so (``password=...``, ``--token ...``, ``Authorization: ...``), users of
+    addresses, keys of well-known shapes, and values of environment variables whose name is that of a credential.
 
     Examples
     --------
     >>> public_text("python train.py --api-key 123 --store redis://alice:hunter2@dbhost --max-tokens 10")
     'python train.py --api-key *** --store redis://***@dbhost --max-tokens 10'
     """
-    values = {value for name, value in os.environ.items() if len(value) >= _SHORTEST and _VARIABLE.search(name)}
+    values = {value for name, value in os.environ.items() if _VARIABLE.search(name) and _LONG.match(value)}
     for value in sorted(values, key=len, reverse=True):
-        if not re.fullmatch(r"\d{1,7}", value):
-            text = text.replace(value, HIDDEN)
+        text = text.replace(value, HIDDEN)
     text = _SHAPE.sub(HIDDEN, _USER.sub(f"{HIDDEN}@", text))
     text = _NAMED.sub(lambda match: f"{match['name']}{match['quote'] or ''}{HIDDEN}", text)
     return _HOME.sub("~", text)

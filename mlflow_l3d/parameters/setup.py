@@ -78,7 +78,7 @@ class Setup:
 
     @property
     def public_hyperparameters(self) -> dict[str, Value]:
-        """The hyperparameters as they may be shown and logged: no credentials, and of private folders only the names."""
+        """The hyperparameters as they may be shown and logged: no credentials, of private folders only the names."""
         return {
             name: public_value(name, "|".join(map(public_name, value.split("|")))) if isinstance(value, str) else value
             for name, value in self.hyperparameters.items()

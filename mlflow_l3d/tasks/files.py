@@ -145,8 +145,7 @@ def _read_jsonl(path: Path) -> Table:
             except ParameterError:
                 raise
             except (ValueError, RecursionError) as error:
-                limit = "nested too deep" if isinstance(error, RecursionError) else "a number of too many digits"
-                why = getattr(error, "msg", limit)
+                why = getattr(error, "msg", "nested too deep, or a number of too many digits")
                 raise ParameterError("task", path.name, f"line {number} is not JSON ({why})") from None
             if not isinstance(row, dict):
                 raise ParameterError("task", path.name, f"line {number} must be a JSON object")

@@ -1,5 +1,6 @@
 import errno
 import io
+import os
 import threading
 from types import SimpleNamespace
 
@@ -151,9 +152,24 @@ def test_a_damaged_file_is_made_again(tmp_path, fake, damage, caplog):
 
 def test_a_process_verifies_a_file_once(tmp_path, fake, monkeypatch):
     load(tmp_path)
-    monkeypatch.setattr(features, "_checksum", None)
+    monkeypatch.setattr(features, "_verified", seen := Seen(features._verified))
     load(tmp_path)
-    assert len(fake) == 1
+    assert (len(fake), seen.added) == (1, 0)
+    (path,) = (tmp_path / "features").glob("*.npy")
+    os.utime(path)
+    load(tmp_path)
+    load(tmp_path)
+    assert (len(fake), seen.added) == (1, 1)
+
+
+class Seen(set):
+    """Counts what is added."""
+
+    added = 0
+
+    def add(self, element):
+        self.added += 1
+        super().add(element)
 
 
 def test_a_file_of_another_shape_is_made_again(tmp_path, fake):

@@ -65,6 +65,10 @@ tables.commit()
 folder, = tables.execute("SELECT artifact_uri FROM runs").fetchone()
 open(folder.removeprefix("file://") + "/note.txt", "w").write(str(seed))
 """
+ENDS = """
+tables.execute("UPDATE runs SET status = 'FAILED'")
+tables.commit()
+"""
 
 
 @pytest.fixture
@@ -188,14 +192,7 @@ def test_what_a_project_logs_is_the_outcome(folder, monkeypatch):
         (f"raise SystemExit('because {_OTHER_EXPERIMENT}. Make')", "name it, hyperparameters.experiment=NAME"),
         ("", "the project logged no metric where MLflow leads it, and no predictions.csv"),
         (FAST.replace("SEED", "0").replace("rmse", "loss"), "the project wrote no rmse, but loss"),
-        *(
-            (
-                f"{FAST.replace('SEED', '0')}\ntables.execute('UPDATE runs SET status = ?', ['{status}'])\ntables.commit()",
-                why,
-            )
-            for status in ("FAILED", "KILLED")
-            for why in [f"the project ended its run as {status}, though its exit status was 0"]
-        ),
+        (FAST.replace("SEED", "0") + ENDS, "the project ended its run as FAILED, though its exit status was 0"),
     ],
 )
 @pytest.mark.usefixtures("kept_store")

@@ -226,11 +226,15 @@ def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
             "task=mine.jsonl: the file is not UTF-8 (byte 0xe9 in line 1 or later). "
             "Save it as UTF-8, e.g. iconv -f WINDOWS-1252 -t UTF-8 if it comes from Excel.",
         ),
-        ("mine.jsonl", b"[" * 100_000, "task=mine.jsonl: line 1 is not JSON (nested too deep)."),
+        (
+            "mine.jsonl",
+            b"[" * 100_000,
+            "task=mine.jsonl: line 1 is not JSON (nested too deep, or a number of too many digits).",
+        ),
         (
             "mine.jsonl",
             b'{"a": %s}' % (b"1" * 5000),
-            "task=mine.jsonl: line 1 is not JSON (a number of too many digits).",
+            "task=mine.jsonl: line 1 is not JSON (nested too deep, or a number of too many digits).",
         ),
         ("mine.jsonl", b'{"text": "a", "text": "b"}', f"task=mine.jsonl: line 1 names text twice. {ONCE}"),
         ("mine.csv", b"text,label,text\na,b,c\n", f"task=mine.csv: the header names text twice. {ONCE}"),

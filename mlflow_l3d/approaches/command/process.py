@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import signal
@@ -23,8 +22,8 @@ _idle: dict[int, list[subprocess.Popen[bytes]]] = {}
 def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
     """Run a command in a folder until it ends; all that it started ends with it.
 
-    So it does where this process ends, be it killed. Linux finds all; elsewhere what left the command's process group
-    is not found.
+    So it does where this process ends, be it killed. Elsewhere than on Linux, what runs on after the command ends only
+    with this process, and not at all where it left the session.
 
     Returns
     -------
@@ -76,9 +75,3 @@ def _supervisor() -> subprocess.Popen[bytes]:
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     # In a session of its own: a signal to ours must not end it before what it runs.
     return subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True)  # noqa: S603
-
-
-@atexit.register
-def _end_supervisors() -> None:
-    for supervisor in _idle.pop(os.getpid(), []):
-        supervisor.communicate()

@@ -105,8 +105,7 @@ def factors_of(words: Iterable[str], parameter: str, typed: str) -> tuple[str, .
     ParameterError
         If there is none, or braces are none of placeholders.
     """
-    words = list(words)
-    if any(HIDDEN in word for word in words):
+    if any(HIDDEN in word for word in (words := list(words))):
         fix = "Type it again, or let the program read an environment variable (hyperparameters.environment)."
         raise ParameterError(parameter, typed, f"has {HIDDEN} where a credential stood, which is never recorded", fix)
     names = dict.fromkeys(name for word in words for name in _placeholders(word, parameter, typed))

@@ -29,7 +29,6 @@ FloatArray = npt.NDArray[np.float32]
 _log = logging.getLogger(__name__)
 BATCH: Final = 32
 """Examples encoded together; part of what decides the last bits, so it does not depend on the machine."""
-_CHECKSUM_BYTES: Final = hashlib.sha256().digest_size
 _verified: set[tuple[Path, int, int]] = set()
 """Files, as they were when this process found their content to have its checksum."""
 
@@ -113,7 +112,7 @@ def _write(
             encode(file, texts, found, pooling, max_length, device=device, free=free, dtype=dtype)
             file.flush()
             file.seek(0, os.SEEK_END)
-            file.write(_checksum(np.load(partial, mmap_mode="r")))
+            file.write(hashlib.sha256(np.load(partial, mmap_mode="r")).digest())
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
@@ -237,14 +236,10 @@ def _stored(path: Path, rows: int) -> FloatArray | None:
         return None
     version = path, status.st_ino, status.st_mtime_ns
     if version not in _verified:
+        checksum = hashlib.sha256(found).digest()
         with path.open("rb") as file:
-            file.seek(-_CHECKSUM_BYTES, os.SEEK_END)
-            if file.read() != _checksum(found):
+            file.seek(-len(checksum), os.SEEK_END)
+            if file.read() != checksum:
                 return None
         _verified.add(version)
     return found
-
-
-def _checksum(features: FloatArray) -> bytes:
-    """Return what stands behind the numbers in a file."""
-    return hashlib.sha256(features).digest()

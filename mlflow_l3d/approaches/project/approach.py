@@ -164,11 +164,8 @@ class Project(Command):
             kept, left_out = store.artifacts(output, float(hyperparameters["artifacts"]) * _MEGABYTE, PREDICTIONS)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        tags = {**logged.tags, **({store.LEFT_OUT: ", ".join(left_out)} if left_out else {})}
-        params, tags = (
-            {name: public_value(name, value) for name, value in texts.items()}
-            for texts in ({**_public(values), **logged.params}, tags)
-        )
+        tags = {**logged.tags, store.LEFT_OUT: ", ".join(left_out)} if left_out else logged.tags
+        params = {**{name: public_value(name, value) for name, value in _public(values).items()}, **logged.params}
         return replace(written, logged=replace(logged, params=params, tags=tags, artifacts=kept))
 
     def _values(self, seeds: Mapping[str, int], output: Path, point: EntryPoint) -> dict[str, str]:

@@ -283,7 +283,6 @@ class _Conduct:
         return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
     def _write(self, run: AuxiliaryRun) -> None:
-        asked = self.asked
         settings = {name: value for name, value in self._about()["parameters"].items() if value != "auto"}
         with temporary_folder() as folder:
             write_record(folder, self.answer, self._about())

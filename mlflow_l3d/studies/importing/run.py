@@ -138,9 +138,7 @@ class Import:
 
     def card(self) -> Card:
         """Return what the parent says of itself."""
-        typed = {
-            ("from" if name == "from_" else name): public_parameter(name, value) for name, value in self.given.items()
-        }
+        typed = {name.rstrip("_"): public_parameter(name, value) for name, value in self.given.items()}
         tags = {names.FACTOR: "seed", names.DESIGN: "seeds", names.CONTEXT_KEY: self.context_key}
         resolved = {"resolved.task": self.task, "resolved.metric": self.metric, "approach": self.given["from_"]}
         shared = {names.metric_name(name): value for name, value in self.shared.items()}
