@@ -39,6 +39,7 @@ from mlflow_l3d.testing import one_cell
         ("python {a:d}", "no name of a factor"),
         ("python {0}", "no name of a factor"),
         ("python {all}", "stands for every factor"),
+        ("python {a} --store redis://***@dbhost", r"has \*\*\* where a credential stood"),
     ],
 )
 def test_what_is_no_command(command, why):

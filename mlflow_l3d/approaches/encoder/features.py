@@ -236,7 +236,7 @@ def _stored(path: Path, rows: int) -> FloatArray | None:
         return None
     version = path, status.st_ino, status.st_mtime_ns
     if version not in _verified:
-        checksum = hashlib.sha256(found).digest()
+        checksum = hashlib.sha256(found.data).digest()
         with path.open("rb") as file:
             file.seek(-len(checksum), os.SEEK_END)
             if file.read() != checksum:
