@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from mlflow_l3d.privacy import public_text
+
 
 class L3DError(Exception):
-    """An error that a user can mend; its text is one line and is shown without a traceback."""
+    """An error that a user can mend; its text is one line without credentials, and is shown without a traceback."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(public_text(" ".join(message.split())))
 
 
 class ParameterError(L3DError, ValueError):

@@ -7,6 +7,7 @@ from typing import Final
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plan.cells import Outcome
+from mlflow_l3d.privacy import public_text
 
 LONGEST_ERROR: Final = 500
 """Characters of an error; libraries put whole inputs into theirs, and those are not to be logged."""
@@ -50,7 +51,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def one_line(error: BaseException) -> str:
     """Return type (if not ours) and message of an exception as one line of at most :data:`LONGEST_ERROR` characters."""
-    message = " ".join(str(error).split())
+    message = public_text(" ".join(str(error).split()))
     name = type(error).__name__
     text = message if message and isinstance(error, L3DError) else f"{name}: {message}" if message else name
     return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 3]}..."
@@ -78,5 +79,5 @@ def failed(key: str, error: BaseException, duration_seconds: float = 0.0) -> Out
         key=key,
         duration_seconds=duration_seconds,
         error=one_line(error),
-        traceback="".join(traceback.format_exception(error)),
+        traceback=public_text("".join(traceback.format_exception(error))),
     )

@@ -21,6 +21,7 @@ from mlflow_l3d.execution.samples import half, trainings, whole
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import REPLICATE, TEST_SAMPLE, configuration_seed
+from mlflow_l3d.privacy import public_text
 from mlflow_l3d.tasks.base import Task
 
 _logger = logging.getLogger(__name__)
@@ -182,8 +183,8 @@ def _finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
         raise ValueError(f"its key is {outcome.key!r} and the cell's is {cell.key!r}")
     duration = _number("duration_seconds", outcome.duration_seconds)
     if outcome.error is not None:
-        error = " ".join(str(outcome.error).split())
-        traceback = None if outcome.traceback is None else str(outcome.traceback)
+        error = public_text(" ".join(str(outcome.error).split()))
+        traceback = None if outcome.traceback is None else public_text(str(outcome.traceback))
         return Outcome(cell.key, duration_seconds=duration, error=error, traceback=traceback)
     metrics = {str(name): _number(f"metric {name}", value) for name, value in outcome.metrics.items()}
     curves = {str(name): tuple(float(value) for value in values) for name, values in outcome.curves.items()}

@@ -17,6 +17,7 @@ from mlflow_l3d.approaches.failures import StudyEndedError, check_device, one_li
 from mlflow_l3d.approaches.numerics import reproducible
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
+from mlflow_l3d.privacy import public_text
 
 _logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ def prepared(job: Job) -> Session:
     except (Exception, SystemExit) as error:
         check_device(error)
         wrapped = L3DError(f"approach {job.approach.name} could not be prepared: {one_line(error)}")
-        wrapped.add_note("".join(traceback.format_exception(error)))
+        wrapped.add_note(public_text("".join(traceback.format_exception(error))))
         raise wrapped from error
     if not isinstance(found, Session):
         raise L3DError(f"approach {job.approach.name}: prepare returned a {type(found).__name__}, not a Session")

@@ -21,6 +21,7 @@ from mlflow_l3d.parameters.table import MAIN, SEEDS, Parameters
 from mlflow_l3d.parameters.values import Choice, as_text, public_name
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
+from mlflow_l3d.privacy import public_value
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import is_data
 from mlflow_l3d.tasks.kinds import Reading
@@ -79,9 +80,9 @@ class Setup:
 
     @property
     def public_hyperparameters(self) -> dict[str, Value]:
-        """The hyperparameters as they may be shown and logged: of models in private folders only the names."""
+        """The hyperparameters as they may be shown and logged: no credentials, of private folders only the names."""
         return {
-            name: "|".join(map(public_name, value.split("|"))) if isinstance(value, str) else value
+            name: public_value(name, "|".join(map(public_name, value.split("|")))) if isinstance(value, str) else value
             for name, value in self.hyperparameters.items()
         }
 

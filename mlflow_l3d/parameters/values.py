@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.privacy import public_text, public_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +119,17 @@ def as_text(name: str, value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
+def public_parameter(name: str, value: str) -> str:
+    """Return the value of a parameter as it may be shown and logged: no private folder, no credential."""
+    if name in {"command", "project_parameters"}:
+        return public_words(value)
+    return public_value(name, public_name(value.removeprefix("file://") if name == "uri" else value))
+
+
 def public_words(value: str) -> str:
-    """Return a command that may be shown to others: of its absolute and home paths, only the last parts."""
-    return re.sub(r"(?:^|(?<=[\s=:'\"|]))(?:[/~]|[^\W\d_]:[\\/])[^\s'\"|]*", lambda found: public_name(found[0]), value)
+    """Return a command that may be shown to others: no credentials, and the last parts of absolute and home paths."""
+    path = r"(?:^|(?<=[\s=:'\"|])(?!//)|(?<=://)(?=/[^/])|(?<=:///)(?=/))(?:[/~]|[^\W\d_]:[\\/])[^\s'\"|]*"
+    return re.sub(path, lambda found: public_name(found[0]), public_text(value))
 
 
 def public_name(value: str) -> str:

@@ -15,14 +15,13 @@ import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.setup import Setup
-from mlflow_l3d.parameters.values import public_name, public_words
+from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.plan.cells import Cell, cell_key, content_key
 from mlflow_l3d.plan.factors import SWAP_BASE, TASK_FACTORS, configuration_seed
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.connection import public_uri
 from mlflow_l3d.tracking.data import Data
 from mlflow_l3d.tracking.parent import Card
 
@@ -104,9 +103,8 @@ class StudySpecification(ABC):
         return {name: value for name, value in final.items() if value and value != self.given[name]}
 
     def public(self) -> dict[str, str]:
-        """Return every parameter as it may be shown and logged: no private folder."""
-        shown = {"command": public_words, "project_parameters": public_words, "uri": _public_address}
-        found = {name: shown.get(name, public_name)(value) for name, value in self.given.items()}
+        """Return every parameter as it may be shown and logged: no private folder, no credential."""
+        found = {name: public_parameter(name, value) for name, value in self.given.items()}
         for name, public in self.setup.public_hyperparameters.items():
             if public != (private := self.setup.hyperparameters[name]):
                 found["hyperparameters"] = found["hyperparameters"].replace(str(private), str(public))
@@ -231,11 +229,6 @@ class CellSpecification(StudySpecification):
     @abstractmethod
     def design(self) -> HasCells:
         """Return what holds the cells."""
-
-
-def _public_address(uri: str) -> str:
-    """Return an address that may be shown to others: of a folder the last part, and no password."""
-    return public_uri(public_name(uri.removeprefix("file://")))
 
 
 def heading(run_id: str) -> dict[str, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import numpy as np
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.columns import task_from_table
+from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import numbers_of_parts
 from mlflow_l3d.tasks.table import Table, encoding_of, read_texts
@@ -106,6 +108,7 @@ def _read_parquet(path: Path) -> Table:
         names = tuple(file.schema_arrow.names)
     except pa.ArrowInvalid:
         raise ParameterError("task", path.name, "the file is not Parquet, or is damaged") from None
+    _check_names(path, names, "the file")
 
     def column(name: str) -> list[Any]:
         try:
@@ -119,19 +122,35 @@ def _read_parquet(path: Path) -> Table:
 
 def _read_jsonl(path: Path) -> Table:
     rows: list[dict[str, Any]] = []
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        _check_names(path, (name for name, _ in pairs), f"line {number}")
+        return dict(pairs)
+
     with path.open(encoding=encoding_of(path)) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ParameterError("task", path.name, f"line {number} is not JSON ({error.msg})") from None
+                row = json.loads(line, object_pairs_hook=once)
+            except ParameterError:
+                raise
+            except (ValueError, RecursionError) as error:
+                why = getattr(error, "msg", "nested too deep, or a number of too many digits")
+                raise ParameterError("task", path.name, f"line {number} is not JSON ({why})") from None
             if not isinstance(row, dict):
                 raise ParameterError("task", path.name, f"line {number} must be a JSON object")
             rows.append(row)
     names = tuple(dict.fromkeys(name for row in rows for name in row))
     return Table(names, lambda name: [row.get(name) for row in rows])
+
+
+def _check_names(path: Path, names: Iterable[str], where: str) -> None:
+    """Raise where two columns have one name: which of them is meant is not known."""
+    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
+        raise ParameterError(
+            "task", path.name, f"{where} names {shorten(twice)} twice", "Give each column a name of its own."
+        )
 
 
 _READERS = {".csv": _read_csv, ".tsv": _read_csv, ".parquet": _read_parquet, ".jsonl": _read_jsonl}

@@ -81,7 +81,10 @@ def read_texts(path: Path) -> pd.DataFrame:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(path, sep=sep, dtype=str, keep_default_na=False, index_col=False, encoding=encoding)
+            form: dict[str, Any] = {"sep": sep, "dtype": str, "keep_default_na": False, "encoding": encoding}
+            # pandas itself gives the second of two columns another name.
+            names = pd.read_csv(path, header=None, nrows=1, **form).iloc[0]
+            table = pd.read_csv(path, index_col=False, **form)
     except pd.errors.EmptyDataError:
         raise ValueError("is empty") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
@@ -90,6 +93,9 @@ def read_texts(path: Path) -> pd.DataFrame:
         )
         why = matched.group() if matched else "rows have more fields than the header"
         raise ValueError(f"is not well-formed ({why}). Put double quotes around fields that need them.") from None
+    if twice := [name for name in names[names.duplicated()] if name]:
+        raise ValueError(f"names {shorten(twice[0])} twice. Give each column a name of its own.")
+    return table
 
 
 def with_parts(name: str, table: Table, label_column: str) -> Table:

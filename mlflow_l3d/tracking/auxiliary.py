@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of, condition, search
 from mlflow_l3d.tracking.connection import error_line
@@ -85,7 +85,7 @@ def auxiliary_run(
     run = attach(client, project_run, title, tags)
     run_id, experiment_id = str(run.info.run_id), str(run.info.experiment_id)
     try:
-        public = {name: public_name(value) for name, value in parameters.items()}
+        public = {name: public_parameter(name, value) for name, value in parameters.items()}
         log_params(client, run_id, public, known=run.data.params)
         for other in list(search(client, [experiment_id], condition({names.ROLE: role}, "RUNNING"))):
             beats = names.HEARTBEAT in other.data.tags

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.privacy import public_text
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -205,6 +206,6 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
 
 
 def error_line(error: BaseException) -> str:
-    """Return an exception as one line without user info of addresses and without the user's folder."""
+    """Return an exception as one line without credentials and without the user's folder."""
     text = str(error).partition("[SQL:")[0] or type(error).__name__
-    return public_path(public_uri(" ".join(text.split())))
+    return public_path(public_text(public_uri(" ".join(text.split()))))

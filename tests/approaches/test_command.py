@@ -2,12 +2,12 @@
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,13 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.command import Command
+from mlflow_l3d.approaches.command import Command, process
 from mlflow_l3d.approaches.command.process import run
 from mlflow_l3d.approaches.command.template import Template, environment
 from mlflow_l3d.approaches.command.written import read
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.parameters.values import public_words
 from mlflow_l3d.testing import one_cell
 
@@ -37,6 +39,7 @@ from mlflow_l3d.testing import one_cell
         ("python {a:d}", "no name of a factor"),
         ("python {0}", "no name of a factor"),
         ("python {all}", "stands for every factor"),
+        ("python {a} --store redis://***@dbhost", r"has \*\*\* where a credential stood"),
     ],
 )
 def test_what_is_no_command(command, why):
@@ -97,52 +100,84 @@ def test_a_program_that_is_not_there(tmp_path):
         run(["nothing-of-that-name"], tmp_path, {})
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("line", [False, True])
-def test_a_command_ends_with_a_worker_that_is_killed(line, how, tmp_path):
-    """A line for a shell has children of its own, which end, too."""
-    child = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    words = f"{shlex.join([sys.executable, '-c', child])} && echo" if line else [sys.executable, "-c", child]
-    parent = (
-        "from pathlib import Path; from mlflow_l3d.approaches.command.process import run, run_line; "
-        f"{'run_line' if line else 'run'}({words!r}, Path({str(tmp_path)!r}), {{'PATH': '/usr/bin:/bin'}})"
-    )
-    worker = subprocess.Popen([sys.executable, "-c", parent], stderr=subprocess.DEVNULL)
-    while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
-        time.sleep(0.02)
-    worker.send_signal(how)
-    worker.wait()
-    path = Path("/proc") / (tmp_path / "pid").read_text() / "cmdline"
+def with_company(folder):
+    """Return a command that starts processes in its group, in a session of its own, and without a parent, and waits."""
+    tail = f"tail -f {folder / 'held'}"
+    return [
+        "bash",
+        "-c",
+        f"touch {folder / 'held'}; {tail} & setsid {tail} & ({tail} &); touch {folder / 'begun'}; wait",
+    ]
+
+
+def all_gone(folder):
+    """Return whether no process that names a file is left, within ten seconds."""
     deadline = time.monotonic() + 10
-    while path.exists() and path.read_text() and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        lines = [read_if_there(path) for path in Path("/proc").glob("[0-9]*/cmdline")]
+        if not any(str(folder / "held").encode() in line for line in lines):
+            return True
         time.sleep(0.02)
-    assert not path.exists() or not path.read_text()
+    return False
+
+
+def read_if_there(path):
+    with suppress(OSError):
+        return path.read_bytes()
+    return b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux finds what left its group")
+@pytest.mark.parametrize(
+    ("send", "how"), [(os.kill, signal.SIGKILL), (os.killpg, signal.SIGKILL), (os.kill, signal.SIGINT)]
+)
+def test_all_that_a_command_started_ends_with_the_worker(send, how, tmp_path):
+    """Be it killed, alone or with all of its group, or interrupted."""
+    parent = (
+        "from pathlib import Path; from mlflow_l3d.approaches.command.process import run; "
+        f"run({with_company(tmp_path)!r}, Path({str(tmp_path)!r}), {{'PATH': '/usr/bin:/bin'}})"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", parent], start_new_session=True, stderr=subprocess.DEVNULL)
+    while not (tmp_path / "begun").is_file():
+        time.sleep(0.02)
+    send(worker.pid, how)
+    assert worker.wait() == -how
+    assert all_gone(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux finds what left its group")
+def test_what_a_command_leaves_running_ends_with_it(tmp_path):
+    words = with_company(tmp_path)
+    run([*words[:2], words[2].replace("; wait", "")], tmp_path, {"PATH": "/usr/bin:/bin"})
+    assert all_gone(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux finds what left its group")
+def test_a_cell_at_its_time_limit_leaves_no_process(tmp_path):
+    approach = Command([*with_company(tmp_path), "{seed}"], here=tmp_path)
+    hyperparameters = resolve_hyperparameters(approach, {"classes": "a|b"})
+    task = approach.own_task(hyperparameters, tmp_path)
+    job = Job(approach, task, hyperparameters, model="", device="cpu", cache=tmp_path, cell_timeout=1.0)
+    (outcome,) = ProcessExecutor(job=job, workers=1).run([one_cell(approach.factors)])
+    assert "no outcome within 1 s" in outcome.error
+    assert (tmp_path / "begun").is_file()
+    assert all_gone(tmp_path)
+
+
+def test_a_supervisor_that_was_ended_is_replaced(tmp_path):
+    """And what it ran fails in one line, with nothing left of it."""
+    run(["true"], tmp_path, {"PATH": "/usr/bin:/bin"})
+    (supervisor,) = process._idle[os.getpid()]
+    supervisor.kill()
+    supervisor.wait()
+    run(["true"], tmp_path, {"PATH": "/usr/bin:/bin"})
+    with pytest.raises(L3DError, match="the process that runs the command was ended"):
+        run(["bash", "-c", "kill -9 $PPID; sleep 60"], tmp_path, {"PATH": "/usr/bin:/bin"})
 
 
 def test_the_last_line_that_a_command_said_is_known(tmp_path):
     assert run(["bash", "-c", "echo so; echo careful >&2"], tmp_path, {"PATH": "/usr/bin:/bin"}) == "careful"
-
-
-def test_ctrl_c_reaches_what_a_command_started(tmp_path):
-    """Terminals send it to the whole group, of which all that a command starts must be a part."""
-    child = f"echo $$ > {tmp_path / 'new'}; mv {tmp_path / 'new'} {tmp_path / 'pid'}; exec sleep 60"
-    words = ["bash", "-c", f"bash -c '{child}'; true"]
-    parent = (
-        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "  # as workers do
-        "from pathlib import Path; from mlflow_l3d.approaches.command.process import run; "
-        f"run({words!r}, Path({str(tmp_path)!r}), {{'PATH': '/usr/bin:/bin'}})"
-    )
-    worker = subprocess.Popen([sys.executable, "-c", parent], start_new_session=True, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "pid").is_file():
-        time.sleep(0.02)
-    os.killpg(worker.pid, signal.SIGINT)
-    assert "the command ended with signal SIGINT" in worker.communicate()[1]
-    path = Path("/proc") / (tmp_path / "pid").read_text().strip() / "cmdline"
-    deadline = time.monotonic() + 10
-    while path.exists() and path.read_text() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not path.exists() or not path.read_text()
 
 
 ROWS = pd.DataFrame({"example_id": [3, 1], "label": ["b", "a"], "prediction": ["a", "a"]})

@@ -1,5 +1,6 @@
 import errno
 import io
+import os
 import threading
 from types import SimpleNamespace
 
@@ -127,13 +128,48 @@ def test_encoding_tells_how_far_it_is(monkeypatch):
     assert told == [*(f"encoding 70 texts: {100 * done // 70} %" for done in (0, 32, 64)), ""]
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x93NUM", None])
-def test_a_damaged_file_is_made_again(tmp_path, fake, damage):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[:4],
+        lambda content: content[:-40],
+        lambda content: content[:200] + bytes(len(content) - 200),
+        lambda content: content[:-33] + bytes([content[-33] ^ 1]) + content[-32:],
+        lambda content: content[:-32],  # as they were before there was a checksum
+    ],
+)
+def test_a_damaged_file_is_made_again(tmp_path, fake, damage, caplog):
     whole = np.array(load(tmp_path))
     (path,) = (tmp_path / "features").glob("*.npy")
-    path.write_bytes(path.read_bytes()[:-40] if damage is None else damage)
+    path.write_bytes(damage(path.read_bytes()))
     assert np.array_equal(load(tmp_path), whole)
     assert len(fake) == 2
+    assert "are damaged, or have no checksum, and are made again" in caplog.text
+    load(tmp_path)
+    assert len(fake) == 2
+
+
+def test_a_process_verifies_a_file_once(tmp_path, fake, monkeypatch):
+    load(tmp_path)
+    monkeypatch.setattr(features, "_verified", seen := Seen(features._verified))
+    load(tmp_path)
+    assert (len(fake), seen.added) == (1, 0)
+    (path,) = (tmp_path / "features").glob("*.npy")
+    os.utime(path)
+    load(tmp_path)
+    load(tmp_path)
+    assert (len(fake), seen.added) == (1, 1)
+
+
+class Seen(set):
+    """Counts what is added."""
+
+    added = 0
+
+    def add(self, element):
+        self.added += 1
+        super().add(element)
 
 
 def test_a_file_of_another_shape_is_made_again(tmp_path, fake):

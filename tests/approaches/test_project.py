@@ -40,7 +40,8 @@ import mlflow
 mlflow.set_experiment("theirs")
 with mlflow.start_run():
     mlflow.log_param("seed", sys.argv[1])
-    mlflow.log_params({"kind": "linear"})
+    mlflow.log_params({"kind": "linear", "api_key": "swordfish"})
+    mlflow.set_tag("from", "redis://alice:hunter2@dbhost")
     for epoch in range(3):
         mlflow.log_metric("rmse", 0.5 - epoch / 10, step=epoch)
     mlflow.log_metric("broken", float("nan"))
@@ -63,6 +64,10 @@ write("tags", "colour", "blue", run)
 tables.commit()
 folder, = tables.execute("SELECT artifact_uri FROM runs").fetchone()
 open(folder.removeprefix("file://") + "/note.txt", "w").write(str(seed))
+"""
+ENDS = """
+tables.execute("UPDATE runs SET status = 'FAILED'")
+tables.commit()
 """
 
 
@@ -169,8 +174,8 @@ def test_what_a_project_logs_is_the_outcome(folder, monkeypatch):
     assert (outcome.predictions.tolist(), outcome.labels.tolist(), outcome.metrics) == ([0, 0], [0, 1], {"rmse": 0.3})
     logged = outcome.logged
     seed = str(one_cell(approach.factors).seeds["a"] % 2**31)
-    assert logged.params == {"seed": seed, "data": "data.csv", "kind": "linear"}
-    assert logged.tags == {"colour": "blue", "artifacts_left_out": "large.txt"}
+    assert logged.params == {"seed": seed, "data": "data.csv", "kind": "linear", "api_key": "***"}
+    assert logged.tags == {"colour": "blue", "from": "redis://***@dbhost", "artifacts_left_out": "large.txt"}
     assert logged.artifacts == {"notes/a.txt": b"what it says"}
     assert [(name, value, step) for name, value, _, step in logged.metrics] == [
         ("rmse", 0.5, 0),
@@ -187,6 +192,7 @@ def test_what_a_project_logs_is_the_outcome(folder, monkeypatch):
         (f"raise SystemExit('because {_OTHER_EXPERIMENT}. Make')", "name it, hyperparameters.experiment=NAME"),
         ("", "the project logged no metric where MLflow leads it, and no predictions.csv"),
         (FAST.replace("SEED", "0").replace("rmse", "loss"), "the project wrote no rmse, but loss"),
+        (FAST.replace("SEED", "0") + ENDS, "the project ended its run as FAILED, though its exit status was 0"),
     ],
 )
 @pytest.mark.usefixtures("kept_store")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -217,6 +219,16 @@ def test_columns_that_cannot_be_meant(tmp_path: Path, text_column: str, label_co
     assert str(caught.value) == line
 
 
+def test_columns_of_one_name_in_parquet(tmp_path: Path) -> None:
+    table = pa.table([["a"], ["b"], ["c"]], names=["text", "label", "text"])
+    pq.write_table(table, tmp_path / "mine.parquet")
+    with pytest.raises(ParameterError, match="the file names text twice"):
+        load_file(tmp_path / "mine.parquet")
+
+
+ONCE = "Give each column a name of its own."
+
+
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_separator_and_mark_of_a_spreadsheet_are_found(tmp_path: Path, separator: str, encoding: str) -> None:
@@ -253,6 +265,19 @@ def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
             "task=mine.jsonl: the file is not UTF-8 (byte 0xe9 in line 1 or later). "
             "Save it as UTF-8, e.g. iconv -f WINDOWS-1252 -t UTF-8 if it comes from Excel.",
         ),
+        (
+            "mine.jsonl",
+            b"[" * 100_000,
+            "task=mine.jsonl: line 1 is not JSON (nested too deep, or a number of too many digits).",
+        ),
+        (
+            "mine.jsonl",
+            b'{"a": %s}' % (b"1" * 5000),
+            "task=mine.jsonl: line 1 is not JSON (nested too deep, or a number of too many digits).",
+        ),
+        ("mine.jsonl", b'{"text": "a", "text": "b"}', f"task=mine.jsonl: line 1 names text twice. {ONCE}"),
+        ("mine.csv", b"text,label,text\na,b,c\n", f"task=mine.csv: the file names text twice. {ONCE}"),
+        ("mine.tsv", b"label\ttext\tlabel\na\tb\tc\n", f"task=mine.tsv: the file names label twice. {ONCE}"),
         ("mine.jsonl", b'{"text": "a"}\n{"text"\n', "task=mine.jsonl: line 2 is not JSON (Expecting ':' delimiter)."),
         ("mine.jsonl", b'["a", 1]\n', "task=mine.jsonl: line 1 must be a JSON object."),
         (

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import ctypes
+import json
 import os
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.privacy import public_text
 
-_PR_SET_PDEATHSIG: Final = 1
-_TAIL_BYTES: Final = 4096
 _LONGEST_LINE: Final = 200
+_idle: dict[int, list[subprocess.Popen[bytes]]] = {}
+"""Process -> supervisors that it has started and that run nothing; a fork must not use those of its parent."""
 
 
-def run_line(line: str, folder: Path, environment: Mapping[str, str]) -> None:
-    """Run a line for a shell as :func:`run` does; what it starts ends with it, however that is."""
-    # The shell is told when we are gone, and takes its group, all that it started, with it.
-    run(["bash", "-c", f"trap 'kill -KILL 0' TERM; ({line}\n) & wait $!"], folder, environment, group=True)
+def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """Run a command in a folder until it ends; all that it started ends with it.
 
-
-def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, group: bool = False) -> str:
-    """Run a command in a folder until it ends.
-
-    Where this process is killed the command is, too. With `group` it has a process group of its own, and is sent
-    SIGTERM; without, it is in ours, so that Ctrl-C reaches all that it started.
+    So it does where this process ends, be it killed. Elsewhere than on Linux, what runs on after the command ends only
+    with this process, and not at all where it left the session.
 
     Returns
     -------
@@ -40,47 +34,44 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], 
     L3DError
         If it cannot be started, or ends with another status than 0; with the last line that it wrote to stderr.
     """
-    with tempfile.TemporaryFile() as said:
-        try:
-            process = subprocess.Popen(  # noqa: S603 - what the user typed, without a shell
-                list(arguments),
-                cwd=folder,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=said,
-                preexec_fn=_ends_with_us(signal.SIGTERM if group else signal.SIGKILL),
-                process_group=0 if group else None,
-            )
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason})") from None
-        try:
-            status = process.wait()
-        except BaseException:
-            if group:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
-            process.wait()
-            raise
-        said.seek(0, os.SEEK_END)
-        said.seek(max(0, said.tell() - _TAIL_BYTES))
-        lines = said.read().decode("utf-8", "replace").split("\n")
-    last = next((line.strip()[-_LONGEST_LINE:] for line in reversed(lines) if line.strip()), "")
+    request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
+    supervisor = _supervisor()
+    try:
+        answer = _answer(supervisor, request)
+    except BaseException:
+        supervisor.communicate()  # its stdin ends, so it ends all
+        raise
+    _idle[os.getpid()].append(supervisor)
+    if reason := answer.get("refused"):
+        raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason})")
+    lines, status = answer["said"].split("\n"), answer["status"]
+    last = next((public_text(line.strip())[-_LONGEST_LINE:] for line in reversed(lines) if line.strip()), "")
     if status:
         how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
         raise L3DError(f"the command ended with {how}: {last or 'it said nothing'}")
-    return last
+    return str(last)
 
 
-def _ends_with_us(how: signal.Signals) -> Callable[[], None] | None:
-    """Return what sends a child a signal when its parent dies, be that killed: Linux only."""
-    if not sys.platform.startswith("linux"):
-        return None
-    library = ctypes.CDLL(None)  # loaded before the fork: afterwards little is safe
+def _answer(supervisor: subprocess.Popen[bytes], request: Mapping[str, Any]) -> dict[str, Any]:
+    assert supervisor.stdin is not None
+    assert supervisor.stdout is not None
+    try:
+        supervisor.stdin.write(json.dumps(request).encode() + b"\n")
+        supervisor.stdin.flush()
+        answer: dict[str, Any] = json.loads(supervisor.stdout.readline())
+    except (OSError, ValueError) as error:
+        raise L3DError(f"the process that runs the command was ended ({type(error).__name__})") from None
+    return answer
 
-    def ends() -> None:
-        library.prctl(_PR_SET_PDEATHSIG, how)
-        library.signal(int(signal.SIGINT), 0)  # workers leave Ctrl-C to who started them, and commands must not
 
-    return ends
+def _supervisor() -> subprocess.Popen[bytes]:
+    """Return a supervisor that runs nothing; one is started where there is none."""
+    idle = _idle.setdefault(os.getpid(), [])
+    while idle:
+        if (supervisor := idle.pop()).poll() is None:
+            return supervisor
+        supervisor.communicate()
+    program = [sys.executable, "-IS", str(Path(__file__).with_name("supervisor.py"))]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    # In a session of its own: a signal to ours must not end it before what it runs.
+    return subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True)  # noqa: S603

@@ -8,12 +8,13 @@ import shlex
 import shutil
 import string
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.privacy import HIDDEN
 
 OUTPUT: Final = "output"
 HERE: Final = "here"
@@ -96,7 +97,7 @@ class Template:
         return f"{word.partition('=')[0]}={text}" if word.startswith("-") else text
 
 
-def factors_of(words: Iterable[str], parameter: str, typed: str) -> tuple[str, ...]:
+def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str, ...]:
     """Return the factors that words name, in the order in which they come.
 
     Raises
@@ -104,6 +105,9 @@ def factors_of(words: Iterable[str], parameter: str, typed: str) -> tuple[str, .
     ParameterError
         If there is none, or braces are none of placeholders.
     """
+    if any(HIDDEN in word for word in words):
+        fix = "Type it again, or let the program read an environment variable (hyperparameters.environment)."
+        raise ParameterError(parameter, typed, f"has {HIDDEN} where a credential stood, which is never recorded", fix)
     names = dict.fromkeys(name for word in words for name in _placeholders(word, parameter, typed))
     factors = tuple(name for name in names if name not in {OUTPUT, HERE})
     if not factors:

@@ -29,6 +29,8 @@ FloatArray = npt.NDArray[np.float32]
 _log = logging.getLogger(__name__)
 BATCH: Final = 32
 """Examples encoded together; part of what decides the last bits, so it does not depend on the machine."""
+_verified: set[tuple[Path, int, int]] = set()
+"""Files, as they were when this process found their content to have its checksum."""
 
 
 def load_or_encode(
@@ -44,7 +46,7 @@ def load_or_encode(
     """Return the features of all texts, from the cache where they are there.
 
     One process encodes, with all cores, while others that want the same wait. A file appears under its name only
-    when it is whole; one of another shape or size is made again.
+    when it is whole; one of another shape, or whose content has another checksum, is made again.
 
     Parameters
     ----------
@@ -81,7 +83,7 @@ def load_or_encode(
             with FileLock(path.with_suffix(".lock")):
                 if _stored(path, rows) is None:
                     if path.exists():
-                        _log.warning("Features in %s are damaged and made again", path.name)
+                        _log.warning("Features in %s are damaged, or have no checksum, and are made again", path.name)
                     _write(path, texts, found, pooling, max_length, device, dtype)
             features = _stored(path, rows)
     except OSError as error:
@@ -108,6 +110,9 @@ def _write(
         with partial.open("wb") as file:
             free = shutil.disk_usage(path.parent).free
             encode(file, texts, found, pooling, max_length, device=device, free=free, dtype=dtype)
+            file.flush()
+            file.seek(0, os.SEEK_END)
+            file.write(hashlib.sha256(np.load(partial, mmap_mode="r")).digest())
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
@@ -224,6 +229,17 @@ def _stored(path: Path, rows: int) -> FloatArray | None:
     """Return the stored features, or None where there are none or the file is not what its name promises."""
     try:
         found: FloatArray = np.load(path, mmap_mode="r", allow_pickle=False)
+        status = path.stat()
     except (FileNotFoundError, ValueError, EOFError):
         return None
-    return found if found.ndim == 2 and len(found) == rows and found.dtype == np.float32 else None
+    if found.ndim != 2 or len(found) != rows or found.dtype != np.float32:
+        return None
+    version = path, status.st_ino, status.st_mtime_ns
+    if version not in _verified:
+        checksum = hashlib.sha256(found.data).digest()
+        with path.open("rb") as file:
+            file.seek(-len(checksum), os.SEEK_END)
+            if file.read() != checksum:
+                return None
+        _verified.add(version)
+    return found

@@ -14,7 +14,7 @@ from typing import Final
 
 from mlflow_l3d.approaches.command import Command
 from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, listed
-from mlflow_l3d.approaches.command.process import run_line
+from mlflow_l3d.approaches.command.process import run
 from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, with_predictions
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
@@ -27,6 +27,7 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.privacy import public_text, public_value
 
 _MEGABYTE: Final = 10**6
 _OTHER_EXPERIMENT: Final = "active experiment ID does not match environment run ID"
@@ -126,7 +127,9 @@ class Project(Command):
             point.check([name for name in self.given if name not in SEEDED])
             if point.environment and env_manager == LOCAL:
                 makes = "hyperparameters.env_manager=virtualenv, uv or conda makes its own"
-                _log.warning("%s asks for %s, and runs in this environment; %s", self.uri, point.environment, makes)
+                _log.warning(
+                    "%s asks for %s, and runs in this environment; %s", public_text(self.uri), point.environment, makes
+                )
             self._found[version, env_manager] = place, point
         return self._found[version, env_manager]
 
@@ -162,7 +165,7 @@ class Project(Command):
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         tags = {**logged.tags, store.LEFT_OUT: ", ".join(left_out)} if left_out else logged.tags
-        params = {**_public(values), **logged.params}
+        params = {**{name: public_value(name, value) for name, value in _public(values).items()}, **logged.params}
         return replace(written, logged=replace(logged, params=params, tags=tags, artifacts=kept))
 
     def _values(self, seeds: Mapping[str, int], output: Path, point: EntryPoint) -> dict[str, str]:
@@ -176,7 +179,7 @@ class Project(Command):
 def _run(line: str, folder: Path, environment: Mapping[str, str]) -> None:
     """Run what MLproject declares: a line for a shell, which MLflow gives to bash, too; values in it are quoted."""
     try:
-        run_line(line, folder, environment)
+        run(["bash", "-c", line], folder, environment)
     except L3DError as error:
         if _OTHER_EXPERIMENT not in str(error):
             raise

@@ -19,6 +19,7 @@ from mlflow_l3d.approaches.command.process import run
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.paths import private_folder
 from mlflow_l3d.plan.cells import Logged
+from mlflow_l3d.privacy import public_value
 
 STORE: Final = "mlflow.db"
 LEFT_OUT: Final = "artifacts_left_out"
@@ -72,15 +73,26 @@ def fresh(template: Path, folder: Path, artifacts: Path, experiment: str = "") -
 
 
 def logged(folder: Path, run_id: str) -> tuple[Logged, dict[str, float]]:
-    """Return what a run of the store in a folder holds, without artifacts, and the last value of each finite metric."""
+    """Return what a run of the store in a folder holds, without artifacts, and the last value of each finite metric.
+
+    Raises
+    ------
+    L3DError
+        If the run ended as failed or killed, whatever the exit status was.
+    """
     with closing(sqlite3.connect(folder / STORE)) as tables:
 
         def rows(query: str) -> list[Any]:
             return tables.execute(f"SELECT {query} WHERE run_uuid = ?", (run_id,)).fetchall()
 
+        if (status := rows("status FROM runs")[0][0]) in {"FAILED", "KILLED"}:
+            raise L3DError(f"the project ended its run as {status}, though its exit status was 0")
         latest = {name: float(value) for name, value, nan in rows("key, value, is_nan FROM latest_metrics") if not nan}
         history = rows("key, value, timestamp, step FROM metrics")
-        params, tags = (dict(rows(f"key, value FROM {table}")) for table in ("params", "tags"))
+        params, tags = (
+            {name: public_value(name, value) for name, value in rows(f"key, value FROM {table}")}
+            for table in ("params", "tags")
+        )
     last = {name: value for name, value in latest.items() if math.isfinite(value)}
     metrics = [
         (str(name), float(value), int(time), int(step))

@@ -24,6 +24,7 @@ from mlflow_l3d.analysis.comparison.resolution import least_error
 from mlflow_l3d.analysis.comparison.sequential_power import Noise
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.gate import advice_on, gate_text, look_line
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.base import entry_point
@@ -272,7 +273,7 @@ class _Conduct:
         asked, parents = self.asked, self._parents()
         return {
             "schema": 1,
-            "parameters": dict(asked.given),
+            "parameters": {name: public_parameter(name, value) for name, value in asked.given.items()},
             "metric": asked.metric.name,
             "examples": asked.examples,
             "gate_key": asked.key,
@@ -287,8 +288,7 @@ class _Conduct:
         return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
     def _write(self, run: AuxiliaryRun) -> None:
-        asked = self.asked
-        settings = {name: value for name, value in asked.given.items() if value != "auto"}
+        settings = {name: value for name, value in self._about()["parameters"].items() if value != "auto"}
         with temporary_folder() as folder:
             write_record(folder, self.answer, self._about())
             summary = write_results(folder, self.answer, run_id=run.run_id, settings=settings)

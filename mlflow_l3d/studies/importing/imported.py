@@ -14,7 +14,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.seeds.settings import JOINED, varying_settings
 from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
-from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.plan.cells import Cell, Outcome, content_key
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, RecordedRun
 from mlflow_l3d.studies.specification import class_words
@@ -121,7 +121,7 @@ class Import:
 
     def card(self) -> Card:
         """Return what the parent says of itself."""
-        typed = {("from" if name == "from_" else name): public_name(value) for name, value in self.given.items()}
+        typed = {name.rstrip("_"): public_parameter(name, value) for name, value in self.given.items()}
         tags = {names.FACTOR: "seed", names.DESIGN: "seeds", names.CONTEXT_KEY: self.context_key}
         first = self.runs[0]
         resolved = {"resolved.task": self.task, "resolved.metric": self.metric}
@@ -193,7 +193,7 @@ class Import:
         about = {"kind": self.runs[0].kind, "classes": list(self.runs[0].classes)}
         return {
             "schema": 1,
-            "parameters": {name: public_name(value) for name, value in self.given.items()},
+            "parameters": {name: public_parameter(name, value) for name, value in self.given.items()},
             "imported_from": self.given["from_"],
             "task": {"name": self.task, **about, "fingerprint": self.context_key},
             "model": {"name": self.shared.get("model", "")},

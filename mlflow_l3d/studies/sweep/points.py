@@ -10,7 +10,7 @@ from typing import Any
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import Searches
-from mlflow_l3d.parameters.values import as_text, public_name
+from mlflow_l3d.parameters.values import as_text, public_parameter
 from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.studies.sweep.request import SET, Asked
 from mlflow_l3d.tasks.base import Task
@@ -163,7 +163,7 @@ def _final(name: str, asked: Asked, found: Specification) -> str | None:
     if name in found.given:
         own = {"task": setup.task.name, "model": setup.model, "approach": setup.approach.name}
         typed = asked.parameters.get(name, found.given[name])
-        return own.get(name) or public_name(as_text(name, typed))
+        return own.get(name) or public_parameter(name, as_text(name, typed))
     return str(setup.hyperparameters[name]) if name in setup.hyperparameters else None
 
 

@@ -11,7 +11,7 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.table import PLACE, SWEEP
-from mlflow_l3d.parameters.values import as_text, public_name
+from mlflow_l3d.parameters.values import as_text, public_parameter
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.sweep.points import PointSpecification, specify_points
@@ -65,7 +65,7 @@ class SweepSpecification:
 
     def card(self) -> Card:
         """Return what the run of the sweep says of itself."""
-        params = {name: public_name(value) for name, value in self.given.items()}
+        params = {name: public_parameter(name, value) for name, value in self.given.items()}
         tags = {names.CONTEXT_KEY: self.key}
         return Card(role="sweep", key=self.key, title=self.title, tags=tags, params=params)
 
@@ -73,7 +73,7 @@ class SweepSpecification:
         """Return what is needed to repeat it, as JSON types."""
         return {
             "schema": 1,
-            "parameters": {name: public_name(value) for name, value in self.given.items()},
+            "parameters": {name: public_parameter(name, value) for name, value in self.given.items()},
             "budget": str(self.budget),
             "choices": list(self.choices),
             "points": [

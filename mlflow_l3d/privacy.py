@@ -1,0 +1,76 @@
+"""What must not be shown or stored, wherever it stands in a text: credentials, and folders of users."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+HIDDEN: Final = "***"
+"""Stands where a credential stood."""
+_NOUN: Final = (
+    r"(?:pass(?:word|wd|phrase)|(?<=[;_-])pwd|secret|credentials?"
+    r"|(?:api|access|secret|private|account|auth|signing|license)[-_ ]?key(?:[-_]id)?)"
+)
+# Of a tokeniser, or of a sentence on it: eos_token, pad_token, "unexpected token".
+_OTHER_NOUN: Final = (
+    r"(?<!eos[-_])(?<!bos[-_])(?<!pad[-_])(?<!unk[-_])(?<!sep[-_])(?<!cls[-_])(?<!end[-_])(?<!mask[-_])(?<!stop[-_])"
+    r"(?<!start[-_])(?<!special[-_])token"
+)
+_VALUE: Final = (
+    r"(?!\{\w+\}|\*\*\*|(?:none|null|true|false)\b)"
+    r"(?:\\?(?P<quote>[\"'])(?P<in>(?:(?!\\?(?P=quote)).)+)|[^\s,;&'\"\\]+(?:,(?![\w.-]+[=:])[^\s,;&'\"\\]+)*)"
+)
+_SCHEME: Final = r"(?:(?:bearer|basic|token|digest)\s+)?"
+_NAMED: Final = re.compile(
+    rf"(?P<name>{_NOUN}(?:\\?[\"'])?\s*[:=]\s*{_SCHEME}"
+    rf"|{_OTHER_NOUN}(?!\s*[:=]\s*\d{{1,7}}\b)(?:\\?[\"']\s*:\s*|\s*=\s*(?![<\[(])|:(?! )|: (?=\S*\d|\S{{20}}))"
+    rf"|(?:authorization|cookie)(?:\\?[\"'])?\s*[:=]\s*(?:{_SCHEME[:-1]}|(?=\S*\d|\S{{16}}))"
+    r"|\bbearer\s+(?=\S*\d|\S{16})"
+    rf"|(?<![\w-])--?[\w-]*(?:{_NOUN}|{_OTHER_NOUN})[\"']?,?\s+(?!-)"
+    r"|(?<![\w-])(?:-u|--user)[= ](?=[^\s:]+:)"
+    r"|[?&](?:sig|signature|key|auth|code|x-(?:amz|goog|ms)-[\w-]+)=)"
+    rf"{_VALUE}",
+    re.IGNORECASE | re.DOTALL,
+)
+_USER: Final = re.compile(
+    r"(?<=://)(?:[^/\s'\"@:]*:(?!\d+(?:[/?#\s]|$))[^\s'\"]{1,512}|[^/\s'\"]{1,512})@"
+    r"|(?<![\w:/.-])[\w.+-]+:[^\s:@/'\"]+@(?=[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}\b|localhost)"
+)
+_SHAPE: Final = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|\b(?:sk-(?!learn|image)(?:(?=[\w-]*[\dA-Z])[\w-]{6,}|[\w-]{20,})|gh[pousr]_\w{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}"
+    r"|hf_(?:(?=[^\W_]*[\dA-Z])[^\W_]{8,}|[a-z]{16,})\b|(?:AKIA|ASIA)[A-Z\d]{8,}|AIza[\w-]{20,}|xox[a-z]-[\w-]{6,}"
+    r"|eyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?)",
+    re.DOTALL,
+)
+_VARIABLE: Final = re.compile(
+    r"(?:^|_)(?:KEY|TOKEN|PASS|PAT|CREDENTIALS?)(?:_|$)|.PWD$|PASSW|PASSPHRASE|SECRET|APIKEY", re.I
+)
+_LONG: Final = re.compile(r"(?!\d{1,7}$).{6}", re.DOTALL)
+"""Values that are looked for: shorter ones are parts of other words, short numbers are numbers."""
+_HOME: Final = re.compile(r"(?<![\w.])(?:/(?:home|Users)/|[A-Za-z]:\\+Users\\+)[^/\\\s'\":,;]+")
+
+
+def public_text(text: str) -> str:
+    """Return a text that others may see: credentials are ``***``, and the folder of a user is ``~``.
+
+    Credentials are what a text calls so (``password=...``, ``--token ...``, ``Authorization: ...``), users of
+    addresses, keys of well-known shapes, and values of environment variables whose name is that of a credential.
+
+    Examples
+    --------
+    >>> public_text("python train.py --api-key 123 --store redis://alice:hunter2@dbhost --max-tokens 10")
+    'python train.py --api-key *** --store redis://***@dbhost --max-tokens 10'
+    """
+    values = {value for name, value in os.environ.items() if _VARIABLE.search(name) and _LONG.match(value)}
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    text = _SHAPE.sub(HIDDEN, _USER.sub(f"{HIDDEN}@", text))
+    text = _NAMED.sub(lambda match: f"{match['name']}{match['quote'] or ''}{HIDDEN}", text)
+    return _HOME.sub("~", text)
+
+
+def public_value(name: str, value: str) -> str:
+    """Return the value of a parameter as :func:`public_text` shows it behind its name."""
+    return public_text(f"{name}={value}").partition("=")[2]

@@ -1,0 +1,114 @@
+"""No credential is shown, wherever it stands, and ordinary texts stay as they are."""
+
+import json
+
+import pytest
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.values import public_words
+from mlflow_l3d.privacy import public_text, public_value
+
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAhunter2\nabc+/=\n-----END RSA PRIVATE KEY-----"
+SECRETS = [
+    ("Authorization: Bearer sk-S3CRETabcdef", "sk-S3CRETabcdef"),
+    ("curl -H 'Authorization: Basic YWxpY2U6aHVudGVyMg=='", "YWxpY2U6aHVudGVyMg"),
+    ("401 for {'Authorization': 'Bearer hunter2hunter2'}", "hunter2hunter2"),
+    ("authorization=Token swordfish", "swordfish"),
+    ("X-Api-Key: hunter2", "hunter2"),
+    ("Cookie: session=hunter2hunter2; path=/", "hunter2hunter2"),
+    ("got bearer hunter2 from the vault", "hunter2"),
+    ("token=swordfish", "swordfish"),
+    ("hf_token = 'sword fish'", "sword fish"),
+    ("no login with token: abc123def456", "abc123def456"),
+    ("password=hunter2,epochs=3", "hunter2"),
+    ("password: swordfish", "swordfish"),
+    ("DB_PWD=swordfish", "swordfish"),
+    ("Server=db;Uid=me;Pwd=swordfish;", "swordfish"),
+    ("api_key: swordfish", "swordfish"),
+    ("aws_secret_access_key=wJalrXUtnFEMI/K7MDENG/bPxRfiCY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCY"),
+    ('{"api_key": "sword fish", "lr": 0.1}', "sword fish"),
+    ('{"auth": {"password":"swordfish"}}', "swordfish"),
+    (json.dumps(json.dumps({"client_secret": "swordfish"})), "swordfish"),
+    ("redis://alice:hunter2@dbhost/0", "hunter2"),
+    ("redis://:hunter2@dbhost", "hunter2"),
+    ("s3://KEY:SECR/ET@bucket/folder", "SECR/ET"),
+    ("postgresql+psycopg2://bob:s3cr@t@10.0.0.9:5432/trials", "s3cr@t"),
+    ("cannot open 'https://u:swordfish@h/d'", "swordfish"),
+    ("mongodb+srv://u:swordfish@cluster0.example.net/?w=1", "swordfish"),
+    ("https://swordfish@github.com/me/repo.git", "swordfish"),
+    ("git clone oauth2:swordfish@gitlab.com:me/repo", "swordfish"),
+    ("git@github.com:ghp_abcdefgh12345678/repo", "ghp_abcdefgh12345678"),
+    ("https://h/d?api_key=swordfish&n=5", "swordfish"),
+    ("https://h/d?se=2026&sig=sword%2Ffish&n=5", "sword%2Ffish"),
+    ("https://b.s3.amazonaws.com/f?X-Amz-Signature=deadbeef&X-Amz-Credential=swordfish", "swordfish"),
+    ("python t.py --api-key swordfish --lr 3", "swordfish"),
+    ("python t.py --password 'sword fish' --lr 3", "sword fish"),
+    ("python t.py --hf-token=swordfish", "swordfish"),
+    ("Command '['t', '--api-key', 'swordfish']' returned 1", "swordfish"),
+    ("curl -u alice:swordfish https://h", "swordfish"),
+    ("Incorrect API key provided: sk-proj-abcdefghijklmnopqrst", "sk-proj-abcdefghijklmnopqrst"),
+    ("key hf_abcDEF12345678 is not valid", "hf_abcDEF12345678"),
+    ("The id AKIAIOSFODNN7EXAMPLE does not exist", "AKIAIOSFODNN7EXAMPLE"),
+    ("xoxb-123456-abcdef is revoked", "xoxb-123456-abcdef"),
+    ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl has expired", "eyJzdWIiOiIxIn0"),
+    (f"cannot parse {PEM} as a key", "hunter2"),
+    ("the vault said first-of-the-environment", "first-of-the-environment"),
+    ("FileNotFoundError: '/home/alice/private/x.csv'", "/home/alice"),
+    (r"FileNotFoundError: 'C:\Users\alice\x.csv'", "alice"),
+]
+ORDINARY = [
+    *("token_count=5", "max_new_tokens=10", "tokens: 512", "sk-learn", "sk-learn-1.5.2", "sk-image", "tokenizer=bert"),
+    *("eos_token=</s>", "pad_token: '[PAD]'", "--pad-token x", "--max-tokens 10", "--tokenizer name", "token=5"),
+    *("TOKENIZERS_PARALLELISM=false", "unexpected token: end of file", "token: 17", "password=None", "--token {seed}"),
+    *("the secret of good prompts", "keyboard=qwerty", "key=value", "KeyError: 'label'", "primary_key", "pwd"),
+    *("hits@10: 0.5", "recall:precision@k: 0.5", "me@example.org", "git@github.com:org/repo.git", "a:b@c"),
+    *("https://h/d?page=2&n=5", "http://127.0.0.1:5000/#/experiments/1@x", "https://pypi.org/p@1.0", "hf://datasets/a"),
+    *("hf_hub_download", "hf_transformers", "ghp", "data/train.csv", "predictions.csv", "s3://bucket/key.json"),
+    *("https://h/home/page", "/usr/bin/python", "bearer of news", "python -p 3 train.py", "Authorization: failed"),
+    *("the command ended with exit status 1: ValueError: could not convert string to float: '0-'", "AKIA"),
+    *("password authentication failed for user", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."),
+]
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch):
+    monkeypatch.setenv("MY_VAULT_PASSWORD", "first-of-the-environment")
+    monkeypatch.setenv("SORT_KEY", "12345")
+    monkeypatch.setenv("OTHER_TOKEN", "short")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "parallel")
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS)
+def test_a_credential_is_hidden(text, secret):
+    assert secret in text
+    shown = public_text(text)
+    assert secret not in shown
+    assert public_text(shown) == shown
+    assert secret not in str(ParameterError("command", text, "is wrong"))
+
+
+@pytest.mark.parametrize("text", [*ORDINARY, "12345 is short, and parallel"])
+def test_an_ordinary_text_stays(text):
+    assert public_text(text) == text
+    assert str(L3DError(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis://alice:hunter2@dbhost/0", "redis://***@dbhost/0"),
+        ("--store https://u:p@h/d --data=s3://K:S/T@b", "--store https://***@h/d --data=s3://***@b"),
+        ("a --password 'x y' --lr 3", "a --password '***' --lr 3"),
+        ("token=abc,epochs=3", "token=***,epochs=3"),
+        ('{"api_key": "x", "lr": 0.1}', '{"api_key": "***", "lr": 0.1}'),
+        ("https://h/d?api_key=x&n=5", "https://h/d?api_key=***&n=5"),
+        ("--db sqlite:////srv/mine/m.db file:///srv/x/y http://h/a/b", "--db sqlite:///m.db file://y http://h/a/b"),
+    ],
+)
+def test_the_rest_stays_readable(text, shown):
+    assert public_words(text) == shown
+
+
+def test_a_parameter_of_a_secret_name_is_hidden():
+    assert public_value("api_key", "swordfish") == "***"
+    assert public_value("epochs", "3") == "3"
