@@ -169,6 +169,7 @@ def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
         model=str(document.get("model", {}).get("name") or own_parameter(parent, "model") or ""),
         benchmark=str(task.get("benchmark") or ""),
         training_size=task.get("train_examples"),
+        classes=len(task.get("classes", ())) or None,
         recorded=settings,
     )
     return _Read(parent, cells, predictions, study)
