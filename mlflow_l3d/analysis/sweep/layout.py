@@ -54,6 +54,24 @@ def following(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choic
     return found
 
 
+def changes_nothing(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]], choice: str) -> bool:
+    """Return whether points that are alike in all other choices have the same scores under all values of this one."""
+    scored = [point for point in points if point.complete]
+    blocks = [block for block in groups(blocks_of(scored, choices, choice)) if len(block) > 1]
+    return bool(blocks) and all(_same_scores(scored[block[0]], scored[at]) for block in blocks for at in block[1:])
+
+
+def _same_scores(one: SweptPoint, other: SweptPoint) -> bool:
+    assert one.analysis is not None
+    assert other.analysis is not None
+    first, second = one.analysis.importances, other.analysis.importances
+    return [*first] == [*second] and all(
+        np.array_equal(getattr(first[factor], name), getattr(second[factor], name), equal_nan=True)
+        for factor in first
+        for name in ("table", "golden")
+    )
+
+
 def _nested(points: Sequence[SweptPoint], one: str, other: str) -> bool:
     """Return whether one of two choices follows from the other."""
     return _follows(points, one, other) or _follows(points, other, one)
