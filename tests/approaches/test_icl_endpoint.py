@@ -387,6 +387,39 @@ def test_a_claim_ends_with_its_process_or_with_time(server, tmp_path):
         store.close()
 
 
+def test_what_a_process_that_is_gone_had_reserved_is_free_again_and_what_it_paid_is_not(server, tmp_path):
+    process = subprocess.Popen(["true"])
+    process.wait()
+    endpoint = Endpoint("tiny", server.url, max_cost=1.0)
+    store = Store(endpoint, tmp_path)
+    store._owner = f"{process.pid}@{socket.gethostname()}"
+    for _ in range(3):
+        store.reserve(0.3)
+    store.keep("a", {}, reserved=0.3, cost=0.1)
+    store.settle(0.3, 0.3)
+    with pytest.raises(BudgetError):
+        store.reserve(0.4)
+    other = Store(endpoint, tmp_path)
+    assert other.spent() == (3, pytest.approx(0.4))
+    other.reserve(0.6)
+    Store(endpoint, tmp_path).close()  # of a process that lives nothing is taken
+    assert other.spent() == (4, pytest.approx(1.0))
+    for each in (store, other):
+        each.close()
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"x" * 200 + data[200:], lambda data: data[:4096] + b"\xff" * 8192])
+def test_a_damaged_file_of_answers_is_one_line_whose_advice_works(server, tmp_path, damage):
+    run(server, tmp_path)
+    (file,) = (tmp_path / "endpoints").glob("*.sqlite")
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(L3DError, match=rf"^the file of answers {file} is damaged .* Delete it") as found:
+        run(server, tmp_path)
+    assert "\n" not in str(found.value)
+    file.unlink()
+    assert run(server, tmp_path)[0].error is None
+
+
 def test_an_endpoint_that_goes_away_ends_the_study_and_the_next_command_goes_on(server, tmp_path):
     run(server, tmp_path)
     server.stop()
