@@ -168,7 +168,7 @@ class ShownSweep:
     @property
     def tests(self) -> str:
         """How many tests p-values are adjusted for: those of trends and of choices together."""
-        p_values = [one.p_holm for one in (*self.sweep.trends, *self.sweep.interactions)]
+        p_values = [one.p_holm for one in self.sweep.trends] + [one.p_holm for one in self.sweep.interactions]
         return f"adjusted for {counted(sum(map(math.isfinite, p_values)), 'test')}"
 
     def moved(self) -> list[Interaction]:

@@ -106,7 +106,7 @@ def _moves(shown: ShownSweep) -> Answer:
         for choice in dict.fromkeys(one.choice for one in moved)
     ]
     sentences += [f"{_first(shown.what(one.of))} {_moves_word(one)} with {one.choice}." for one in trends]
-    named = dict.fromkeys(one.choice for one in (*moved, *trends))
+    named = dict.fromkeys([one.choice for one in moved] + [one.choice for one in trends])
     return Answer(question, f"on {', '.join(named)}", (*sentences, *idle))
 
 
