@@ -58,18 +58,13 @@ def changes_nothing(points: Sequence[SweptPoint], choices: Mapping[str, Sequence
     """Return whether points that are alike in all other choices have the same scores under all values of this one."""
     scored = [point for point in points if point.complete]
     blocks = [block for block in groups(blocks_of(scored, choices, choice)) if len(block) > 1]
-    return bool(blocks) and all(_same_scores(scored[block[0]], scored[at]) for block in blocks for at in block[1:])
+    return bool(blocks) and all(len({_scores(scored[at]) for at in block}) == 1 for block in blocks)
 
 
-def _same_scores(one: SweptPoint, other: SweptPoint) -> bool:
-    assert one.analysis is not None
-    assert other.analysis is not None
-    first, second = one.analysis.importances, other.analysis.importances
-    return [*first] == [*second] and all(
-        np.array_equal(getattr(first[factor], name), getattr(second[factor], name), equal_nan=True)
-        for factor in first
-        for name in ("table", "golden")
-    )
+def _scores(point: SweptPoint) -> bytes:
+    assert point.analysis is not None
+    records = point.analysis.importances.items()
+    return b"".join(name.encode() + each.table.tobytes() + each.golden.tobytes() for name, each in records)
 
 
 def _nested(points: Sequence[SweptPoint], one: str, other: str) -> bool:

@@ -31,7 +31,7 @@ def trend_sentence(shown: ShownSweep, one: Trend) -> str:
         return f"{_first(what)} over {one.choice}: {counted(one.points, 'point')} cannot tell a trend."
     step = f"with each {per(one)} of {one.choice}"
     scope = _SCOPES[one.scope].format(tasks=one.tasks)
-    numbers = f"{percent(shown.sweep.level)} interval {interval}; p {_p(one.p_holm)}, {shown.tests}"
+    numbers = f"{percent(shown.sweep.level)} interval {interval}; p {probability(one.p_holm)}, {shown.tests}"
     if shown.claimed(one.p_holm):
         return f"{_first(what)} {_moves_word(one)} by {change(one.slope).lstrip('+-')} {step}{scope} ({numbers})."
     return f"{_first(what)} has no certain trend: {change(one.slope)} {step}{scope} ({numbers})."
@@ -51,7 +51,7 @@ def interaction_sentence(shown: ShownSweep, one: Interaction) -> str:
     numbers = (
         f"over {counted(len(one.values), 'value')} a standard deviation of {spread(one.test.spread)}, "
         f"{percent(shown.sweep.level)} interval {between(one.test.spread_low, one.test.spread_high, spread)}; "
-        f"p {_p(one.p_holm)}, "
+        f"p {probability(one.p_holm)}, "
         f"{shown.tests}"
     )
     moves = "moves" if shown.claimed(one.p_holm) else "does not for certain move"
@@ -174,10 +174,6 @@ def watch(shown: ShownSweep) -> list[str]:
     )
     notes += [f"{title} ({code}) at {counted(number, 'point')}." for (code, title), number in sorted(seen.items())]
     return notes
-
-
-def _p(value: float) -> str:
-    return probability(value)
 
 
 def _first(text: str) -> str:
