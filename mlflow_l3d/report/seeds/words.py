@@ -126,11 +126,11 @@ def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before:
 def _seeds(study: SeedsStudy) -> Answer:
     sentences = []
     if study.collapsed_seeds:
-        chance = (
-            "" if study.chance is None else f"score at or below chance ({unit_of(study.metric).text(study.chance)}) or "
-        )
+        level = math.nan if study.chance is None else study.chance
+        low = "" if math.isnan(level) else f"score at or below chance ({unit_of(study.metric).text(level)}) or "
         listed = ", ".join(map(str, study.collapsed_seeds))
-        sentences.append(f"Seeds that {chance}give every example the same prediction: {listed}. {_MOVED_BY_FEW}")
+        sentences.append(f"Seeds that {low}give every example the same prediction: {listed}.")
+        sentences += [_MOVED_BY_FEW] * (len(study.collapsed_seeds) < study.judged)
     elif study.judged:
         sentences.append(
             f"With {study.judged} seeds that all train, up to {points(unseen_share(study.judged, 0.95), 0)} % of all "
