@@ -4,6 +4,7 @@
 
 Trends: how often the 95 % interval of the slope holds the true one, and how often no slope is called one. Interactions:
 how often levels that are alike are called different, and how often the interval of their spread holds the true one.
+Any claim: how often a sweep claims a trend or a difference, p-values adjusted for all of them.
 `shared` is the share of every effect that points of one task have in common, since they share configurations.
 """
 
@@ -24,11 +25,9 @@ from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.models import CROSSED
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.sweep.interactions import interaction
-from mlflow_l3d.analysis.sweep.layout import clusters_of
-from mlflow_l3d.analysis.sweep.measured import golden_stds, importances, without_each
-from mlflow_l3d.analysis.sweep.point import SweptPoint, choices_of
-from mlflow_l3d.analysis.sweep.trends import trend
+from mlflow_l3d.analysis.sweep.measured import without_each
+from mlflow_l3d.analysis.sweep.point import SweptPoint
+from mlflow_l3d.analysis.sweep.results import analyse_sweep
 
 FACTOR = "data_order"
 NAN = math.nan
@@ -172,33 +171,25 @@ def one_sweep(case: Case, seed: int) -> dict[str, float]:
         and point.analysis.collapse is None
         and (values := without_each(CROSSED.estimate(point.analysis.importances[FACTOR].table))) is not None
     }
-    choices = choices_of(points)
-    clusters = clusters_of(points, choices)
+    sweep = analyse_sweep(points, left_out)
     # Of two tasks the slope is that of these two.
     truth = float(np.mean(slopes)) if case.tasks == 2 and not case.classes else case.slope
-    found: dict[str, float] = {}
-    for name, measured in (
-        ("", importances(points, clusters, FACTOR, left_out)),
-        ("golden_", golden_stds(points, clusters)),
-    ):
-        if "shots" in choices and (one := trend(points, choices, "shots", FACTOR, measured, 0.95)) is not None:
-            found |= {
-                f"{name}slope": one.slope,
-                f"{name}covered": float(one.low <= (case.slope if name else truth) <= one.high),
-                f"{name}claim": float(one.p <= 0.05),
-                f"{name}width": one.high - one.low,
-            }
-        if "prompt_format" in choices:
-            moved = interaction(points, choices, "prompt_format", FACTOR, measured, 0.95)
-            if moved is not None:
-                test = moved.test
-                true = formats * case.moved
-                found |= {
-                    f"{name}moved": float(test.p <= 0.05),
-                    f"{name}spread": float(test.spread_low <= true.std(ddof=1) <= test.spread_high)
-                    if len(test.levels) == case.formats
-                    else NAN,
-                }
+    found = {"any": float(any(one.p_holm <= 0.05 for one in (*sweep.trends, *sweep.interactions)))}
+    for one in sweep.trends:
+        name = "" if one.of == FACTOR else "golden_"
+        found |= {
+            f"{name}slope": one.slope,
+            f"{name}covered": float(one.low <= (case.slope if name else truth) <= one.high),
+            f"{name}claim": float(one.p <= 0.05),
+            f"{name}width": one.high - one.low,
+        }
+    for each in (one for one in sweep.interactions if one.choice == "prompt_format"):
+        name, test = "" if each.of == FACTOR else "golden_", each.test
+        holds = float(test.spread_low <= (formats * case.moved).std(ddof=1) <= test.spread_high)
+        found |= {
+            f"{name}moved": float(test.p <= 0.05),
+            f"{name}spread": holds if len(test.levels) == case.formats else NAN,
+        }
     return found
 
 
@@ -235,6 +226,13 @@ CASES: dict[str, Case] = {
     "classes, 8 tasks x 2 formats, tasks .15": Case(
         tasks=8, classes=True, shots=(2, 4, 8, 16), formats=2, shared=0.5, tasks_std=0.15
     ),
+    **{
+        f"2 tasks x 3 shots, {rows} x {columns} tables, {effects}": Case(
+            tasks=2, rows=rows, columns=columns, golden=golden, effects=effects
+        )
+        for rows, columns, golden in ((4, 3, 12), (6, 4, 20), (10, 5, 30))
+        for effects in ("normal", "exponential")
+    },
 }
 COLUMNS = (
     "covered",
@@ -245,6 +243,7 @@ COLUMNS = (
     "spread",
     "golden_moved",
     "golden_spread",
+    "any",
 )
 
 
@@ -256,7 +255,7 @@ def main() -> None:
     options = parser.parse_args()
     print(
         "| setting | trend: holds % | called % | of golden std: holds % | called % | levels: called % | spread holds % "
-        "| of golden std: called % | spread holds % |"
+        "| of golden std: called % | spread holds % | any claim, adjusted % |"
     )
     print("|" + " --- |" * (len(COLUMNS) + 1))
     with ProcessPoolExecutor(options.workers) as pool:

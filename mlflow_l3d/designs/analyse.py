@@ -28,6 +28,7 @@ from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import Design, design_named, design_of
 from mlflow_l3d.designs.base import Sizes
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.unparsed import unparsed_reasons
 from mlflow_l3d.plan.factors import REPLICATE, TEST_SAMPLE
 
 
@@ -145,6 +146,7 @@ def analyse(
         for name, record in importances.items()
     }
     collapse = None if chance is None else _collapse(design, scores, chance, plan, shown)
+    unread = unparsed_reasons(cells)
     p_values = [record.importance_p for record in importances.values()]
     p_holm = np.array(p_values) if plan.sequential else holm(p_values)
     return Analysis(
@@ -158,6 +160,7 @@ def analyse(
             chance=chance,
             collapse=collapse,
             percent=named(metric).percent,
+            unread=unread,
             others=(
                 *searched_split_checks(cells, plan.searched_splits),
                 *_selections(design, scores, importances, chance),
@@ -243,6 +246,7 @@ def all_checks(
     chance: float | None = None,
     collapse: Collapse | None = None,
     percent: bool = True,
+    unread: str = "",
     others: Iterable[Check] = (),
 ) -> tuple[Check, ...]:
     """Return every check that fires, warnings first, else by number and factor.
@@ -261,6 +265,8 @@ def all_checks(
         The two parts of the score, where some runs collapsed.
     percent
         Whether people read the metric in percent.
+    unread
+        Shares of answers that nothing could be read from, by reason.
     others
         Checks that need more than scores, to be put among these.
     """
@@ -288,6 +294,11 @@ def all_checks(
         found += (check for check in own if not (repeats and check.code in {"L3D007", "L3D010"}))
     if plan.product:
         found.append(product_check())
+    if unread:
+        found = [
+            replace(check, message=f"{check.message} Of all answers {unread}.") if check.code == "L3D004" else check
+            for check in found
+        ]
     if collapse is not None:
         found = [
             in_two_parts(check, collapse, importances.get(check.factor or "")) if check.code == "L3D005" else check

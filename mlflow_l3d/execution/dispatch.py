@@ -12,6 +12,7 @@ from mlflow_l3d.approaches.progress import tell
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import Call, Queue, share
+from mlflow_l3d.execution.sessions import NoFurtherCellError
 from mlflow_l3d.execution.timeouts import Limits
 from mlflow_l3d.execution.workers import Busy, Ended, Message, Pool, Ready, W
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -27,6 +28,8 @@ LOOK_SECONDS: Final = 1.0
 """How often workers are looked for that hang, or that end without a word."""
 MOST_BLAMELESS: Final = 20
 """So many workers in a row whose machines went away before there was an outcome are no accident."""
+LAST_SECONDS: Final = 60.0
+"""For how long workers may keep what was under way when no further cell can be run."""
 
 _logger = logging.getLogger(__name__)
 
@@ -61,12 +64,25 @@ def dispatch(open_pool: Callable[[], Pool[W]], cells: Iterable[Cell], job: Job) 
     try:
         yield from Dispatcher(pool, queue, job).outcomes()
         at_once = False
+    except NoFurtherCellError:
+        at_once = False
+        _wait_for_last_words(pool)
+        raise
     finally:
         try:
             pool.end(tuple(pool.workers), at_once=at_once)
         finally:
             pool.workers.clear()
             pool.close()
+
+
+def _wait_for_last_words(pool: Pool[W]) -> None:
+    """Wait until workers that have a call say why it ended, too: what they paid for is kept by then."""
+    until, busy = time.monotonic() + LAST_SECONDS, [worker for worker in pool.workers if worker.in_flight]
+    while busy and time.monotonic() < until:
+        for worker, message in pool.events(LOOK_SECONDS):
+            if worker in busy and isinstance(message, L3DError | Ended):
+                busy.remove(worker)
 
 
 class Dispatcher(Generic[W]):

@@ -27,6 +27,10 @@ FREE_SHARE: Final = 0.25
 """Share of the memory that stays free for the next session, and for other processes."""
 
 
+class NoFurtherCellError(L3DError):
+    """A session says that no further cell can be run, by whomever."""
+
+
 @contextmanager
 def session_of(job: Job) -> Iterator[Session]:
     """Prepare the session of `job`, and close it in the end.
@@ -44,7 +48,7 @@ def session_of(job: Job) -> Iterator[Session]:
         try:
             yield session
         except StudyEndedError as error:
-            raise L3DError(str(error)) from error
+            raise NoFurtherCellError(str(error)) from error
         finally:
             close_session(job, session)
 

@@ -202,3 +202,13 @@ def test_radial_runs_that_did_not_collapse_may_be_few():
     found = analyse(frame, planned(rows=3, factors=list("abcd")), metric="accuracy")
     assert found.collapse is not None
     assert np.isnan(found.collapse.rest["a"].importance_corrected_ci_low)
+
+
+def test_constant_scores_say_why_answers_could_not_be_read():
+    frame = cells(np.zeros((4, 3)), np.zeros(6))
+    unread = frame.assign(unparsed_cut_share=0.25, unparsed_thought_share=[0.9, *[None] * 8, *[0.9] * 9])
+    for found, expected in ((frame, False), (unread, True)):
+        messages = [check.message for check in analyse(found, metric="accuracy").checks if check.code == "L3D004"]
+        assert len(messages) == 2
+        assert all(("50.0% end inside a thought" in message) == expected for message in messages)
+        assert all((message.find("thought") < message.find("25.0% are cut")) == expected for message in messages)

@@ -172,9 +172,38 @@ def test_collapsed_seeds_are_named():
     predictions, labels = drawn_predictions(np.random.default_rng(6), runs=3)
     predictions[1] = 0
     study = seeds_study(seeds_frame((0, 7, 9)), long_frame(predictions, labels, (0, 7, 9)))
-    assert study.constant_seeds == (7,)
-    assert study.metrics()["constant_share"] == pytest.approx(1 / 3)
-    assert study.to_frame()["constant"].tolist() == [False, True, False]
+    assert study.constant_seeds == study.collapsed_seeds == (7,)
+    assert study.metrics()["constant_share"] == study.metrics()["collapsed_share"] == pytest.approx(1 / 3)
+    assert study.to_frame()["constant"].tolist() == study.to_frame()["collapsed"].tolist() == [False, True, False]
+
+
+LABELS = np.repeat([0, 1], 10)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "collapsed", "unanswered"),
+    [
+        (np.where(np.arange(20) % 10 < 3, LABELS, 1 - LABELS), True, False),
+        (np.where(np.arange(20) % 10 < 5, LABELS, 1 - LABELS), True, False),
+        (np.where(np.arange(20) % 10 < 6, LABELS, 1 - LABELS), False, False),
+        (np.full(20, -1), False, True),
+        (np.full(20, 2), False, True),
+        (np.where(np.arange(20) % 10 < 4, LABELS, -1), False, True),
+    ],
+    ids=["below chance", "at chance", "above", "no answer", "another class", "few answers"],
+)
+def test_a_seed_collapsed_if_its_answers_score_no_more_than_guesses(predictions, collapsed, unanswered):
+    study = seeds_study(seeds_frame(TWO), long_frame(np.array([LABELS, predictions]), LABELS, TWO), metric="accuracy")
+    assert study.chance == 0.5
+    assert (study.collapsed_seeds == TWO[1:], study.unanswered_seeds == TWO[1:]) == (collapsed, unanswered)
+    assert study.metrics()["collapsed_share"] == (0.5 if collapsed else 0)
+
+
+def test_scores_alone_are_judged_where_the_classes_are_known():
+    scores = pd.DataFrame({"seed": (0, 1, 2, 3), "accuracy": (0.04, 0.29, 0.6, math.nan)})
+    study = seeds_study(scores, metric="accuracy", classes=2)
+    assert (study.collapsed_seeds, study.judged) == ((0, 1), 3)
+    assert seeds_study(scores, metric="accuracy").judged == 0
 
 
 def test_given_scores_are_kept_and_missing_ones_are_computed():

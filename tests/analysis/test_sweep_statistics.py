@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +12,11 @@ from scipy import stats
 from sweep_cases import drawn_point, drawn_sweep
 
 from mlflow_l3d.analysis.importance.models import CROSSED
+from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.sweep.interactions import interaction
 from mlflow_l3d.analysis.sweep.layout import blocks_of, clusters_of
 from mlflow_l3d.analysis.sweep.levels import level_test
-from mlflow_l3d.analysis.sweep.measured import Measured, Source, golden_stds, importances, without_each
+from mlflow_l3d.analysis.sweep.measured import Measured, Source, _degrees, golden_stds, importances, without_each
 from mlflow_l3d.analysis.sweep.point import SweptPoint, choices_of
 from mlflow_l3d.analysis.sweep.regression import Slope, mean_slope, slope
 from mlflow_l3d.analysis.sweep.results import analyse_sweep
@@ -148,6 +150,31 @@ def test_a_number_of_the_task_is_compared_between_tasks() -> None:
     assert blocks_of(points, choices, "classes") == [("A",), ("B",)] * 4
 
 
+@pytest.mark.parametrize("value", [0.0, 0.3])
+def test_a_slope_without_an_error_claims_nothing(value: float) -> None:
+    found = Slope(value, 0.0, 8.0, 0.0, 4, 0.0)
+    assert math.isnan(found.p_value())
+    assert np.isnan(found.interval(0.95)).all()
+
+
+def test_a_variance_that_one_unit_decides_has_few_degrees_of_freedom() -> None:
+    rng = np.random.default_rng(0)
+    normal, skewed = rng.normal(size=(40, 1)), np.eye(40)[:, :1]
+    assert _degrees(skewed) == pytest.approx(2 / (1 - 1 / 40))
+    assert _degrees(normal) == pytest.approx(2 / ((normal**4).sum() / (normal**2).sum() ** 2 - 1 / 40))
+    assert _degrees(rng.choice([-1.0, 1.0], size=(40, 1))) == 39
+
+
+def test_a_choice_that_changes_no_score_is_named_and_not_tested() -> None:
+    sweep = drawn_sweep({"shots": [2.0, 4.0], "task": ["a", "b"]})
+    twice = [
+        replace(point, choices={**point.choices, "num_labelled": size}) for point in sweep for size in (50.0, 100.0)
+    ]
+    found = analyse_sweep(twice)
+    assert found.without_effect == ("num_labelled",)
+    assert {one.choice for one in (*found.trends, *found.interactions)} == {"shots", "task"}
+
+
 def test_scales_of_numbers() -> None:
     assert scale_of([2, 4, 8]) == "log2"
     assert scale_of([2, 3]) == "linear"
@@ -194,7 +221,8 @@ def test_error_of_the_log_of_a_golden_std() -> None:
     assert places.tolist() == [0, 1]
     assert found.values == pytest.approx(math.log(0.02), abs=0.1)
     assert found.errors() == pytest.approx(1 / math.sqrt(800), rel=0.15)
-    assert found.sources[0].degrees == 399
+    # Squares of normal numbers have a kurtosis of 15: 2 n / 14.
+    assert 25 < found.sources[0].degrees < 70
 
 
 def test_claims_of_a_sweep_are_adjusted_for_all_of_them() -> None:
@@ -204,8 +232,9 @@ def test_claims_of_a_sweep_are_adjusted_for_all_of_them() -> None:
         ("shots", "sample_choice"),
         ("shots", "golden_std"),
     ]
-    p = sorted(one.p for one in sweep.trends)
-    assert min(one.p_holm for one in sweep.trends) == pytest.approx(3 * p[0])
+    claims = [(one.p, one.p_holm) for one in sweep.trends]
+    claims += [(one.test.p, one.p_holm) for one in sweep.interactions]
+    assert [adjusted for _, adjusted in claims] == pytest.approx(holm([p for p, _ in claims]).tolist())
     falls = sweep.trends[0]
     assert falls.p_holm < 0.05
     assert falls.high < 0

@@ -24,6 +24,7 @@ class Server:
     def __init__(self, *, gives: str = "prompt", chat: bool = True, model: str = "tiny", fingerprint: str = "fp1"):
         self.gives, self.chat, self.model, self.fingerprint = gives, chat, model, fingerprint
         self.size, self.newer = 1, False
+        self.chat_choice = lambda best: {"message": {"content": best}}
         self.requests, self.keys, self.under_way, self.most = [], set(), 0, 0
         self.faults, self.retry_after, self.delay = deque(), None, 0.0
         self.models_faults, self.usage = deque(), None
@@ -109,7 +110,7 @@ class Server:
     def answer(self, body, *, chat: bool):
         prompt = body["messages"][-1]["content"] if chat else body["prompt"]
         best = max(TOKENS[:2], key=lambda word: log_probability(prompt, word))
-        choice = {"message": {"content": best}} if chat else {"text": f" {best}"}
+        choice = self.chat_choice(best) if chat else {"text": f" {best}"}
         if body.get("echo") and self.gives == "prompt":
             head, _, word = prompt.rpartition(" ")
             half = log_probability(head, word) / 2

@@ -29,6 +29,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.sessions import session_of
+from mlflow_l3d.metrics.unparsed import REASONS
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import configuration_seed
 
@@ -111,6 +112,52 @@ def test_without_log_probabilities_answers_are_generated_and_a_line_says_so(serv
     assert "answers are generated and parsed, without calibration" in caplog.text
     with pytest.raises(ParameterError, match="calibration=contextual: needs log-probabilities"):
         run(server, tmp_path, calibration="contextual")
+
+
+THOUGHT = "positive or negative?\nHm."
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        lambda best: {"content": f"<think>{THOUGHT}</think>\n\n{best}"},
+        lambda best: {"content": f"{THOUGHT}</think>{best}"},
+        lambda best: {"content": best, "reasoning_content": THOUGHT},
+        lambda best: {"content": best, "reasoning": THOUGHT},
+        lambda best: {"content": [{"type": "thinking", "thinking": []}, {"type": "text", "text": best}]},
+    ],
+    ids=["marked", "opened by the template", "reasoning_content", "reasoning", "parts"],
+)
+def test_thoughts_are_no_answer(server, tmp_path, message):
+    server.gives = "nothing"
+    given = {"decision": "generate", "chat": "single"}
+    (plain,) = run(server, tmp_path / "plain", **given)
+    server.chat_choice = lambda best: {"message": message(best), "finish_reason": "stop"}
+    (found,) = run(server, tmp_path / "thinks", **given, thought_tokens=50)
+    np.testing.assert_array_equal(found.predictions, plain.predictions)
+    assert found.metrics["unparsed_share"] == 0
+    assert server.requests[-1]["max_tokens"] == 60
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "reason"),
+    [
+        ({}, {"content": f"<think>{THOUGHT}"}, "thought"),
+        ({}, {"content": None, "reasoning_content": THOUGHT}, "thought"),
+        ({"thought_tokens": 5}, {"content": "positive or"}, "thought"),
+        ({}, {"content": "it may well"}, "cut"),
+        ({}, {"content": " "}, "empty"),
+    ],
+)
+def test_why_nothing_could_be_read(server, tmp_path, caplog, given, message, reason):
+    server.gives = "nothing"
+    server.chat_choice = lambda best: {"message": message, "finish_reason": "length"}
+    (found,) = run(server, tmp_path, decision="generate", chat="single", **given)
+    shares = {name: value for name, value in found.metrics.items() if name.startswith("unparsed_")}
+    assert shares == {"unparsed_share": 1, f"unparsed_{reason}_share": 1}
+    assert ("inside a thought" in caplog.text) == (reason == "thought")
+    (remark,) = [each for each in InContextLearning().remarks(pd.DataFrame([found.metrics])) if "read" in each]
+    assert REASONS[reason] in remark
 
 
 def test_models_that_insist_on_the_newer_name_of_the_limit(server, tmp_path):
@@ -338,6 +385,39 @@ def test_a_claim_ends_with_its_process_or_with_time(server, tmp_path):
     assert far.claim("b")
     for store in (mine, lost, far):
         store.close()
+
+
+def test_what_a_process_that_is_gone_had_reserved_is_free_again_and_what_it_paid_is_not(server, tmp_path):
+    process = subprocess.Popen(["true"])
+    process.wait()
+    endpoint = Endpoint("tiny", server.url, max_cost=1.0)
+    store = Store(endpoint, tmp_path)
+    store._owner = f"{process.pid}@{socket.gethostname()}"
+    for _ in range(3):
+        store.reserve(0.3)
+    store.keep("a", {}, reserved=0.3, cost=0.1)
+    store.settle(0.3, 0.3)
+    with pytest.raises(BudgetError):
+        store.reserve(0.4)
+    other = Store(endpoint, tmp_path)
+    assert other.spent() == (3, pytest.approx(0.4))
+    other.reserve(0.6)
+    Store(endpoint, tmp_path).close()  # of a process that lives nothing is taken
+    assert other.spent() == (4, pytest.approx(1.0))
+    for each in (store, other):
+        each.close()
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"x" * 200 + data[200:], lambda data: data[:4096] + b"\xff" * 8192])
+def test_a_damaged_file_of_answers_is_one_line_whose_advice_works(server, tmp_path, damage):
+    run(server, tmp_path)
+    (file,) = (tmp_path / "endpoints").glob("*.sqlite")
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(L3DError, match=rf"^the file of answers {file} is damaged .* Delete it") as found:
+        run(server, tmp_path)
+    assert "\n" not in str(found.value)
+    file.unlink()
+    assert run(server, tmp_path)[0].error is None
 
 
 def test_an_endpoint_that_goes_away_ends_the_study_and_the_next_command_goes_on(server, tmp_path):

@@ -13,7 +13,7 @@ from icl_tiny_models import CHAT, byte_tokenizer, llama, save
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.choices import PromptChoices
-from mlflow_l3d.approaches.icl.prompts.parsing import answer_text, has_ended
+from mlflow_l3d.approaches.icl.prompts.parsing import Written, answer_text, behind_thought, has_ended
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, Recipe
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.setup import check_kind
@@ -47,6 +47,32 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def prepared(model: str, cache: Path, task: Task | None = None, **given: Any) -> Any:
     return InContextLearning().prepare(task or questions(), complete(**given), model=model, device="cpu", cache=cache)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>\na\n</think>\n\nb", ("\n\nb", False)),
+        ("a</THINK> b", (" b", False)),
+        ("<think>a</think>b<think>c</think>d", ("d", False)),
+        ("[THINK]a[/THINK]b", ("b", False)),
+        ("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b", ("b", False)),
+        ("analysisThe answer.assistantfinalb", ("b", False)),
+        ("<reasoning>a", ("", True)),
+        ("b <thinking>a", ("b ", True)),
+        ("I think: a < b", ("I think: a < b", False)),
+    ],
+)
+def test_what_stands_behind_a_thought(text: str, answer: tuple[str, bool]) -> None:
+    assert behind_thought(text) == answer
+
+
+def test_a_thought_has_no_end_at_a_line_break_and_a_cut_one_no_answer() -> None:
+    texts = ["<think>\na\n", "<think>\na</think>\n", "<think>\na</think>\nb\n"]
+    assert [has_ended(text, ("\n",)) for text in texts] == [False, False, True]
+    assert [has_ended(text, ("\n",), thinks=True) for text in ("a\n", "a</think>b\n")] == [False, True]
+    assert [Written("yes", cut).answer(thinks=True) for cut in (True, False)] == [("", True), ("yes", False)]
+    assert Written("yes", cut=True).answer(thinks=False) == ("yes", False)
 
 
 ONE = one_cell(InContextLearning.factors)

@@ -9,6 +9,7 @@ from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.execution import dispatch, workers
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.processes import ProcessExecutor
+from mlflow_l3d.execution.sessions import NoFurtherCellError
 from mlflow_l3d.execution.timeouts import FIRST_SECONDS, FLOOR_SECONDS, Limits
 from mlflow_l3d.execution.workers import Pool, Ready, Worker
 from mlflow_l3d.plan.cells import Outcome
@@ -122,6 +123,40 @@ def test_a_call_that_hangs_is_tried_again_until_the_hanging_cell_is_alone(monkey
     hung = [len(call) for call in pool.calls if CELLS[5].key in call]
     assert hung == [8, 2, 1]  # the cells before it in its call have their outcomes
     assert pool.started == 1 + len(hung)
+
+
+class SpentPool(StillPool):
+    """Two workers with a call each: the first ends the study, the second has something under way for half a minute."""
+
+    most = 2
+
+    def __init__(self, clock):
+        super().__init__(clock)
+        self.ended = []
+
+    def events(self, seconds):
+        self.clock.now += seconds
+        for worker in self.workers:
+            if not worker.ready:
+                yield worker, Ready(1)
+        if all(worker.in_flight for worker in self.workers):
+            if self.clock.now < 10:
+                yield self.workers[0], NoFurtherCellError("spent")
+            elif self.clock.now > 30:
+                for worker in self.workers:
+                    yield worker, workers.Ended("")
+
+    def end(self, workers, *, at_once):
+        self.ended.append((at_once, self.clock.now))
+
+
+def test_where_no_further_cell_can_be_run_the_others_keep_what_is_under_way(monkeypatch):
+    pool = SpentPool(Clock())
+    for module in (dispatch, workers):
+        monkeypatch.setattr(module, "time", pool.clock)
+    with pytest.raises(NoFurtherCellError, match="spent"):
+        list(dispatch.dispatch(lambda: pool, CELLS, JOB))
+    assert pool.ended == [(False, 31.0)]
 
 
 @pytest.mark.slow

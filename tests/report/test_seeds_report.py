@@ -18,7 +18,7 @@ from mlflow_l3d.report.seeds.figures import seed_figure, seed_heatmap, size_figu
 from mlflow_l3d.report.seeds.page import over_tasks_page, study_page
 from mlflow_l3d.report.seeds.tables import difference_table, interval_table, published_table_1, published_table_7
 from mlflow_l3d.report.seeds.text import over_tasks_text, study_text
-from mlflow_l3d.report.seeds.words import better_sentences, over_answers
+from mlflow_l3d.report.seeds.words import better_sentences, over_answers, study_answers
 from mlflow_l3d.report.style import save_png
 from mlflow_l3d.report.table import Table
 
@@ -195,8 +195,9 @@ def test_size_figure_without_sizes(studies, tmp_path):
 def test_seed_figure_marks_collapses(studies, tmp_path):
     figure = seed_figure(studies[2])
     full, hollow = figure.axes[0].lines
-    assert len(full.get_xdata()) == 9
-    assert hollow.get_xdata().tolist() == [pytest.approx(100 * studies[2].scores.loc[92, "accuracy"])]
+    assert len(full.get_xdata()) == 7
+    assert studies[2].collapsed_seeds == (92, 102, 132)  # the first predicts one class only
+    assert hollow.get_xdata().tolist() == (100 * studies[2].scores["accuracy"].loc[[92, 102, 132]]).tolist()
     save_png(figure, tmp_path / "seed.png", 40)
     save_png(seed_figure(regression()), tmp_path / "numbers.png", 40)
     scores = pd.DataFrame({"seed": [1, 2], "accuracy": [0.5, math.nan]})
@@ -207,7 +208,8 @@ def test_page_of_one_study(studies):
     page = Page(study_page(studies[2], seed_figure(studies[2]), title="t", settings={"task": "rte"}, notes=["A note."]))
     assert "script" not in page.tags
     assert all(link.startswith("#") for link in page.links)
-    assert "1 collapsed" in page.text
+    assert "3 of 10 collapsed" in page.text
+    assert "up to 26 % of all seeds may" in " ".join(study_answers(studies[4])[2].sentences)
     assert "A note." in page.text
     assert f"{100 * studies[2].pairs['correct_consistency'].std:.2f}" in page.text
     assert "one prediction only" in page.text

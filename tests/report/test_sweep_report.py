@@ -18,7 +18,7 @@ from mlflow_l3d.report.sweep.latex import escape, latex_table
 from mlflow_l3d.report.sweep.page import page_data, render
 from mlflow_l3d.report.sweep.shown import ShownSweep
 from mlflow_l3d.report.sweep.text import summary
-from mlflow_l3d.report.sweep.words import trend_sentence, watch
+from mlflow_l3d.report.sweep.words import answers, trend_sentence, watch
 
 LOST = SweptPoint("lost", {"shots": 32, "prompt_format": "A"}, "sst2", None, "out of <b>memory</b> & more")
 
@@ -101,6 +101,26 @@ def test_words_of_a_trend_and_of_what_to_watch(shown: ShownSweep) -> None:
     notes = watch(shown)
     assert notes[0] == "shots=32, prompt_format=A has no score: out of <b>memory</b> & more."
     assert "one task" in notes[-1]
+
+
+def test_the_first_screen_names_what_the_tables_claim() -> None:
+    points = drawn_sweep({"shots": [1, 2, 4, 8, 16], "prompt_format": ["A", "B", "C"]})
+    sweep = analyse_sweep(points)
+    tables = replace(sweep, interactions=(), trends=tuple(one for one in sweep.trends if one.p_holm < 0.05))
+    (claimed,) = tables.trends
+    answer = answers(ShownSweep(tables))[1]
+    assert answer.short == "on shots"
+    assert f"importance of {claimed.of} falls with shots" in answer.sentences[0]
+
+
+def test_a_choice_that_changes_nothing_is_said_to() -> None:
+    points = [drawn_point({"num_labelled": size}, {"data_order": (0.5, 0.25, 0.25)}) for size in (50, 100, 200)]
+    shown = ShownSweep(analyse_sweep(points))
+    _, moves, luck = answers(shown)
+    assert moves.sentences == ("num_labelled changed no score: does it have an effect?",)
+    assert luck.short == "nowhere"
+    text = summary(shown.sweep, title="t")
+    assert "Most:" not in text
 
 
 def test_page_has_all_rows_escapes_and_loads_nothing(shown: ShownSweep) -> None:

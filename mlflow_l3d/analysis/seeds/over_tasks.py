@@ -126,9 +126,9 @@ def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, found: BetterSee
     if found is not None and found.left_out:
         listed = ", ".join(found.left_out)
         notes.append(f"Not in the test, for a missing score or because all seeds score the same: {listed}.")
-    collapsed = [f"{study.task} ({len(study.constant_seeds)})" for study in studies if study.constant_seeds]
+    collapsed = [f"{study.task} ({len(study.collapsed_seeds)})" for study in studies if study.collapsed_seeds]
     if collapsed:
-        notes.append(f"Seeds that give all examples one prediction (collapses rule VAR): {', '.join(collapsed)}.")
+        notes.append(f"Seeds that collapsed (they dominate VAR): {', '.join(collapsed)}.")
     unknown = [study.task for study in studies if study.training_size is None]
     if unknown:
         notes.append(f"Training size not known, so not in the correlation: {', '.join(unknown)}.")

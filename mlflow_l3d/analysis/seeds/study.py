@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Final, get_args
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,8 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS
 from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import named, of_kind, scores_of
+
+_ROUNDING: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,14 @@ class SeedsStudy:
         :func:`~mlflow_l3d.analysis.seeds.agreement.class_agreement` and, for numbers,
         :func:`~mlflow_l3d.analysis.seeds.agreement.number_agreement`. Empty without predictions.
     constant_seeds
-        Seeds that give every example the same prediction: collapsed runs.
+        Seeds that give every example the same prediction.
+    chance
+        Score of guessing under the task's own metric; None where it has none, or the classes are not known.
+    collapsed_seeds
+        Seeds with a score at or below `chance`, or one prediction for every example, whose predictions are answers.
+    unanswered_seeds
+        Seeds of which half of the predictions or more name no class of the task: what they score says nothing of their
+        training.
     recorded
         One row a run (the index: its number) and one column a setting, of runs that were told apart by whatever was
         recorded of them; None for seeds.
@@ -78,6 +87,9 @@ class SeedsStudy:
     together: dict[str, float]
     intervals: dict[str, Interval]
     constant_seeds: tuple[int, ...]
+    chance: float | None
+    collapsed_seeds: tuple[int, ...]
+    unanswered_seeds: tuple[int, ...]
     recorded: pd.DataFrame | None = None
     settings: SettingsStudy | None = None
 
@@ -96,6 +108,12 @@ class SeedsStudy:
         """Seeds whose run has no score of the task's own metric."""
         column = self.scores[self.metric].to_numpy(dtype=np.float64)
         return tuple(seed for seed, score in zip(self.seeds, column, strict=True) if math.isnan(score))
+
+    @property
+    def judged(self) -> int:
+        """Of how many seeds it is known whether they collapsed."""
+        scored = len(self.seeds) - len(self.missing_seeds) if self.chance is not None else len(self.compared)
+        return scored - len(self.unanswered_seeds)
 
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name, for the parent run; those that are nan are left out.
@@ -117,11 +135,15 @@ class SeedsStudy:
             found |= self.settings.metrics()
         if self.compared:
             found["constant_share"] = len(self.constant_seeds) / len(self.compared)
+        if self.judged:
+            found["collapsed_share"] = len(self.collapsed_seeds) / self.judged
         return known(found)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a seed: its scores, mean agreement with the others, and whether it predicts one thing only."""
+        """Return one row a seed: scores, mean agreement with the others, whether it collapsed or predicts one thing."""
         frame = self.scores.reset_index()
+        if self.judged:
+            frame["collapsed"] = frame["seed"].isin(self.collapsed_seeds)
         if self.recorded is not None:
             frame = frame.join(self.recorded.add_prefix("setting."), on="seed")
         if not self.pairs:
@@ -142,6 +164,7 @@ def seeds_study(
     benchmark: str = "",
     training_size: int | None = None,
     others: Sequence[str] = (),
+    classes: int | None = None,
     recorded: pd.DataFrame | None = None,
     level: float = LEVEL,
 ) -> SeedsStudy:
@@ -165,6 +188,8 @@ def seeds_study(
         For the tables over tasks.
     others
         Further metrics of `scores` that are reported, beside those that `kind` has.
+    classes
+        How many classes the task has; else those that occur among the labels.
     recorded
         Settings of the runs, rows as in `scores`, where they are told apart by more than a seed; ``seed`` is then the
         number of the run.
@@ -189,15 +214,16 @@ def seeds_study(
     agreement, examples = SeedAgreement({}, {}, {}), None
     compared: tuple[int, ...] = ()
     constant: tuple[int, ...] = ()
+    unanswered: tuple[int, ...] = ()
     if predictions is not None and len(predictions):
         plain = numbered(predictions)
         compared, matrix, labels, ids = prediction_matrix(plain, seeds, kind)
         if kind in (*OF_CLASSES, *OF_NUMBERS):
-            classes = occurring(labels, matrix) if kind in OF_CLASSES else None
+            counted = occurring(labels, matrix) if kind in OF_CLASSES else None
             # Answers that are texts are right or wrong, and of no class.
             only = () if plain is predictions else ("accuracy",)
             given = {} if only and metric in table else dict(zip(compared, matrix, strict=True))
-            rows = {seed: scores_of(labels, row, kind, classes=classes, only=only) for seed, row in given.items()}
+            rows = {seed: scores_of(labels, row, kind, classes=counted, only=only) for seed, row in given.items()}
         else:
             texts = predictions.groupby(["seed"])[["label", "prediction"]]
             given = {seed: texts.get_group((seed,)) for seed in compared}
@@ -208,6 +234,10 @@ def seeds_study(
         table = table.reindex(index=pd.Index(seeds, name="seed"))
         different = predictions.groupby("seed")["prediction"].nunique(dropna=False)
         constant = tuple(seed for seed in compared if different[seed] == 1)
+        if kind in OF_CLASSES:
+            answers = np.isin(matrix, np.unique(labels) if classes is None else np.arange(classes))
+            unanswered = tuple(np.array(compared)[answers.mean(axis=1) <= 0.5].tolist())
+            classes = classes or len(np.unique(labels))
         if kind == "regression":
             agreement = number_agreement(matrix)
         else:
@@ -217,6 +247,8 @@ def seeds_study(
                 agreement.intervals.pop("fleiss_kappa")
     if metric not in table:
         raise unknown_name("metric", metric, [str(name) for name in table], "one that the runs have:")
+    chance = named(metric).chance_level(classes)
+    low = () if chance is None else table.index[table[metric] <= chance + _ROUNDING].tolist()
     return SeedsStudy(
         task=task,
         model=model,
@@ -236,6 +268,9 @@ def seeds_study(
         together=agreement.together,
         intervals=agreement.intervals,
         constant_seeds=constant,
+        chance=chance,
+        collapsed_seeds=tuple(seed for seed in seeds if seed in {*low, *constant} - {*unanswered}),
+        unanswered_seeds=unanswered,
         recorded=None if recorded is None else recorded.set_index(pd.Index(seeds)),
         settings=None if recorded is None else settings_study(table[metric].to_numpy(), recorded),
     )

@@ -38,7 +38,7 @@ class Interaction:
     def extremes(self) -> tuple[tuple[Choice, float], tuple[Choice, float]]:
         """Return the value of the choice with the lowest mean, and that with the highest, each with its mean."""
         means = self.test.means
-        low, high = int(means.argmin()), int(means.argmax())
+        low, high = int(means.argmin()), len(means) - 1 - int(means[::-1].argmax())  # of equal ones two
         return (self.values[low], float(means[low])), (self.values[high], float(means[high]))
 
 

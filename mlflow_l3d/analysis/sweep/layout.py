@@ -54,6 +54,19 @@ def following(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choic
     return found
 
 
+def changes_nothing(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]], choice: str) -> bool:
+    """Return whether points that are alike in all other choices have the same scores under all values of this one."""
+    scored = [point for point in points if point.complete]
+    blocks = [block for block in groups(blocks_of(scored, choices, choice)) if len(block) > 1]
+    return bool(blocks) and all(len({_scores(scored[at]) for at in block}) == 1 for block in blocks)
+
+
+def _scores(point: SweptPoint) -> bytes:
+    assert point.analysis is not None
+    records = point.analysis.importances.items()
+    return b"".join(name.encode() + each.table.tobytes() + each.golden.tobytes() for name, each in records)
+
+
 def _nested(points: Sequence[SweptPoint], one: str, other: str) -> bool:
     """Return whether one of two choices follows from the other."""
     return _follows(points, one, other) or _follows(points, other, one)

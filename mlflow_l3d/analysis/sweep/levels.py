@@ -151,12 +151,12 @@ def _degrees(parts: Sequence[tuple[FloatArray, float]], count: int) -> tuple[flo
     error = 0.0
     for part, degrees in parts:
         trace, own = float(np.trace(part)), float((part * part).sum())
+        error += own / degrees
         if math.isfinite(degrees) and degrees > 1:
             # The square of an estimated covariance is too large on average, by what is known of Wishart matrices.
             true = degrees**2 / ((degrees - 1) * (degrees + 2)) * (own - trace**2 / degrees)
             true = min(own, max(true, trace**2 / count))
             squares += true - own
-            error += true / degrees
     numerator = min(float(count), max(1.0, total**2 / squares))
     return numerator, min(_MOST, total**2 / error) if error > 0 else _MOST
 

@@ -34,7 +34,7 @@ class Source:
     deviations
         Shape (units, points): their products over units are the variances and covariances that the source brings.
     degrees
-        Degrees of freedom of these variances.
+        Degrees of freedom of these variances: of few units that decide most of them, fewer than there are units.
     """
 
     deviations: FloatArray
@@ -181,7 +181,7 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
                 numbers[at] = math.log(record.golden_std)
                 alone[at] = (math.log(high) - math.log(low)) / 2 / _normal_quantile(record.level)
             continue
-        numbers[at] = math.log(float(scores.std(ddof=1)))
+        numbers[at] = math.log(float(scores.std()))
         cluster = clusters[at] if whole and len(scores) == len(record.golden) else ("alone", at)
         together.setdefault((cluster, 0, len(scores)), {})[at] = _log_stds_without(scores)
     return _measured(numbers, together, alone)
@@ -195,7 +195,7 @@ def _counted(analysis: Analysis, factor: str) -> tuple[Importance, bool]:
 
 
 def _log_stds_without(scores: FloatArray) -> FloatArray:
-    """Return the log of the standard deviation (ddof=1) without one score at a time."""
+    """Return the log of the standard deviation, a constant aside, without one score at a time."""
     count, centred = len(scores), scores - scores.mean()
     squares = np.square(centred).sum() - np.square(centred) * count / (count - 1)
     with np.errstate(divide="ignore"):
@@ -215,13 +215,25 @@ def _measured(
         for at, values in members.items():
             with np.errstate(invalid="ignore"):  # constant scores: the log of their deviation is -inf, its error nan
                 deviations[:, places[at]] = (values - values.mean()) * math.sqrt((units - 1) / units)
-        sources.append(Source(deviations, units - 1.0))
+        sources.append(Source(deviations, _degrees(deviations)))
     for at, error in alone.items():
         deviations = np.zeros((1, len(numbers)))
         deviations[0, places[at]] = error
         sources.append(Source(deviations, math.inf))
     values = np.array(list(numbers.values()), dtype=np.float64)
     return np.array(list(numbers), dtype=np.int64), Measured(values, tuple(sources))
+
+
+def _degrees(deviations: FloatArray) -> float:
+    """Return the degrees of freedom of the variances that deviations, shape (units, points), sum up to.
+
+    One less than there are units; less where few of them are large, as they are of skewed scores: 2 over the squared
+    coefficient of variation of a sum of so many squares.
+    """
+    squares, units = np.square(deviations), len(deviations)
+    total = float(np.square(squares.sum(axis=0)).sum())
+    variation = float(np.square(squares).sum()) / total - 1 / units if total > 0 else 0.0
+    return min(units - 1.0, 2 / variation) if variation > 0 else units - 1.0
 
 
 def _normal_quantile(level: float) -> float:

@@ -46,9 +46,14 @@ class Slope:
     points: int
     sampling: float
 
+    @property
+    def has_error(self) -> bool:
+        """Whether it has an interval: numbers on a line that have no error show no luck to set it against."""
+        return self.degrees > 0 and _SMALLEST < self.error < math.inf
+
     def interval(self, level: float) -> tuple[float, float]:
         """Return the interval; both ends nan where there is none."""
-        if not (self.degrees > 0 and math.isfinite(self.error)):
+        if not self.has_error:
             return math.nan, math.nan
         half = t_quantile(self.degrees, level) * self.error
         return self.value - half, self.value + half
@@ -57,10 +62,8 @@ class Slope:
         """Return the two-sided p-value of no slope; nan where there is no interval."""
         from scipy.special import stdtr
 
-        if not (self.degrees > 0 and math.isfinite(self.error)):
+        if not self.has_error:
             return math.nan
-        if self.error == 0:
-            return float(self.value == 0)
         return 2 * float(stdtr(self.degrees, -abs(self.value) / self.error))
 
 

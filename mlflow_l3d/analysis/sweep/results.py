@@ -12,7 +12,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.sweep.interactions import Interaction, interaction
-from mlflow_l3d.analysis.sweep.layout import clusters_of, following
+from mlflow_l3d.analysis.sweep.layout import changes_nothing, clusters_of, following
 from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD, LeftOut, golden_stds, importances
 from mlflow_l3d.analysis.sweep.point import Choice, SweptPoint, choices_of, is_numeric, value_text
 from mlflow_l3d.analysis.sweep.table import long_table
@@ -42,6 +42,8 @@ class Sweep:
         Investigated factors, in the order in which they first occur.
     rows
         One row a point and factor; see :func:`mlflow_l3d.analysis.sweep.table.long_table`.
+    without_effect
+        Choices under all of whose values the scores are the same: nothing is tested over them.
     trends
         One for each numeric choice and factor, and for the golden standard deviation, where points allow it.
     interactions
@@ -55,6 +57,7 @@ class Sweep:
     factors: tuple[str, ...]
     rows: pd.DataFrame
     follows: Mapping[str, str] = field(default_factory=dict)
+    without_effect: tuple[str, ...] = ()
     trends: tuple[Trend, ...] = ()
     interactions: tuple[Interaction, ...] = ()
     level: float = LEVEL
@@ -141,6 +144,8 @@ def analyse_sweep(
         for name, values in every.items()
         if name not in follows or (name not in _NAMES and is_numeric(values))
     }
+    without_effect = tuple(name for name in choices if changes_nothing(points, choices, name))
+    tested = {name: values for name, values in choices.items() if name not in without_effect}
     factors = tuple(str(name) for name in rows["factor"].unique() if name)
     clusters = clusters_of(points, every)
     measured = {factor: importances(points, clusters, factor, left_out) for factor in factors}
@@ -148,25 +153,26 @@ def analyse_sweep(
         measured[GOLDEN_STD] = golden_stds(points, clusters)
     trends = [
         trend(points, choices, choice, of, each, level)
-        for choice, values in choices.items()
+        for choice, values in tested.items()
         if choice not in _NAMES and is_numeric(values)
         for of, each in measured.items()
     ]
     moves = [
         interaction(points, choices, choice, of, each, level)
-        for choice in choices
+        for choice in tested
         if choice not in follows
         for of, each in measured.items()
     ]
     found, moved = [one for one in trends if one is not None], [one for one in moves if one is not None]
-    of_trends, of_moves = holm([one.p for one in found]), holm([one.test.p for one in moved])
+    adjusted = holm([*(one.p for one in found), *(one.test.p for one in moved)]).tolist()
     return Sweep(
         tuple(points),
         choices,
         factors,
         rows,
         follows,
-        tuple(replace(one, p_holm=float(p)) for one, p in zip(found, of_trends, strict=True)),
-        tuple(replace(one, p_holm=float(p)) for one, p in zip(moved, of_moves, strict=True)),
+        without_effect,
+        tuple(replace(one, p_holm=p) for one, p in zip(found, adjusted[: len(found)], strict=True)),
+        tuple(replace(one, p_holm=p) for one, p in zip(moved, adjusted[len(found) :], strict=True)),
         level,
     )

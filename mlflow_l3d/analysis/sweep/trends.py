@@ -42,7 +42,7 @@ class Trend:
     slope, low, high, error, degrees
         The slope with its interval, standard error and degrees of freedom.
     p, p_holm
-        Two-sided p-value of no slope, alone and adjusted for all trends of the sweep (Holm).
+        Two-sided p-value of no slope, alone and adjusted for all trends and choices of the sweep (Holm).
     between
         Standard deviation of the true numbers around the line; of ``tasks`` that of their slopes.
     """

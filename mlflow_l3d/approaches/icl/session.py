@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,13 +25,14 @@ from mlflow_l3d.approaches.icl.judge.questions import Question
 from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
 from mlflow_l3d.approaches.icl.models import LoadedModel
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, Shot
-from mlflow_l3d.approaches.icl.prompts.parsing import answer_text, has_ended
+from mlflow_l3d.approaches.icl.prompts.parsing import Written, answer_text, has_ended
 from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
 from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, truncated
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.metrics.texts import references
+from mlflow_l3d.metrics.unparsed import REASONS
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
@@ -73,6 +75,7 @@ class PromptSession(CellwiseSession):
         self.formats = tuple(self.choices.each())
         check_shots(task, self.classes, recipe.shots)
         self.features, self.mentioned = None, False
+        self.hinted = False
         self.bench: Bench | None = None
         self.kept: dict[frozenset[tuple[str, int]], Answers] = {}
         questions = [Question.of(text, recipe.judge_words, len(task.texts)) for _, text in recipe.judges]
@@ -180,19 +183,21 @@ class PromptSession(CellwiseSession):
     def _answers(self, cell: Cell, test: IntArray, prompts: Sequence[Prompt], empty: Sequence[Prompt]) -> Answers:
         loaded, recipe, form = self.loaded, self.recipe, self.choices.of(cell.seeds)
         if recipe.decision == "generate":
-            tokens, metrics = self._tokens(form, test, prompts, empty, [], recipe.max_new_tokens)
+            most, stops = recipe.new_tokens, self._stops()
+            tokens, metrics = self._tokens(form, test, prompts, empty, [], most)
             drawn = None
             if recipe.temperature:
-                draws = token_draws(cell.seeds["model_randomness"], len(tokens), recipe.max_new_tokens)
+                draws = token_draws(cell.seeds["model_randomness"], len(tokens), most)
                 drawn = Sampling(recipe.temperature, draws)
-            most, stops = recipe.max_new_tokens, self._stops()
 
             def ended(ids: Sequence[int]) -> bool:
-                return has_ended(decode(loaded, ids), stops)
+                return has_ended(decode(loaded, ids), stops, thinks=recipe.thinks)
 
             written = self.engine.generate(tokens, most, stop_ids(loaded), sampling=drawn, ended=ended)
-            predictions, unparsed = self._read(form, [decode(loaded, ids) for ids in written])
-            return predictions, None, metrics | {"unparsed_share": unparsed}
+            predictions, unparsed = self._read(
+                form, [Written(decode(loaded, ids), len(ids) >= most) for ids in written]
+            )
+            return predictions, None, metrics | unparsed
         answers = answers_ids(loaded, form, self.chat, self.conversation)
         tokens, metrics = self._tokens(form, test, prompts, empty, answers, 0)
         scores = self.engine.score(tokens, answers)
@@ -211,13 +216,22 @@ class PromptSession(CellwiseSession):
             self.bench.close()
         super().close()
 
-    def _read(self, form: PromptFormat, texts: Sequence[str]) -> tuple[npt.NDArray[Any], float]:
-        """Return the predictions that generated texts are, and the share of those that name no class, or are empty."""
+    def _read(self, form: PromptFormat, written: Sequence[Written]) -> tuple[npt.NDArray[Any], dict[str, float]]:
+        """Return the predictions that generated texts are, and the shares of those that nothing can be read from."""
+        thinks, stops = self.recipe.thinks, self._stops()
+        texts = [each.answer(thinks=thinks)[0] for each in written]
         if self.task.form.has_classes:
             places = np.array([form.parse(text) for text in texts], dtype=np.int64)
-            return self._numbers(places), float((places < 0).mean())
-        answers = [answer_text(text, self._stops()) for text in texts]
-        return self.task.form.predictions(answers), float(np.mean([not answer for answer in answers]))
+            predictions, unread = self._numbers(places), (places < 0).tolist()
+        else:
+            answers = [answer_text(text, stops) for text in texts]
+            predictions, unread = self.task.form.predictions(answers), [not answer for answer in answers]
+        reasons = Counter(each.reason(thinks=thinks) for each, lost in zip(written, unread, strict=True) if lost)
+        if reasons["thought"] and not self.hinted:
+            self.hinted = True
+            _log.warning("%d of %d answers %s.", reasons["thought"], len(written), REASONS["thought"])
+        shares = {f"unparsed_{reason}_share": count / len(written) for reason, count in reasons.items()}
+        return predictions, {"unparsed_share": float(np.mean(unread)), **shares}
 
     def _stops(self) -> tuple[str, ...]:
         """Return what ends an answer: of one that names a class its first line."""

@@ -116,7 +116,7 @@ def seed_figure(study: SeedsStudy) -> Figure:
     frame = study.to_frame()
     agreement = next((name for name in ("consistency", "consistency_pearson") if name in frame), None)
     scale, seeds = unit_of(study.metric).scale, len(frame)
-    hollow = frame.get("constant", pd.Series(False, index=frame.index)).to_numpy(dtype=bool)
+    hollow = frame.get("collapsed", pd.Series(False, index=frame.index)).to_numpy(dtype=bool)
     with style.panels(min(1.2 + 0.24 * seeds, 10.0), 1, 1 if agreement is None else 2, sharey=True) as (figure, every):
         score, unit, own = every[0], " (%)" if scale > 1 else "", study.own
         _dots(score, scale * frame[study.metric].to_numpy(dtype=np.float64), hollow, style.BLUE)

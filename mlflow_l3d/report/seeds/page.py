@@ -24,7 +24,7 @@ def study_page(
     study: SeedsStudy, figure: Figure, *, title: str, notes: Sequence[str] = (), settings: Mapping[str, str]
 ) -> str:
     """Return one study and its `figure` as an HTML page; see :func:`mlflow_l3d.report.page.page` for the rest."""
-    caption = "Each dot is a seed; the band is mean ± VAR. Hollow: the seed gives every example one prediction."
+    caption = "Each dot is a seed; the band is mean ± VAR. Hollow: a collapsed seed."
     picture = Picture.of(figure, "seeds", f"Score and agreement of each {study.unit}", in_unit(study, caption))
     fragile = None if study.examples is None else tables.fragile_examples(study.examples)
     sections = [

@@ -150,8 +150,9 @@ def seed_table(study: SeedsStudy) -> Table:
         cells = {study.unit: str(row["seed"]), study.metric: score(row[study.metric])}
         cells |= {name: shorten(str(row[f"setting.{name}"]), 24) for name in differ}
         cells |= {f"{NAMES[name]} with the others": points(row[name]) for name in agreement}
-        if agreement:
-            cells[""] = "one prediction only" if row["constant"] else ""
+        if "collapsed" in frame:
+            constant = "constant" in frame and row["constant"]
+            cells[""] = "one prediction only" if constant else "collapsed" if row["collapsed"] else ""
         rows.append(cells)
     return Table.of(rows)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import Final
 
+from mlflow_l3d.analysis.comparison.gate import unseen_share
 from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES
@@ -22,6 +24,10 @@ from mlflow_l3d.report.numbers import (
     unit_of,
 )
 from mlflow_l3d.report.text import Answer
+
+_MOVED_BY_FEW: Final = (
+    "VAR then says how often training fails, and the interval of robust examples is too narrow: it covers about 70 %."
+)
 
 
 def study_answers(study: SeedsStudy) -> tuple[Answer, Answer, Answer]:
@@ -119,17 +125,31 @@ def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before:
 
 def _seeds(study: SeedsStudy) -> Answer:
     sentences = []
-    collapsed = len(study.constant_seeds) or "none"
-    if study.constant_seeds:
-        listed = ", ".join(map(str, study.constant_seeds))
-        sentences.append(f"Seeds that give every example the same prediction: {listed}. Their training collapsed.")
+    if study.collapsed_seeds:
+        level = math.nan if study.chance is None else study.chance
+        low = "" if math.isnan(level) else f"score at or below chance ({unit_of(study.metric).text(level)}) or "
+        listed = ", ".join(map(str, study.collapsed_seeds))
+        sentences.append(f"Seeds that {low}give every example the same prediction: {listed}.")
+        sentences += [_MOVED_BY_FEW] * (len(study.collapsed_seeds) < study.judged)
+    elif study.judged:
+        sentences.append(
+            f"With {study.judged} seeds that all train, up to {points(unseen_share(study.judged, 0.95), 0)} % of all "
+            "seeds may collapse. The intervals here are about those that do not."
+        )
+    if study.unanswered_seeds:
+        listed = ", ".join(map(str, study.unanswered_seeds))
+        sentences.append(
+            f"Half of the predictions or more name no class of the task: {listed}. Whether these seeds trained is "
+            "not known."
+        )
     if study.missing_seeds:
         sentences.append(f"Seeds without a score: {', '.join(map(str, study.missing_seeds))}.")
     column = study.scores[study.metric].dropna()
     if study.unit == "seed" and len(column) and 42 in column.index:
         place = int((column > column.loc[42]).sum()) + 1
         sentences.append(f"Seed 42 has the score of rank {place} of {len(column)}, the highest being 1.")
-    short = f"{collapsed} collapsed" if study.compared else f"{len(study.seeds)} seeds"
+    collapsed = len(study.collapsed_seeds) or "none"
+    short = f"{collapsed} of {study.judged} collapsed" if study.judged else "not known"
     return Answer("Did every seed train?", short, tuple(sentences) or ("Every seed has a score.",))
 
 

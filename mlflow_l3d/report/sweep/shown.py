@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -166,6 +165,12 @@ class ShownSweep:
         """Return whether an adjusted p-value is a claim."""
         return p_holm <= 1 - self.sweep.level
 
+    @property
+    def tests(self) -> str:
+        """How many tests p-values are adjusted for: those of trends and of choices together."""
+        p_values = [one.p_holm for one in self.sweep.trends] + [one.p_holm for one in self.sweep.interactions]
+        return f"adjusted for {counted(sum(map(math.isfinite, p_values)), 'test')}"
+
     def moved(self) -> list[Interaction]:
         """Return the interactions that are claimed, the surest first."""
         found = [one for one in self.sweep.interactions if self.claimed(one.p_holm)]
@@ -181,8 +186,3 @@ def short(part: str) -> str:
 def per(one: Trend) -> str:
     """Return what the slope of a trend is told for."""
     return "doubling" if one.scale == "log2" else f"{value_text(one.step)} more"
-
-
-def tests(found: Sequence[object]) -> str:
-    """Return how many tests p-values are adjusted for."""
-    return f"adjusted for {counted(len(found), 'test')}"

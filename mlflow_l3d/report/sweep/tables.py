@@ -13,12 +13,12 @@ from mlflow_l3d.report.table import Table
 
 _TREND_NOTE = (
     "Change of the importance (no unit), or of the golden standard deviation in per cent. p: adjusted for all trends "
-    "(Holm). Points are set against points that are alike in all other choices."
+    "and choices (Holm). Points are set against points that are alike in all other choices."
 )
 _INTERACTION_NOTE = (
     "Whether all values of a choice have one importance, or one golden standard deviation. Std: how far they differ, "
-    "without what their errors add. p: adjusted for all tests (Holm). It is about these points: whether other tasks or "
-    "models would show the same is another question. Golden standard deviations have ddof=1 here, and 0 elsewhere."
+    "without what their errors add. p: adjusted for all trends and choices (Holm). It is about these points: whether "
+    "other tasks or models would show the same is another question."
 )
 
 

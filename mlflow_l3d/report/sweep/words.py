@@ -12,7 +12,7 @@ from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
 from mlflow_l3d.analysis.sweep.point import TASK, value_text
 from mlflow_l3d.analysis.sweep.trends import Trend
 from mlflow_l3d.report.numbers import MISSING, between, counted, percent, probability, shorten
-from mlflow_l3d.report.sweep.shown import ShownSweep, per, tests
+from mlflow_l3d.report.sweep.shown import ShownSweep, per
 from mlflow_l3d.report.text import Answer
 
 _SCOPES: Final = {
@@ -31,10 +31,9 @@ def trend_sentence(shown: ShownSweep, one: Trend) -> str:
         return f"{_first(what)} over {one.choice}: {counted(one.points, 'point')} cannot tell a trend."
     step = f"with each {per(one)} of {one.choice}"
     scope = _SCOPES[one.scope].format(tasks=one.tasks)
-    numbers = f"{percent(shown.sweep.level)} interval {interval}; p {_p(one.p_holm)}, {tests(shown.sweep.trends)}"
+    numbers = f"{percent(shown.sweep.level)} interval {interval}; p {probability(one.p_holm)}, {shown.tests}"
     if shown.claimed(one.p_holm):
-        moves = "rises" if one.slope > 0 else "falls"
-        return f"{_first(what)} {moves} by {change(one.slope).lstrip('+-')} {step}{scope} ({numbers})."
+        return f"{_first(what)} {_moves_word(one)} by {change(one.slope).lstrip('+-')} {step}{scope} ({numbers})."
     return f"{_first(what)} has no certain trend: {change(one.slope)} {step}{scope} ({numbers})."
 
 
@@ -52,8 +51,8 @@ def interaction_sentence(shown: ShownSweep, one: Interaction) -> str:
     numbers = (
         f"over {counted(len(one.values), 'value')} a standard deviation of {spread(one.test.spread)}, "
         f"{percent(shown.sweep.level)} interval {between(one.test.spread_low, one.test.spread_high, spread)}; "
-        f"p {_p(one.p_holm)}, "
-        f"{tests(shown.sweep.interactions)}"
+        f"p {probability(one.p_holm)}, "
+        f"{shown.tests}"
     )
     moves = "moves" if shown.claimed(one.p_holm) else "does not for certain move"
     return f"{one.choice} {moves} {what}: from {ends[0]} to {ends[1]} ({numbers})."
@@ -92,18 +91,27 @@ def _factors(shown: ShownSweep) -> Answer:
 
 def _moves(shown: ShownSweep) -> Answer:
     question = "Does it depend on the choices?"
-    if not shown.sweep.interactions:
-        return Answer(question, MISSING, ("No two points with a score are alike in all choices but one.",))
+    idle = [f"{choice} changed no score: does it have an effect?" for choice in shown.sweep.without_effect]
+    if not (shown.sweep.interactions or shown.sweep.trends):
+        nothing = "No two points with a score are alike in all choices but one."
+        return Answer(question, "no score changed" if idle else MISSING, tuple(idle) or (nothing,))
     moved = shown.moved()
-    if not moved:
+    trends = [one for one in shown.sweep.trends if shown.claimed(one.p_holm)]
+    if not (moved or trends):
         text = "No choice moves the importance of a factor, or the golden standard deviation, for certain"
         more = "That is no proof that none does: the intervals say how much they may."
-        return Answer(question, "not for certain", (f"{text} ({tests(shown.sweep.interactions)}).", more))
-    named = list(dict.fromkeys(one.choice for one in moved))
+        return Answer(question, "not for certain", (*idle, f"{text} ({shown.tests}).", more))
     sentences = [
-        f"{choice} moves {_listed(shown, [one.of for one in moved if one.choice == choice])}." for choice in named
+        f"{choice} moves {_listed(shown, [one.of for one in moved if one.choice == choice])}."
+        for choice in dict.fromkeys(one.choice for one in moved)
     ]
-    return Answer(question, f"on {', '.join(named)}", tuple(sentences))
+    sentences += [f"{_first(shown.what(one.of))} {_moves_word(one)} with {one.choice}." for one in trends]
+    named = dict.fromkeys([one.choice for one in moved] + [one.choice for one in trends])
+    return Answer(question, f"on {', '.join(named)}", (*sentences, *idle))
+
+
+def _moves_word(one: Trend) -> str:
+    return "rises" if one.slope > 0 else "falls"
 
 
 def _listed(shown: ShownSweep, names: list[str]) -> str:
@@ -119,13 +127,15 @@ def _luck(shown: ShownSweep) -> Answer:
     if rows.empty:
         return Answer(question, MISSING, ("No point has a golden standard deviation.",))
     ordered = rows.sort_values("golden_std", ascending=False, kind="stable").to_dict("records")
+    most = f"{shown.unit.text(ordered[0]['golden_std'])} {shown.unit.noun}"
+    if len(ordered) > 1 and ordered[0]["golden_std"] == ordered[-1]["golden_std"]:
+        return Answer(question, "nowhere", (f"All points have a golden standard deviation of {most}.",))
     sentences = []
     for word, row in (("Most", ordered[0]), ("Least", ordered[-1]))[: len(ordered)]:
         limits = between(row["golden_std_ci_low"], row["golden_std_ci_high"], shown.unit.text)
         name, std = shown.names[row["point"]], shown.unit.text(row["golden_std"])
         ends = "" if limits == MISSING else f", {limits}"
         sentences.append(f"{word}: {name} ({std} {shown.unit.noun}{ends}).")
-    most = f"{shown.unit.text(ordered[0]['golden_std'])} {shown.unit.noun}"
     return Answer(question, most, (*sentences, "Golden standard deviation: every factor varies."))
 
 
@@ -164,10 +174,6 @@ def watch(shown: ShownSweep) -> list[str]:
     )
     notes += [f"{title} ({code}) at {counted(number, 'point')}." for (code, title), number in sorted(seen.items())]
     return notes
-
-
-def _p(value: float) -> str:
-    return probability(value)
 
 
 def _first(text: str) -> str:

@@ -170,6 +170,7 @@ def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
         benchmark=str(task.get("benchmark") or ""),
         training_size=task.get("train_examples"),
         others=document.get("metrics", ()),
+        classes=len(task.get("classes", ())) or None,
         recorded=settings,
     )
     return _Read(parent, cells, predictions, study)

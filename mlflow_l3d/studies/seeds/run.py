@@ -135,6 +135,7 @@ def _finalize(specification: SeedsSpecification, ledger: Ledger[CellRecord]) -> 
         model=specification.setup.model,
         benchmark=benchmark_of(task.name),
         training_size=len(specification.split.train),
+        classes=len(task.class_names) or None,
     )
     failed = len(frame) - len(finished)
     about = {

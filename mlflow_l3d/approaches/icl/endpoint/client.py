@@ -132,7 +132,9 @@ class Client:
 
     async def send(self, path: str, body: Mapping[str, Any], *, tries: int = _TRIES) -> Mapping[str, Any]:
         """Send a request, again where that helps; return the JSON object of the answer. Counted, and not kept."""
-        answer: Mapping[str, Any] = (await self._sent(path, body, dict, tries))[0]
+        answer: Mapping[str, Any]
+        answer, reserved, cost = await self._sent(path, body, dict, tries)
+        self.store.settle(reserved, cost)
         return answer
 
     async def close(self) -> None:
@@ -194,6 +196,7 @@ class Client:
                 answer: Any = await self._openai.post(path, body=whole, cast_to=object)
                 found = read(answer)
             except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+                self.store.settle(most, most)
                 failures += 1
                 if failures >= tries:
                     often = f"{failures} times" if failures > 1 else "once"
@@ -202,7 +205,7 @@ class Client:
                 continue
             except Exception as error:  # noqa: BLE001 - sorted below
                 status = getattr(error, "status_code", None)
-                self.store.release(most if status else 0.0)
+                self.store.settle(most, 0.0 if status else most)
                 if status == 400 and not renamed and "messages" in body and _NEW_LIMIT in _said(error):
                     self._renamed = {"max_tokens": _NEW_LIMIT}
                     continue

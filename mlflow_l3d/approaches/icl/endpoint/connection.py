@@ -43,7 +43,7 @@ class Connection:
 
     def __init__(self, model: str, recipe: Recipe, cache: Path, *, again: bool = False) -> None:
         self.endpoint = Endpoint.of(model, recipe)
-        self.loop, self._store = Loop(), Store(self.endpoint, cache / "endpoints")
+        self._store, self.loop = Store(self.endpoint, cache / "endpoints"), Loop()
         self._client = Client(self.endpoint, self._store)
         try:
             self.served = self.result(look(self._client, recipe, again=again))

@@ -23,6 +23,7 @@ from mlflow_l3d.approaches.icl.endpoint.replies import (
 )
 from mlflow_l3d.approaches.icl.endpoint.served import CHAT, TEXT, Served, asked, changed, echoed, listed
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt
+from mlflow_l3d.approaches.icl.prompts.parsing import Written
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class EndpointEngine:
 
     async def generate(
         self, prompts: Sequence[Prompt], tokens: int, temperature: float, seeds: Sequence[int], tally: Tally
-    ) -> list[str]:
+    ) -> list[Written]:
         """Return the texts with which prompts are answered, each drawn by the server with a seed of its own."""
         chat = self.served.chat
         bodies = [
@@ -101,7 +102,10 @@ class EndpointEngine:
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
         answers = await asyncio.gather(*(self._one(body, written, tally) for body in bodies))
-        return [str(answer["text"]) for answer in answers]
+        return [
+            Written(str(answer["text"]), answer.get("finish") == "length", bool(answer.get("thought")))
+            for answer in answers
+        ]
 
     async def _behind(self, prompt: str, word: str, tally: Tally) -> float:
         read = partial(if_given, partial(end_of_prompt, word=word))

@@ -11,6 +11,9 @@ import numpy.typing as npt
 _SHARED_START: Final = 3
 """Words that begin with so many letters alike may have the same first token."""
 
+_THOUGHTS: Final = ("thinking", "reasoning")
+"""Kinds of parts of a message that are no answer."""
+
 
 def counted(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return the tokens of prompt and answer that the server counted, each None where it counted none or nonsense."""
@@ -34,10 +37,15 @@ def common(reply: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def written(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the text of a reply."""
+    """Return the text of a reply, why it ended, and whether a thought of the model stands beside it."""
     choice = reply["choices"][0]
-    text = choice["message"]["content"] if "message" in choice else choice["text"]
-    return common(reply) | {"text": str(text or "")}
+    message = choice.get("message", choice)
+    text = message["content"] if "message" in choice else choice["text"]
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(text, list):  # parts, of which thoughts are some
+        thought = thought or any(part.get("type") in _THOUGHTS for part in text)
+        text = "".join(str(part.get("text", "")) for part in text if part.get("type") not in _THOUGHTS)
+    return common(reply) | {"text": str(text or ""), "finish": choice.get("finish_reason"), "thought": bool(thought)}
 
 
 def first_tokens(reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,7 +69,7 @@ def if_given(read: Callable[[Mapping[str, Any]], dict[str, Any]], reply: Mapping
     try:
         return read(reply)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return {name: value for name, value in written(reply).items() if name != "text"}
+        return {name: value for name, value in written(reply).items() if name not in {"text", "finish", "thought"}}
 
 
 def end_of_prompt(reply: Mapping[str, Any], word: str) -> dict[str, Any]:

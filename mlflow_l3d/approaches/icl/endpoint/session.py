@@ -105,9 +105,9 @@ class EndpointSession(PromptSession):
         if self._way in {"generate", "nothing"}:
             drawn = stream(seed, "requests").integers(2**31, size=len(prompts)).tolist()
             seeds = drawn if recipe.temperature else [0] * len(prompts)
-            written = self._asks.generate(prompts, recipe.max_new_tokens, recipe.temperature, seeds, tally)
+            written = self._asks.generate(prompts, recipe.new_tokens, recipe.temperature, seeds, tally)
             predictions, unparsed = self._read(form, await written)
-            return predictions, None, tally.metrics | {"unparsed_share": unparsed, "generated": 1.0}
+            return predictions, None, tally.metrics | unparsed | {"generated": 1.0}
         scores, unseen = await self._asks.score([*prompts, *empty], form.verbaliser, tally)
         found = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
         return self._scored(cell, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | found)

@@ -23,6 +23,7 @@ _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, since REAL NOT NULL)",
     "CREATE TABLE IF NOT EXISTS spent (id INTEGER PRIMARY KEY CHECK (id = 1), requests INTEGER, cost REAL)",
     "INSERT OR IGNORE INTO spent VALUES (1, 0, 0.0)",
+    "CREATE TABLE IF NOT EXISTS reserved (owner TEXT NOT NULL, since REAL NOT NULL, cost REAL NOT NULL)",
 )
 
 
@@ -49,15 +50,21 @@ class Store:
         self.file = folder / f"{key_of(endpoint.base_url, endpoint.name)[:16]}.sqlite"
         self._file = sqlite3.connect(self.file, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
         # No WAL, which several machines cannot share; a process that is killed leaves a whole file all the same.
-        for line in ("PRAGMA journal_mode=PERSIST", "PRAGMA synchronous=OFF"):
-            self._execute(line)
-        for line in _TABLES:
-            self._execute(line)
+        try:
+            for line in ("PRAGMA journal_mode=PERSIST", "PRAGMA synchronous=OFF", *_TABLES):
+                self._execute(line)
+            self._reclaim()
+        except BaseException:
+            self.close()
+            raise
 
     def find(self, key: str) -> dict[str, Any] | None:
         """Return the answer of a key; None where it was not asked before."""
         row = self._execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
-        return None if row is None else json.loads(row[0])
+        try:
+            return None if row is None else json.loads(row[0])
+        except ValueError:  # damaged: asked again
+            return None
 
     def claim(self, key: str) -> bool:
         """Return whether this process is to ask; False where another one does, and has no answer yet."""
@@ -81,13 +88,31 @@ class Store:
         self._execute("BEGIN IMMEDIATE")
         self._execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(answer)))
         self._execute("DELETE FROM claims WHERE key = ?", (key,))
-        self._execute("UPDATE spent SET cost = cost + ?", (cost - reserved,))
+        self._settle(reserved, cost)
         self._execute("COMMIT")
 
-    def release(self, reserved: float) -> None:
-        """Give back what was reserved for a request that the server refused."""
+    def settle(self, reserved: float, cost: float) -> None:
+        """Count what a request without an answer cost in the place of what was reserved for it: 0 if it was refused."""
         if reserved:
-            self._execute("UPDATE spent SET cost = cost - ?", (reserved,))
+            self._execute("BEGIN IMMEDIATE")
+            self._settle(reserved, cost)
+            self._execute("COMMIT")
+
+    def _settle(self, reserved: float, cost: float) -> None:
+        self._execute("UPDATE spent SET cost = cost + ?", (cost - reserved,))
+        one = "SELECT rowid FROM reserved WHERE owner = ? AND cost = ? LIMIT 1"
+        self._execute(f"DELETE FROM reserved WHERE rowid IN ({one})", (self._owner, reserved))  # noqa: S608 - our own
+
+    def _reclaim(self) -> bool:
+        """Give back what processes that are gone had reserved; return whether there was anything."""
+        rows = self._execute("SELECT rowid, owner, since, cost FROM reserved").fetchall()
+        lost = [(row, cost) for row, owner, since, cost in rows if owner != self._owner and _given_up(owner, since)]
+        for row, cost in lost:
+            self._execute("BEGIN IMMEDIATE")
+            if self._execute("DELETE FROM reserved WHERE rowid = ?", (row,)).rowcount:  # else another process did
+                self._execute("UPDATE spent SET cost = cost - ?", (cost,))
+            self._execute("COMMIT")
+        return bool(lost)
 
     def reserve(self, cost: float) -> None:
         """Count a request before it is sent, with the most that it can cost.
@@ -107,8 +132,13 @@ class Store:
         allowed = " AND ".join(limits)
         # The numbers are our own; nothing of a user's stands in the statement.
         update = f"UPDATE spent SET requests = requests + 1, cost = cost + ? WHERE {allowed}"  # noqa: S608
-        if self._execute(update, numbers).rowcount:
-            return
+        self._execute("BEGIN IMMEDIATE")
+        counted = self._execute(update, numbers).rowcount
+        if counted and cost:
+            self._execute("INSERT INTO reserved VALUES (?, ?, ?)", (self._owner, time.time(), cost))
+        self._execute("COMMIT")
+        if counted or self._reclaim():
+            return None if counted else self.reserve(cost)
         sent, spent = self.spent()
         reached, value = ("max_requests", f"{requests}") if requests and sent >= requests else ("max_cost", f"{most:g}")
         where = f"{self._endpoint.name} at {self._endpoint.base_url}"
@@ -135,6 +165,11 @@ class Store:
                 if "locked" not in str(error) or time.monotonic() > until:
                     raise L3DError(f"the cache of answers cannot be used ({error}).") from error
                 time.sleep(0.01)
+            except sqlite3.DatabaseError as error:
+                raise L3DError(
+                    f"the file of answers {self.file} is damaged ({error}). Delete it and run the same command again: "
+                    "answers in it are asked and paid again, and max_requests and max_cost count from 0."
+                ) from error
 
 
 def _given_up(owner: str, since: float) -> bool:

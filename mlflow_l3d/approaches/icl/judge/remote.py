@@ -35,6 +35,7 @@ class RemoteJudge(Judge):
     def __init__(self, reference: str, recipe: Recipe, cache: Path, temperature: float) -> None:
         super().__init__(temperature)
         self.connection = Connection(reference, recipe, cache)
+        self.tokens, self.thinks = _TOKENS + recipe.thought_tokens, recipe.thinks
 
     def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
         """Return the scores; nan where a text names no verdict, or two."""
@@ -44,9 +45,9 @@ class RemoteJudge(Judge):
             return self._of_verdicts(logs, seed)
         drawn = stream(seed, "verdicts").integers(2**31, size=len(prompts)).tolist()
         seeds = drawn if self.temperature else [0] * len(prompts)
-        texts = self.connection.result(engine.generate(prompts, _TOKENS, self.temperature, seeds, tally))
+        texts = self.connection.result(engine.generate(prompts, self.tokens, self.temperature, seeds, tally))
         values = np.array([*np.linspace(0, 1, len(words)), np.nan])
-        return values[[parse_answer(text, words) for text in texts]]
+        return values[[parse_answer(each.answer(thinks=self.thinks)[0], words) for each in texts]]
 
     def close(self) -> None:
         """Close connections, the file of answers and the thread."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -23,6 +24,60 @@ _OPTION: Final = re.compile(
     rf"|^\W*({_NUMBERS})(?=\s*$|\s*[:;,\u2013\u2014-]|\.(?!\d))"
 )
 _UNSPACED: Final = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR")
+
+
+_NAMES: Final = "think(?:ing)?|thoughts?|reasoning|seed:think"
+_OPENED: Final = re.compile(
+    rf"<(?:{_NAMES})>|\[THINK\]|<\|begin_of_thought\|>|\u25c1think\u25b7|<\|channel\|>analysis<\|message\|>",
+    re.IGNORECASE,
+)
+_CLOSED: Final = re.compile(
+    rf"</(?:{_NAMES})>|\[/THINK\]|<\|end_of_thought\|>|\u25c1/think\u25b7|<\|channel\|>final<\|message\|>|assistantfinal",
+    re.IGNORECASE,
+)
+"""What ends a thought; of the last one nothing is left but words where a tokenizer drops special tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a model wrote.
+
+    Attributes
+    ----------
+    text
+        All of it, thoughts included.
+    cut
+        Whether it ended at the limit of tokens.
+    thought
+        Whether the server gave a thought beside it.
+    """
+
+    text: str
+    cut: bool = False
+    thought: bool = False
+
+    def answer(self, *, thinks: bool) -> tuple[str, bool]:
+        """Return what stands behind thoughts, and whether it ended inside one.
+
+        Of a model that `thinks` a text that was cut off without an end of a thought is one: templates open it.
+        """
+        rest, inside = behind_thought(self.text)
+        if thinks and self.cut and rest == self.text and not self.thought:
+            return "", True
+        return rest, inside or (self.thought and not rest.strip())
+
+    def reason(self, *, thinks: bool) -> str:
+        """Return why nothing can be read: one of :data:`mlflow_l3d.metrics.unparsed.REASONS`."""
+        rest, inside = self.answer(thinks=thinks)
+        return "thought" if inside else "empty" if not rest.strip() else "cut" if self.cut else "other"
+
+
+def behind_thought(text: str) -> tuple[str, bool]:
+    """Return a text without the thoughts in it, and whether the last one has no end."""
+    ends = [match.end() for match in _CLOSED.finditer(text)]
+    rest = text[ends[-1] :] if ends else text
+    opened = _OPENED.search(rest)
+    return (rest, False) if opened is None else (rest[: opened.start()], True)
 
 
 def parse_answer(text: str, verbaliser: Sequence[str], options: Sequence[int] = ()) -> int:
@@ -72,10 +127,10 @@ def parse_answer(text: str, verbaliser: Sequence[str], options: Sequence[int] = 
     return named.pop() if len(named) == 1 else UNPARSED
 
 
-def has_ended(text: str, stops: Sequence[str]) -> bool:
-    """Return whether what is generated behind `text` could not change its answer: one of `stops` is there."""
-    text = text.lstrip()
-    return any(stop in text for stop in stops)
+def has_ended(text: str, stops: Sequence[str], *, thinks: bool = False) -> bool:
+    """Return whether what is generated behind `text` could not change its answer: a stop is there, behind thoughts."""
+    rest, inside = behind_thought(text)
+    return not inside and not (thinks and rest == text) and any(stop in rest.lstrip() for stop in stops)
 
 
 def answer_text(text: str, stops: Sequence[str]) -> str:
