@@ -60,7 +60,9 @@ def published_interval(
         return NOWHERE
     within, of_rows = float(np.nanmean(_spreads(table, model))), math.sqrt(max(0.0, squares.mitigated))
     variances = model.without_each(table)
-    left_within = [_within_without_rows(table, model), _within_without_columns(table)][: len(variances)]
+    left_within = [_within_without_rows(table, model)]
+    if model.shared_columns:
+        left_within.append(_within_without_columns(table))
     left = [
         each - np.sqrt(np.maximum(0.0, mitigated)) for each, (_, mitigated) in zip(left_within, variances, strict=True)
     ]
