@@ -147,10 +147,12 @@ class Analysis:
         return verdict_of(self.importances[factor], self.checks, self.collapse)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a factor: verdict, numbers, rows used and cells missing; largest corrected importance first."""
+        """Return one row a factor: verdict, numbers, rows used, cells missing; largest corrected importance first."""
         rows = []
         for name, record in self.importances.items():
-            place = {"factor": name} if name in self.strategies else {"factor": name, "verdict": self.verdict(name).word}
+            place = (
+                {"factor": name} if name in self.strategies else {"factor": name, "verdict": self.verdict(name).word}
+            )
             counts = {"rows_used": record.rows_used, "cells_missing": record.cells_missing}
             rows.append({**place, **self.numbers(name), **counts})
         frame = pd.DataFrame(rows)

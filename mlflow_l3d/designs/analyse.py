@@ -186,9 +186,7 @@ def _level_of_looks(scores: Tables, level: float) -> float:
     return IntervalRule(half_width=1, alpha=1 - level, factors=max(1, len(scores.tables))).level(rows)
 
 
-def _sequential(
-    design: type[Design], scores: Tables, importances: Mapping[str, Importance]
-) -> dict[str, Importance]:
+def _sequential(design: type[Design], scores: Tables, importances: Mapping[str, Importance]) -> dict[str, Importance]:
     """Return records with the careful intervals that the rule looks at."""
     found = dict(importances)
     for factor, record in importances.items():

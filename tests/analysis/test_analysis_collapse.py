@@ -134,7 +134,9 @@ def test_a_factor_is_undecided_where_runs_collapse_and_says_what_holds_for_the_o
     (record,) = shown.records
     rest = found.collapse.rest["f"]
     assert found.verdict("f") == Verdict("undecided", "collapse")
-    assert f"Among the other runs the corrected importance is {rest.importance_corrected:+.2f}" in shown.sentence(record)
+    assert f"Among the other runs the corrected importance is {rest.importance_corrected:+.2f}" in shown.sentence(
+        record
+    )
     luck, which, _ = answers(shown)
     assert any("30 of 200 of them score below chance" in sentence for sentence in luck.sentences)
     assert any("which ones, f decides" in sentence for sentence in which.sentences)

@@ -84,7 +84,8 @@ def factor_checks(
         How the columns of its table belong together.
     pairs
         Whether the table is pairs of runs, of which more columns cannot be asked for, and which are golden runs
-        themselves: no L3D006, L3D012 and L3D015, and L3D010 where no pair differs (as of 3 or 4 rows, of which none varies).
+        themselves: no L3D006, L3D012 and L3D015, and L3D010 where no pair differs (as of 3 or 4 rows, of which none
+        varies).
     closes
         Whether golden runs vary as the table does, so that L3D006 has something to say.
     reml
@@ -151,8 +152,8 @@ def disagreement(record: Importance, verdict: Verdict, advice: Advice) -> Iterat
         return
     numbers = (
         f"By the published rule the factor is {'' if important else 'not '}important (importance {score:+.2f}); the "
-        f"corrected importance is {record.importance_corrected:+.2f} ({100 * record.level:.4g} % interval {low:+.2f} to "
-        f"{high:+.2f})."
+        f"corrected importance is {record.importance_corrected:+.2f} ({100 * record.level:.4g} % interval {low:+.2f} "
+        f"to {high:+.2f})."
     )
     if verdict.word == "undecided":
         message = f"{numbers} Undecided: {DOUBTS[verdict.doubt]}. {advice.text}"
@@ -218,8 +219,8 @@ def _uneven(record: Importance, model: TableModel) -> Iterator[Check]:
     if not (p <= UNEVEN_LEVEL and found >= LEAST_UNEVEN):
         return
     message = (
-        f"Unevenness {found:.2f}. Standard deviations within rows differ by more than chance (unevenness: their squared "
-        "coefficient of variation, 0 if all rows are spread alike). The published importance averages standard "
+        f"Unevenness {found:.2f}. Standard deviations within rows differ by more than chance (unevenness: their "
+        "squared coefficient of variation, 0 if all rows are spread alike). The published importance averages standard "
         "deviations, the corrected importance variances: the two stay different however many runs there are, and may "
         "have different signs. Compare published numbers with importance and its interval (importance_ci_low, "
         "importance_ci_high); the verdict is about the share of the variance."

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mlflow_l3d.analysis.importance.estimate import BOUNDARY_TAIL
 from mlflow_l3d.analysis.importance.models import LEVELS, TableModel
 from mlflow_l3d.analysis.importance.tables import known_std, with_scores
-from mlflow_l3d.analysis.importance.variances import MeanSquares, std_shrinkage
+from mlflow_l3d.analysis.importance.variances import std_shrinkage
 from mlflow_l3d.analysis.jackknife import LEVEL, combined_error, jackknife_variance, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray
 
@@ -46,8 +46,8 @@ def published_interval(
     endless length, and rows are drawn. The published number itself is biased: its standard deviations within rows are
     too small by the factor of :func:`~mlflow_l3d.analysis.importance.variances.std_shrinkage`, and its row means hold
     a part of the factor. Both are taken out, and what bias is left by the jackknife. Errors: jackknife over rows plus
-    columns if these are draws, plus that of the golden runs; t with degrees of freedom by Welch and Satterthwaite. The
-    error of ``E[s_i]`` is taken on the scale of its logarithm. If rows do not differ for certain, limits of their
+    columns if these are draws, plus that of the golden runs; t with min(M, N) - 1 degrees of freedom (nested: M - 1).
+    The error of ``E[s_i]`` is taken on the scale of its logarithm. If rows do not differ for certain, limits of their
     variance from the F distribution take the place of the jackknife (Zou and Donner 2008).
     """
     table = with_scores(table)
@@ -70,11 +70,11 @@ def published_interval(
     golden_left = np.log(np.maximum(known.sum() - len(golden) / (len(golden) - 1) * known, 1e-300)) / 2
     difference = within - of_rows
     centre = (difference - sum((len(each) - 1) * (each.mean() - difference) for each in left)) / golden_std
-    error, degrees = combined_error([*(each / golden_std for each in left), centre * golden_left])
+    error, _ = combined_error([*(each / golden_std for each in left), centre * golden_left])
     if not (math.isfinite(error) and min(each.min() for each in left_within) > 0):
         return NOWHERE
-    quantile = t_quantile(degrees, level)
-    of_log, log_degrees = combined_error([np.log(each) for each in left_within])
+    quantile = t_quantile(min(len(each) for each in left) - 1, level)
+    of_log, _ = combined_error([np.log(each) for each in left_within])
     sure = model is LEVELS or squares.rows_differ(BOUNDARY_TAIL)
     if sure and all((mitigated > 0).all() for _, mitigated in variances):
         part = within / golden_std
@@ -83,9 +83,8 @@ def published_interval(
     else:
         centre, least, most = difference / golden_std, *squares.mitigated_limits(level)
         rest = quantile * abs(centre) * math.sqrt(jackknife_variance(golden_left))
-        factor = t_quantile(log_degrees, level) * of_log
-        low = -math.hypot(within * math.expm1(-factor), math.sqrt(most) - of_rows) / golden_std
-        high = math.hypot(within * math.expm1(factor), of_rows - math.sqrt(least)) / golden_std
+        low = -math.hypot(within * math.expm1(-quantile * of_log), math.sqrt(most) - of_rows) / golden_std
+        high = math.hypot(within * math.expm1(quantile * of_log), of_rows - math.sqrt(least)) / golden_std
     return max(-1.0, centre - math.hypot(rest, low)), min(1.0, centre + math.hypot(rest, high))
 
 

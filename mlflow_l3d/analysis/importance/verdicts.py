@@ -91,8 +91,8 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
     Notes
     -----
     The corrected importance is above 0 exactly if S_T, the factor's share of the variance, is above one half. So the
-    interval decides: ``dominates`` above 0, ``minor`` below, ``undecided`` if it contains 0. It is not believed, and the
-    factor stays undecided, if runs collapse, scores have long tails, columns share configurations, or rows are few.
+    interval decides: ``dominates`` above 0, ``minor`` below, ``undecided`` if it contains 0. It is not believed, and
+    the factor stays undecided, if runs collapse, scores have long tails, columns share configurations, or rows are few.
     """
     about = {(check.code, check.severity) for check in checks if check.factor in (None, record.factor)}
     low, high = record.importance_corrected_ci_low, record.importance_corrected_ci_high

@@ -129,7 +129,7 @@ def _factor_table(shown: Shown) -> Table:
     golden, level = shown.golden_word, percent(shown.level).replace(" ", "\N{NO-BREAK SPACE}")
     pp = shown.unit.short
     numbers = {"verdict": "verdict", f"corrected importance,\n{level} interval": "corrected"}
-    numbers |= {f"moves by\nstd ({pp})": "moves", f"published\nimportance": "importance"}
+    numbers |= {f"moves by\nstd ({pp})": "moves", "published\nimportance": "importance"}
     numbers |= {"contr. std": "contributed", "mitig. std": "mitigated", f"{golden} std": "golden"}
     if shown.design.baseline:
         numbers = {"important?": "important", "std of runs": "std"}

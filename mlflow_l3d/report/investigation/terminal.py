@@ -49,8 +49,8 @@ def summary(analysis: Analysis, *, title: str, lines: Sequence[str] = ()) -> str
     -------
     str
         Lines of at most 100 characters (a word of `lines` that is longer stays whole, so that paths and addresses can
-        be copied): title, `lines`, one line a factor (largest corrected importance first), a verdict per factor, the stability of
-        predictions, and the checks.
+        be copied): title, `lines`, one line a factor (largest corrected importance first), a verdict per factor, the
+        stability of predictions, and the checks.
     """
     shown = Shown(analysis)
     parts: list[Part] = [*early_stops(analysis), _table(shown), further_numbers(shown, _MORE), [""]]

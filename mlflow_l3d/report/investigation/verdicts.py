@@ -134,7 +134,9 @@ class Shown:
     def part(self, record: Importance) -> str:
         """Return the factor's part in the variance with its interval, in per cent."""
         share = total_index_of(record.importance_corrected)
-        ends = [total_index_of(end) for end in (record.importance_corrected_ci_low, record.importance_corrected_ci_high)]
+        ends = [
+            total_index_of(end) for end in (record.importance_corrected_ci_low, record.importance_corrected_ci_high)
+        ]
         known = f" ({' to '.join(points(end, 0) for end in ends)} %)" if all(map(math.isfinite, ends)) else ""
         return f"{points(share, 0)} % of the variance{known}"
 

@@ -43,7 +43,7 @@ def escape(text: str) -> str:
 def latex_table(shown: ShownSweep, *, title: str) -> str:
     r"""Return the table of all points and factors.
 
-    A factor that is important by the published rule has ``(*)``, as in the paper; undecided ones stand in italics. Needs
+    A factor that is important by the published rule has ``(*)``, as in the paper; undecided ones are in italics. Needs
     ``\usepackage{booktabs}``, and ``longtable`` where rows do not fit on a page.
     """
     choices = [name for name in shown.values if name != FACTOR]
@@ -51,8 +51,9 @@ def latex_table(shown: ShownSweep, *, title: str) -> str:
     columns = "l" * (len(choices) + 1) + "r" * len(_HEADS)
     head = " & ".join([*map(escape, choices), "factor", *_HEADS]) + r" \\"
     caption = (
-        f"{escape(title)}. Scores and standard deviations in {shown.unit.name}. (*) important as published; in "
-        f"italics: undecided; interval: of the corrected importance, {100 * shown.sweep.level:.4g}\\,\\% for all factors."
+        f"{escape(title)}. Scores and standard deviations in {shown.unit.name}. (*) important as published; "
+        f"in italics: undecided; interval: of the corrected importance, {100 * shown.sweep.level:.4g}\\,\\% for all "
+        "factors."
     )
     body = []
     before: tuple[str, ...] = ()
