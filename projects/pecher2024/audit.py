@@ -43,8 +43,8 @@ def signs(frame: pd.DataFrame | None = None) -> pd.DataFrame:
     -------
     pandas.DataFrame
         The rows, and: ``sign`` (of contributed less mitigated, also where importance is printed as 0), ``rows`` (M),
-        ``estimate`` (what the printed score tends to with many runs, on the scale of the corrected importance), ``low``,
-        ``high`` (its 95 % interval in the worst case), ``corrected`` (the package's corrected importance, share .5),
+        ``estimate`` (what the printed score tends to with many runs, on the scale of the corrected importance),
+        ``low``, ``high`` (its 95 % interval in the worst case), ``corrected`` (the package's, share .5),
         ``p_worst``, ``p_best`` and the same adjusted for all rows (Holm), ``p_worst_holm``, ``p_best_holm``;
         ``unevenness``; ``verdict`` and ``verdict_holm``
         (:data:`VERDICTS`); ``impossible`` (the whole is smaller than its parts; undecided then); ``p_closure`` (nan
@@ -104,7 +104,8 @@ def lines() -> Iterator[str]:
         ],
     )
     count = int(found["p_closure"].notna().sum())
-    yield f"These are {len(apart)} of {count}; chance alone makes as many or more with probability {binom.sf(len(apart) - 1, count, LEVEL):.2f}."
+    alone = binom.sf(len(apart) - 1, count, LEVEL)
+    yield f"These are {len(apart)} of {count}; chance alone makes as many or more with probability {alone:.2f}."
     yield "Contributed standard deviations that Tables 1 and 5 have otherwise"
     yield from _otherwise(found)
     flan = found["system"] == "Flan-T5"

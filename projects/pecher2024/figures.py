@@ -1,8 +1,8 @@
 """Figures 1 to 5 of Pecher et al. (2024), from the table of a sweep, beside what was printed.
 
-A bar is the corrected importance with its interval: of ours that of the report, of the paper's what its importance tends
-to with many runs (``precision.py``). A diamond is the importance as the paper defines it, the bar of its own figures.
-Bars whose interval contains 0 are pale and hatched.
+A bar is the corrected importance with its interval: of ours that of the report, of the paper's what its importance
+tends to with many runs (``precision.py``). A diamond is the importance as the paper defines it, the bar of its own
+figures. Bars whose interval contains 0 are pale and hatched.
 """
 
 from __future__ import annotations

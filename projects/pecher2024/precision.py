@@ -15,10 +15,11 @@ mean of squared standard deviations within rows, so that
 
 The published score is above 0, with columns and rows without end, where the square of the mean standard deviation
 within rows, ``(E h)^2 (s2_F + s2_E)``, is above s2_R. The corrected importance of the package compares E h^2 with it:
-exactly ``(f^2 - m^2) N / (N - 1)``, another number where rows are uneven (:func:`corrected`). Two things are not printed. *Share*,
-s2_E / tau^2: if the factor acts by itself, tau^2 comes from N - 1 degrees of freedom, however many rows there are; if
-it acts through interactions, from about M (N - 1). *Tails* of the row means. So every statement is made twice, for the
-worst and for the best of both.
+exactly ``(f^2 - m^2) N / (N - 1)``, another number where rows are uneven (:func:`corrected`).
+
+Two things are not printed. *Share*, s2_E / tau^2: if the factor acts by itself, tau^2 comes from N - 1 degrees of
+freedom, however many rows there are; if it acts through interactions, from about M (N - 1). *Tails* of row means. So
+every statement is made twice, for the worst and for the best of both.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -105,58 +105,26 @@ def uneven_rows(table: FloatArray, model: TableModel) -> tuple[float, float]:
     Notes
     -----
     The covariance over rows of the standard deviations in two halves of the columns: what luck makes of a half, the
-    other does not repeat, whatever the tails of the scores. Averaged over all halves of neighbouring columns. The test
-    is Spearman's rank correlation of even and odd columns. If the columns are all levels, rows show their true spread.
+    other does not repeat, whatever the tails of the scores. The halves are even and odd columns, and the test is
+    Spearman's rank correlation. If the columns are all levels, rows show their true spread.
     """
     from scipy.special import stdtr
 
     table = with_scores(table)
-    if len(table) < 5 or table.shape[1] < (2 if model is LEVELS else 4):
+    levels = model is LEVELS
+    if table.shape[1] < (2 if levels else 4):
         return NOWHERE
-    if model is LEVELS:
-        spreads = _spreads(table, model)
-        spreads = spreads[np.isfinite(spreads)]
-        mean = float(spreads.mean()) if len(spreads) >= 5 else 0.0
-        return (float(spreads.var(ddof=1)) / mean**2, 0.0) if mean > 0 else NOWHERE
-    one, other = _neighbours(table)
-    known = np.isfinite(one) & np.isfinite(other)
-    count = known.sum(axis=0)
-    chosen = count >= 5
-    one, other = (np.where(known, each, 0.0)[:, chosen] for each in (one, other))
-    means, other_means = one.sum(axis=0) / count[chosen], other.sum(axis=0) / count[chosen]
-    covariances = ((one * other).sum(axis=0) - count[chosen] * means * other_means) / (count[chosen] - 1)
-    products = means * other_means - covariances / count[chosen]
-    ratios = (covariances / np.where(products > 0, products, np.nan))[products > 0]
-    one, other = _halves(table[:, ::2], table[:, 1::2], model)
-    if not ratios.size or len(one) < 5 or not (np.ptp(one) and np.ptp(other)):
+    one, other = (_spreads(table[:, at::2] if not levels else table, model) for at in (0, 1))
+    both = np.isfinite(one) & np.isfinite(other)
+    one, other, rows = one[both], other[both], int(both.sum())
+    if rows < 5 or not (np.ptp(one) > 0 and np.ptp(other) > 0):
         return NOWHERE
-    ranks = [np.argsort(np.argsort(each)) for each in (one, other)]
-    correlation = min(float(np.corrcoef(*ranks)[0, 1]), 1 - 1e-12)
-    odds = correlation * math.sqrt((len(one) - 2) / (1 - correlation**2))
-    return max(0.0, float(ratios.mean())), float(stdtr(len(one) - 2, -odds))
-
-
-def _neighbours(table: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the spreads of rows in each half of neighbouring columns, and in the other columns, shape (M, N)."""
-    known, size = np.isfinite(table), table.shape[1] // 2
-    scores = np.where(known, table - np.nanmean(table, axis=1, keepdims=True), 0.0)
-    parts = []
-    for values in (known, scores, np.square(scores)):
-        sums = np.cumsum(np.column_stack([np.zeros(len(values)), values, values[:, :size]]), axis=1)
-        inside = sums[:, size:-1] - sums[:, : -size - 1]
-        parts.append((inside, values.sum(axis=1, keepdims=True) - inside))
-    (count, left), (total, rest), (squares, other) = parts
-    return (
-        _std(np.maximum(0.0, squares - total**2 / np.maximum(1, count)), count),
-        _std(np.maximum(0.0, other - rest**2 / np.maximum(1, left)), left),
-    )
-
-
-def _halves(one: FloatArray, other: FloatArray, model: TableModel) -> tuple[FloatArray, FloatArray]:
-    """Return the spreads of rows in two sets of columns, rows that have both."""
-    spreads = _spreads(one, model), _spreads(other, model)
-    both = np.isfinite(spreads[0]) & np.isfinite(spreads[1])
-    return spreads[0][both], spreads[1][both]
+    covariance = float(np.cov(one, other)[0, 1])
+    found = max(0.0, covariance / (one.mean() * other.mean() - covariance / rows))
+    if levels:
+        return found, 0.0
+    correlation = min(float(np.corrcoef(*(np.argsort(np.argsort(each)) for each in (one, other)))[0, 1]), 1 - 1e-12)
+    return found, float(stdtr(rows - 2, -correlation * math.sqrt((rows - 2) / (1 - correlation**2))))
 
 
 def _spreads(table: FloatArray, model: TableModel) -> FloatArray:
@@ -193,7 +161,7 @@ def _squares(table: FloatArray) -> FloatArray:
     return squares
 
 
-def _std(squares: FloatArray, count: npt.NDArray[Any]) -> FloatArray:
+def _std(squares: FloatArray, count: npt.NDArray[np.int64]) -> FloatArray:
     degrees = np.where(count > 1, count - 1, np.nan)
     std: FloatArray = np.sqrt(squares / degrees) / std_shrinkage(degrees)
     return std

@@ -125,7 +125,7 @@ def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...
     if not pairs:
         return (order,)
     note = (
-        "Differences of the corrected importances, paired by row. The interval holds for the pair by itself; the p-value "
+        "Differences of corrected importances, paired by row. The interval holds for the pair by itself; the p-value "
         f"is adjusted for all {len(pairs)} pairs."
     )
     return order, Table.of(pairs, note)

@@ -17,7 +17,10 @@ from mlflow_l3d.report.sweep.words import answers, interaction_sentence, trend_s
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_HEAT: Final = "Corrected importance. Orange: the factor makes up more than half of the variance; blue: less. Pale, hatched: undecided."
+_HEAT: Final = (
+    "Corrected importance. Orange: the factor makes up more than half of the variance; blue: less. Pale, hatched: "
+    "undecided."
+)
 _TREND: Final = (
     "Each dot is a point with its interval; points that are alike in all other choices are joined. Line: the slope "
     "through their mean, dashed where it is not certain. Adjusted p-value."
