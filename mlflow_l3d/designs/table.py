@@ -102,8 +102,8 @@ class TableDesign(Design):
         for name, table in scores.tables.items():
             record = importance(table, golden, factor=name, chance=chance, model=cls.model, level=level)
             if scores.pooled:  # cells of one table are not independent of each other
-                names = ("golden_std_ci_low", "golden_std_ci_high", "importance_ci_low", "importance_ci_high")
-                record = replace(record, **dict.fromkeys(names, math.nan))
+                record = replace(record, golden_std_ci_low=math.nan, golden_std_ci_high=math.nan)
+                record = replace(record, importance_ci_low=math.nan, importance_ci_high=math.nan)
             record = cls.final(record, missing)
             if cls.model.shared_columns:
                 record = with_first_order(record)

@@ -123,7 +123,8 @@ def uneven_rows(table: FloatArray, model: TableModel) -> tuple[float, float]:
     found = max(0.0, covariance / (one.mean() * other.mean() - covariance / rows))
     if levels:
         return found, 0.0
-    correlation = min(float(np.corrcoef(*(np.argsort(np.argsort(each)) for each in (one, other)))[0, 1]), 1 - 1e-12)
+    ranks = [np.argsort(np.argsort(each)).astype(np.float64) for each in (one, other)]
+    correlation = min(float(np.corrcoef(ranks[0], ranks[1])[0, 1]), 1 - 1e-12)
     return found, float(stdtr(rows - 2, -correlation * math.sqrt((rows - 2) / (1 - correlation**2))))
 
 

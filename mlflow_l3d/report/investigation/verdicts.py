@@ -44,9 +44,10 @@ class Shown:
         """
 
         def place(record: Importance) -> list[float]:
-            values = (record.importance_corrected, record.importance)
-            values = (record.score_std,) if self.design.baseline else values
-            return [-value if math.isfinite(value) else math.inf for value in values]
+            judged = [record.importance_corrected, record.importance]
+            return [-each if math.isfinite(each) else math.inf for each in (*([record.score_std] * baseline), *judged)]
+
+        baseline = self.design.baseline
 
         return sorted(self.analysis.importances.values(), key=place)
 
