@@ -45,6 +45,10 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     if not distance >= SMALLEST_DISTANCE:
         return Advice("unaffordable", "It is so near 0 that hardly any number of runs settles it.")
     rows, columns = record.table.shape
+    if not found.mitigated > 0:
+        double = max(FEWEST_AT_BOUNDARY, 2 * rows)
+        text = f"The other factors show no variance in these {rows} {word}: use {double} (mitigation_runs={double})."
+        return Advice("more_rows", text, double)
     ends = record.importance_corrected_ci_low, record.importance_corrected_ci_high
     own = distance + (ends[1] if record.importance_corrected < 0 else -ends[0])
     # This interval may be wider than one expects of as many runs; so would be those of more.
