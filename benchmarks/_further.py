@@ -1,4 +1,4 @@
-"""Simulated studies for single numbers: scores that are accuracies, golden_std, first-order indices, joint claims."""
+"""Simulated studies for single numbers: scores that are accuracies, golden_std, first-order indices."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from _tables import SETTINGS, Array, Shape, Variances, crossed, exponential, generator_of, normal, text_of, truth
 
 from mlflow_l3d.analysis.importance.crossed import crossed_estimate
-from mlflow_l3d.analysis.importance.estimate import Estimate, excludes_zero
-from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.std_interval import std_interval
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs import design_named
@@ -63,12 +62,6 @@ def further_lines(tables: int) -> Iterator[list[str]]:
             record = crossed_design.importances(scores)["f"]
             held += record.first_order_ci_low - 1e-9 <= variances[1] <= record.first_order_ci_high + 1e-9
         yield ["interval of the first-order index, crossed 20 x 10", text_of(variances), _percent(held, tables)]
-    generator, against = np.random.default_rng(15), 0
-    for _ in range(tables):
-        pair = [_known(crossed_estimate(crossed(generator, 20, 10, SETTINGS[at]))) for at in (0, 2)]
-        claims = holm([each.p_value() for each in pair]) <= 0.05
-        against += any(claim and not excludes_zero(*each.interval()) for claim, each in zip(claims, pair, strict=True))
-    yield ["a claim of two factors that an interval leaves open", "normal", _percent(against, tables)]
 
 
 def _accuracies(variances: Variances, tables: int) -> str:

@@ -39,6 +39,7 @@ from _tables import (
 )
 from _two_parts import collapse_lines, tail_lines
 from _unparsed import unparsed_lines
+from _verdicts import published_lines, verdict_lines
 
 from mlflow_l3d.analysis.importance.checks import CLOSURE_LEVEL
 from mlflow_l3d.analysis.importance.closure import closure
@@ -253,7 +254,9 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--tables", type=int, default=2000, help="simulated investigations a number (default 2000)")
-    tables = parser.parse_args().tables
+    parser.add_argument("--part", help="only this part, such as verdicts; all by default")
+    given = parser.parse_args()
+    tables = given.tables
     print(machine())
     size = ("M x N", "s2_R, s2_F, s2_RF", "truth")
     interim_analyses = ", ".join(map(str, INTERIM_ANALYSES))
@@ -334,6 +337,16 @@ def main() -> None:
             ("design", "N", "truth", "coverage %: fixed", "shown", "claims %", "bias of claims", "bias of all"),
             stopped_lines,
         ),
+        "published": (
+            f"What the published importance tends to: coverage in % of its 95 % interval ({tables} tables each)",
+            ("design", "M x N", "rows", "truth", "covers %"),
+            published_lines,
+        ),
+        "verdicts": (
+            f"Verdicts in % at a share of .5 (all are false) and .8 ({tables} tables each)",
+            ("design", "M x N", "effects", "s2_R, s2_F, s2_RF", "dominates %", "minor %"),
+            verdict_lines,
+        ),
         "further": (
             f"Shares in % of single numbers ({tables} simulations each)",
             ("what", "scores", "%"),
@@ -342,10 +355,13 @@ def main() -> None:
     }
     found: dict[str, list[list[str]]] = {}
     for name, (title, head, lines) in parts.items():
+        if given.part not in (None, name):
+            continue
         began = time.perf_counter()
         found[name] = list(lines(tables))
         print(f"\n{title}; {time.perf_counter() - began:.0f} s\n\n{table(head, found[name])}", flush=True)
-    print(f"\nAll figures: lowest to highest\n\n{table(HEAD, list(goal_lines(found, tables)))}")
+    if given.part is None:
+        print(f"\nAll figures: lowest to highest\n\n{table(HEAD, list(goal_lines(found, tables)))}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import numpy as np
 
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.models import CROSSED
-from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.sweep.point import SweptPoint
 
@@ -45,9 +44,7 @@ def drawn_point(
         table = 0.8 + std * (table + np.sqrt(both) * effect(rows, columns))
         scores = 0.8 + std * effect(golden)
         records[factor] = importance(table, scores, factor=factor, chance=0.5, model=CROSSED)
-    p = holm([record.importance_p for record in records.values()])
-    analysis = Analysis("f1_macro", records, p_holm=dict(zip(records, p.tolist(), strict=True)))
-    return SweptPoint(run_id or f"run{seed}", dict(choices), task, analysis)
+    return SweptPoint(run_id or f"run{seed}", dict(choices), task, Analysis("f1_macro", records))
 
 
 def grid(values: Mapping[str, Sequence[str | float]]) -> list[dict[str, str | float]]:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS, Check, Importance
 from mlflow_l3d.analysis.importance.tails import Tails, tails
+from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict, verdict_of
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import known
@@ -53,8 +54,8 @@ class Analysis:
         Cells of the plan that have no score, golden runs included.
     design
         Name of the design.
-    p_holm
-        Factor -> p-value of "not important", adjusted for the number of factors (Holm); nan where there is none.
+    advice
+        Factor -> what to do where its verdict is undecided; empty where the design is a baseline strategy.
     ranking
         Factors by corrected importance, and which can be told apart; None for one factor, or where designs have none.
     prediction_importances
@@ -75,8 +76,8 @@ class Analysis:
     collapse
         The two parts of the score; None where no run scored below chance.
     level
-        Claims whose `p_holm` is at most ``1 - level`` hold together with this probability. With ``stop=interval`` the
-        intervals have a higher one, which allows for looks and factors.
+        Probability with which the verdicts of all factors hold together. The level of the intervals is higher: it
+        allows for the number of factors, and with ``stop=interval`` for the interim analyses.
     """
 
     metric: str
@@ -85,7 +86,7 @@ class Analysis:
     checks: tuple[Check, ...] = ()
     cells_failed: int = 0
     design: str = "crossed"
-    p_holm: Mapping[str, float] = field(default_factory=dict)
+    advice: Mapping[str, Advice] = field(default_factory=dict)
     ranking: Ranking | None = None
     prediction_importances: Mapping[str, PredictionImportance] = field(default_factory=dict)
     examples: ExampleVotes | None = None
@@ -139,18 +140,27 @@ class Analysis:
         if group in self.strategies:
             result = self.strategies[group]
             own |= known({"golden_share": result.std / result.golden_std if result.golden_std > 0 else math.nan})
-        return own | known({"importance_p_holm": self.p_holm.get(group, math.nan)})
+        return own
+
+    def verdict(self, factor: str) -> Verdict:
+        """Return the verdict on a factor, by the one rule."""
+        return verdict_of(self.importances[factor], self.checks, self.collapse)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a factor: its numbers, rows used and cells missing, most important first."""
-        rows = [
-            {"factor": name, **self.numbers(name), "rows_used": record.rows_used, "cells_missing": record.cells_missing}
-            for name, record in self.importances.items()
-        ]
+        """Return one row a factor: verdict, numbers, rows used, cells missing; largest corrected importance first."""
+        rows = []
+        for name, record in self.importances.items():
+            place = (
+                {"factor": name} if name in self.strategies else {"factor": name, "verdict": self.verdict(name).word}
+            )
+            counts = {"rows_used": record.rows_used, "cells_missing": record.cells_missing}
+            rows.append({**place, **self.numbers(name), **counts})
         frame = pd.DataFrame(rows)
-        if "importance" not in frame:
-            frame["importance"] = math.nan
-        return frame.sort_values("importance", ascending=False, na_position="last", ignore_index=True)
+        for name in ("importance", "importance_corrected"):
+            frame[name] = frame.get(name, math.nan)
+        return frame.sort_values(
+            ["importance_corrected", "importance"], ascending=False, na_position="last", ignore_index=True
+        )
 
 
 def _logged(name: str, value: float) -> bool:

@@ -106,13 +106,30 @@ def total_sobol_indices(hyperparameters: Mapping[str, Value]) -> dict[str, float
     return {factor: shares.get(factor, 0.0) for factor in FACTORS}
 
 
-def true_importance(hyperparameters: Mapping[str, Value]) -> dict[str, float]:
-    """Return ``sqrt(S_T) - sqrt(1 - S_T)`` of every factor: the limit of the published score for many runs.
-
-    The golden standard deviation, by which the published score divides, is that of the score itself.
-    """
+def true_importance_corrected(hyperparameters: Mapping[str, Value]) -> dict[str, float]:
+    """Return ``sqrt(S_T) - sqrt(1 - S_T)`` of every factor: what the corrected importance tends to with many runs."""
     indices = total_sobol_indices(hyperparameters)
     return {factor: math.sqrt(share) - math.sqrt(max(0.0, 1.0 - share)) for factor, share in indices.items()}
+
+
+def true_importance(hyperparameters: Mapping[str, Value]) -> dict[str, float]:
+    r"""Return what the published importance of every factor tends to with many runs, in closed form.
+
+    A row multiplies all its scores by the product of its other factors, whose mean is 1. So the mean standard deviation
+    within rows is :math:`\sqrt{(1 + V_k) (1 + V_e) - 1}`, while the root of the mean variance, by which the corrected
+    importance goes, is larger: rows are unevenly spread. Row means have the variance
+    :math:`\prod_{j \ne k} (1 + V_j) - 1`; notation as in :func:`total_sobol_indices`.
+    """
+    variances = {factor: 1.0 / (3.0 * (1.0 + a) ** 2) for factor, a in sensitivities(hyperparameters).items()}
+    noise = 1.0 + float(hyperparameters["noise"]) ** 2 / 3.0
+    main = math.prod(1.0 + variance for variance in variances.values())
+    whole = math.sqrt(main * noise - 1.0)
+    found = {}
+    for factor in FACTORS:
+        own = 1.0 + variances.get(factor, 0.0)
+        within = math.sqrt(own * noise - 1.0) if factor in variances else 0.0
+        found[factor] = (within - math.sqrt(max(0.0, main / own - 1.0))) / whole
+    return found
 
 
 def fails(key: str, every: int) -> bool:

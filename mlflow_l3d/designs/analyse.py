@@ -10,22 +10,24 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks import golden_checks, pooled_check, product_check
+from mlflow_l3d.analysis.importance.checks import disagreement, golden_checks, pooled_check, product_check
 from mlflow_l3d.analysis.importance.collapse import Collapse, apart, collapsed, in_two_parts
 from mlflow_l3d.analysis.importance.failures import selection
-from mlflow_l3d.analysis.importance.multiplicity import Ranking, holm, rank_factors
+from mlflow_l3d.analysis.importance.multiplicity import Ranking, rank_factors
 from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.replicates import replicate_checks
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.searched import searched_split_checks
 from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
 from mlflow_l3d.analysis.importance.tails import row_tail_check, tail_checks
+from mlflow_l3d.analysis.importance.verdicts import joint_level, verdict_of
 from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import Design, design_named, design_of
+from mlflow_l3d.designs.advice import advise
 from mlflow_l3d.designs.base import Sizes
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.metrics.unparsed import unparsed_reasons
@@ -117,7 +119,7 @@ def analyse(
         Factor or ``golden`` -> agreement of single predictions, from
         :class:`mlflow_l3d.analysis.stability.stability.Stability`.
     level
-        Confidence level of the intervals.
+        Confidence level at which the intervals of all factors hold together.
 
     Returns
     -------
@@ -135,10 +137,10 @@ def analyse(
     plan = replace(plan, design=design)
     chance = named(metric).chance_level(plan.classes)
     scores = plan.tables(cells, metric)
-    shown = _level_of_looks(scores, level) if plan.sequential else level
+    shown = _level_of_looks(scores, level) if plan.sequential else joint_level(level, len(scores.tables))
     importances = design.importances(scores, chance=chance, missing=plan.missing, level=shown)
     if plan.sequential:
-        importances = _sequential(design, scores, importances, level)
+        importances = _sequential(design, scores, importances)
     least, most = named(metric).range
     # Of few golden runs the interval has ends that no scores within the range can have.
     importances = {
@@ -147,29 +149,33 @@ def analyse(
     }
     collapse = None if chance is None else _collapse(design, scores, chance, plan, shown)
     unread = unparsed_reasons(cells)
-    p_values = [record.importance_p for record in importances.values()]
-    p_holm = np.array(p_values) if plan.sequential else holm(p_values)
+    checks = all_checks(
+        importances,
+        design.golden_scores(scores),
+        plan,
+        chance=chance,
+        collapse=collapse,
+        percent=named(metric).percent,
+        unread=unread,
+        others=(
+            *searched_split_checks(cells, plan.searched_splits),
+            *_selections(design, scores, importances, chance),
+            *_replicates(importances, consistencies or {}, plan),
+        ),
+    )
+    judged = {} if design.baseline else importances
+    verdicts = {name: verdict_of(record, checks, collapse) for name, record in judged.items()}
+    advice = {name: advise(design, importances[name], verdict) for name, verdict in verdicts.items()}
+    for name, verdict in verdicts.items():
+        checks = (*checks, *disagreement(importances[name], verdict, advice[name]))
     return Analysis(
         metric=metric,
         importances=importances,
         consistencies=dict(consistencies or {}),
-        checks=all_checks(
-            importances,
-            design.golden_scores(scores),
-            plan,
-            chance=chance,
-            collapse=collapse,
-            percent=named(metric).percent,
-            unread=unread,
-            others=(
-                *searched_split_checks(cells, plan.searched_splits),
-                *_selections(design, scores, importances, chance),
-                *_replicates(importances, consistencies or {}, plan),
-            ),
-        ),
+        checks=_in_order(checks),
+        advice=advice,
         cells_failed=scores.missing,
         design=design.name,
-        p_holm=dict(zip(importances, p_holm.tolist(), strict=True)),
         ranking=_ranking(design, importances, level),
         strategies=design.strategies(importances),
         collapse=collapse,
@@ -183,21 +189,15 @@ def _level_of_looks(scores: Tables, level: float) -> float:
     return IntervalRule(half_width=1, alpha=1 - level, factors=max(1, len(scores.tables))).level(rows)
 
 
-def _sequential(
-    design: type[Design], scores: Tables, importances: Mapping[str, Importance], level: float
-) -> dict[str, Importance]:
-    """Return records whose level allows for all looks and factors with the rule's intervals, and p-values likewise."""
-    found = {}
+def _sequential(design: type[Design], scores: Tables, importances: Mapping[str, Importance]) -> dict[str, Importance]:
+    """Return records with the careful intervals that the rule looks at."""
+    found = dict(importances)
     for factor, record in importances.items():
         estimate = design.estimate(scores, factor)
-        if estimate is not None and math.isfinite(record.importance_corrected_ci_low):
-            p = record.importance_p
-            if record.components is not None and record.components.method != "reml":
-                p = estimate.careful_p_value()
-                low, high = estimate.careful_interval(record.level)
-                record = replace(record, importance_corrected_ci_low=low, importance_corrected_ci_high=high)
-            record = replace(record, importance_p=min(1.0, p * (1 - level) / (1 - record.level)))
-        found[factor] = record
+        known = math.isfinite(record.importance_corrected_ci_low)
+        if estimate is not None and known and record.components and record.components.method != "reml":
+            low, high = estimate.careful_interval(record.level)
+            found[factor] = replace(record, importance_corrected_ci_low=low, importance_corrected_ci_high=high)
     return found
 
 
@@ -304,7 +304,11 @@ def all_checks(
             in_two_parts(check, collapse, importances.get(check.factor or "")) if check.code == "L3D005" else check
             for check in found
         ]
-    return tuple(sorted(found, key=lambda check: (check.severity != "warning", check.code)))
+    return _in_order(found)
+
+
+def _in_order(checks: Iterable[Check]) -> tuple[Check, ...]:
+    return tuple(sorted(checks, key=lambda check: (check.severity != "warning", check.code)))
 
 
 def _ranking(design: type[Design], importances: Mapping[str, Importance], level: float) -> Ranking | None:

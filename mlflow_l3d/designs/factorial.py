@@ -197,6 +197,9 @@ class FactorialDesign(Design):
                 golden_std=total,
                 golden_std_ci_low=math.nan,
                 golden_std_ci_high=math.nan,
+                importance_ci_low=math.nan,
+                importance_ci_high=math.nan,
+                unevenness=math.nan,
                 rows_used=int(np.isfinite(table).all(axis=1).sum()),
             )
         return found

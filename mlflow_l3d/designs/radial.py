@@ -43,9 +43,6 @@ class RadialDesign(Design):
     pairs = repeats = True
     compares = Pairs
     words = Words(
-        legend="importance = (contr - mitig) / gold, important if above 0. {pp}: {unit} of {metric}. std "
-        "(estimated without bias) of the factor with its interactions (contr), of all others (mitig), of every one "
-        "(gold), from base and swap runs. CON, CCON: {meaning}. miss: cells without a score.",
         rows="The other rows hold the base runs and those in which that factor was drawn anew.",
         table="Each dot is a pair of runs that differ in {factor} only. Distance from the line is what it contributes, "
         "spread along the line is what all other factors do.",

@@ -103,6 +103,7 @@ class TableDesign(Design):
             record = importance(table, golden, factor=name, chance=chance, model=cls.model, level=level)
             if scores.pooled:  # cells of one table are not independent of each other
                 record = replace(record, golden_std_ci_low=math.nan, golden_std_ci_high=math.nan)
+                record = replace(record, importance_ci_low=math.nan, importance_ci_high=math.nan)
             record = cls.final(record, missing)
             if cls.model.shared_columns:
                 record = with_first_order(record)

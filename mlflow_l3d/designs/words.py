@@ -56,21 +56,21 @@ class Words:
 
     apart: str = ""
 
-    order: str = "most important"
+    order: str = "largest corrected importance"
     legend: str = (
-        "importance = (contr - mitig) / {gold}, important if above 0. {pp}: {unit} of {metric}. std within a "
-        "row (contr: the factor, interactions included), of the row means (mitig: all others), of the {runs} ({gold}: "
-        "every factor). CON, CCON: {meaning}. miss: cells without a score."
+        "dominates: more than half of the variance of the score, interactions included (interval above 0); minor: less "
+        "(below 0). {pp}: {unit} of {metric}. moves: std that the factor brings about. {gold}: std of the {runs}. CON, "
+        "CCON: {meaning}. published: important if above 0. miss: cells without a score."
     )
     note: str = (
-        "contr., mitig.: contributed and mitigated; missing: cells without a score. Standard deviations and scores are "
-        "{unit} of {metric}. Important by the published rule (score above 0); unsure where the interval does not "
-        "confirm it."
+        "dominates: more than half of the variance, interval above 0; minor: less, interval below 0. contr., mitig.: "
+        "contributed and mitigated, as published; missing: cells without a score. Standard deviations and scores are "
+        "{unit} of {metric}."
     )
     bars: tuple[str, str] = (
         "Importance of every factor",
-        "Bars are the published score, points and lines the corrected score with its {level} interval. A factor whose "
-        "whole interval lies to the right of 0 matters more, interactions included, than all others without it.",
+        "Points and lines are the corrected importance with its {level} interval, bars the published importance. A "
+        "factor dominates if its whole interval lies to the right of 0, and is minor if it lies to the left.",
     )
     rows: str = (
         "The other rows hold the table of one factor, in which it changes along a row and everything else from row to "
@@ -90,8 +90,8 @@ class Words:
 
 
 CROSSED: Final = Words(
-    apart=" With as many cells the radial design tells factors apart more often: the few columns of crossed tables set "
-    "a limit that more rows do not move."
+    apart=" With as many cells the radial design distinguishes factors more often: the few columns of crossed tables "
+    "set a limit that more rows do not move."
 )
 NESTED: Final = Words(reading=(("Cell, row, column", f"{_CELL}has columns of its own."), _STDS))
 LEVELS: Final = Words(
@@ -112,13 +112,13 @@ def baseline(rows: str, reading: str, within: str, caution: str) -> Words:
     return Words(
         order="largest standard deviation",
         note="missing: runs without a score. Standard deviations and scores are {unit} of {metric}. Important by the "
-        "{design} strategy: a share of at least 0.50; without an interval this stays unsure.",
+        "{design} strategy: a share of at least 0.50; there is no interval.",
         bars=(
             "Std of every factor's runs",
             "Std of the runs as a share of the {golden} std. From half on (line) the {design} strategy calls a factor "
-            "important; it has no importance score and no interval.",
+            "important; it has no importance and no interval.",
         ),
-        legend="The {design} strategy has no importance score: important where the std of the runs is at least half "
+        legend="The {design} strategy has no importance: important if the std of the runs is at least half "
         "that of the {runs} (gold). Std and mean in {unit} of {metric}. CON, CCON: % of {meaning}. miss: "
         "runs without a score.",
         rows=f"The other rows hold the runs of one factor, in which {rows}.",

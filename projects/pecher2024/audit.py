@@ -14,8 +14,9 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from precision import Printed, closure, estimate, holm, intervals, two_sided
+from precision import Printed, closure, corrected, estimate, holm, intervals, two_sided
 from published import FACTORS, TASKS, ablation, importance, strategies
+from scipy.stats import binom
 from sentences import SENTENCES, judged
 
 from mlflow_l3d.report.page import minus
@@ -27,7 +28,7 @@ FEW: Final = ("LLaMA-2-13B", "Mistral-7B", "Zephyr-7B")
 The paper says so of Flan-T5, too. But its column SST2 is that of Table 3 with 100 mitigation runs, digit for digit.
 """
 VERDICTS: Final = ("decided", "open", "undecided")
-"""*decided*: whatever is not printed. *undecided*: even in the best case. *open*: between them."""
+"""*decided*: whatever share and tails of rows. *undecided*: even in the best case. *open*: between them."""
 
 
 def signs(frame: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -42,8 +43,10 @@ def signs(frame: pd.DataFrame | None = None) -> pd.DataFrame:
     -------
     pandas.DataFrame
         The rows, and: ``sign`` (of contributed less mitigated, also where importance is printed as 0), ``rows`` (M),
-        ``estimate`` (corrected score), ``low``, ``high`` (its 95 % interval in the worst case), ``p_worst``, ``p_best``
-        and the same adjusted for all rows (Holm), ``p_worst_holm``, ``p_best_holm``; ``verdict`` and ``verdict_holm``
+        ``estimate`` (what the printed score tends to with many runs, on the scale of the corrected importance),
+        ``low``, ``high`` (its 95 % interval in the worst case), ``corrected`` (the package's, share .5),
+        ``p_worst``, ``p_best`` and the same adjusted for all rows (Holm), ``p_worst_holm``, ``p_best_holm``;
+        ``unevenness``; ``verdict`` and ``verdict_holm``
         (:data:`VERDICTS`); ``impossible`` (the whole is smaller than its parts; undecided then); ``p_closure`` (nan
         without a golden standard deviation).
     """
@@ -52,7 +55,7 @@ def signs(frame: pd.DataFrame | None = None) -> pd.DataFrame:
     few = found["system"].isin(FEW)
     found["rows"] = found["mitigation_runs"] if "mitigation_runs" in found else np.where(few, 20, 100)
     printed = printed_of(found)
-    found["estimate"] = estimate(printed)
+    found["estimate"], found["corrected"] = estimate(printed), corrected(printed)
     found["unevenness"] = printed.unevenness
     found["impossible"] = printed.impossible
     # Numbers that contradict each other allow any score.
@@ -75,13 +78,6 @@ def printed_of(rows: pd.DataFrame) -> Printed:
     return Printed(numbers[0], numbers[1], numbers[2], rows["rows"].to_numpy(dtype=float))
 
 
-def by_variances(rows: pd.DataFrame) -> pd.Series:
-    """Return the sign of each row if variances, not standard deviations, are averaged over rows of the table."""
-    n, m = 10, rows["rows"]
-    inside = (rows["score_std"] ** 2 - rows["mitigated_std"] ** 2) * n / (n - 1)
-    return np.sign(inside - rows["mitigated_std"] ** 2 * m / (m - 1))
-
-
 def lines() -> Iterator[str]:
     """Yield the tables of docs/example-audit.md in Markdown."""
     found = signs()
@@ -96,7 +92,7 @@ def lines() -> Iterator[str]:
             for a, part in sure.groupby("approach", sort=False)
         ],
     )
-    yield "Signs that are turned by unbiased estimates, or by averaging variances over rows"
+    yield "Signs that are turned with many runs, or by the corrected importance"
     yield from _turned(found)
     yield "Table and golden runs of different variance (p below 0.05 in the worst case)"
     apart = found[found["p_closure"] < LEVEL]
@@ -107,7 +103,9 @@ def lines() -> Iterator[str]:
             for r in apart.to_dict("records")
         ],
     )
-    yield f"These are {len(apart)} of {int(found['p_closure'].notna().sum())}."
+    count = int(found["p_closure"].notna().sum())
+    alone = binom.sf(len(apart) - 1, count, LEVEL)
+    yield f"These are {len(apart)} of {count}; chance alone makes as many or more with probability {alone:.2f}."
     yield "Contributed standard deviations that Tables 1 and 5 have otherwise"
     yield from _otherwise(found)
     flan = found["system"] == "Flan-T5"
@@ -120,7 +118,7 @@ def lines() -> Iterator[str]:
     yield "Sentences of the paper: means"
     told = [judged(each, found) for each in SENTENCES]
     yield from _table(
-        ["section", "sentence", "rows", "quoted", "printed", "corrected, 95 % interval", "holds?"],
+        ["section", "sentence", "rows", "quoted", "printed", "with many runs, 95 % interval", "holds?"],
         [
             [
                 r["section"],
@@ -164,19 +162,17 @@ def _counts(found: pd.DataFrame) -> Iterator[str]:
 
 
 def _turned(found: pd.DataFrame) -> Iterator[str]:
-    estimated, variances = np.sign(found["estimate"]), by_variances(found)
-    turned = found[(estimated != found["sign"]) | (variances != found["sign"])]
+    turned = found[(np.sign(found[["estimate", "corrected"]]).ne(found["sign"], axis=0)).any(axis=1)]
     yield from _table(
-        ["system", "task", "factor", "importance", "corrected", "by variances", "unevenness", "verdict"],
+        ["system", "task", "factor", "importance", "with many runs", "corrected", "unevenness", "verdict"],
         [
             [
                 *(row[name] for name in ("system", "task", "factor")),
-                *(_number(row[name]) for name in ("importance", "estimate")),
-                "above" if variances[at] > 0 else "below",
+                *(_number(row[name]) for name in ("importance", "estimate", "corrected")),
                 f"{row['unevenness']:.2f}",
                 row["verdict"],
             ]
-            for at, row in zip(turned.index, turned.to_dict("records"), strict=True)
+            for row in turned.to_dict("records")
         ],
     )
 

@@ -1,8 +1,8 @@
 """Figures 1 to 5 of Pecher et al. (2024), from the table of a sweep, beside what was printed.
 
-A bar is the corrected score with its 95 % interval: of ours that of the report, of the paper's what its printed
-standard deviations stand for (``precision.py``). A diamond is the score as the paper defines it, the bar of its own
-figures. Bars whose interval holds 0 are pale and hatched.
+A bar is the corrected importance with its interval: of ours that of the report, of the paper's what its importance
+tends to with many runs (``precision.py``). A diamond is the importance as the paper defines it, the bar of its own
+figures. Bars whose interval contains 0 are pale and hatched.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES", "draw", "figure_data"]
 
-_NOTE: Final = "Bar: corrected score, 95 % interval. Diamond: as the paper defines it. Pale and hatched: not certain."
-_NOTE_LINES: Final = "Corrected score, 95 % interval. Hollow: not certain."
+_NOTE: Final = (
+    "Bar: corrected importance (of the paper: with many runs) and interval. Diamond: as published. Pale: undecided."
+)
+_NOTE_LINES: Final = "Corrected importance and interval. Hollow: undecided."
 _DRAWN_ONLY: Final = "The paper has these values in a picture only, so here are ours alone."
 _MARKERS: Final = "osD^vPX"
 _LIMITS: Final = (-1.08, 1.4)

@@ -1,9 +1,9 @@
 """Our importance beside the published one: for every printed sign, whether our own runs bear it out.
 
-What corresponds to what (docs/statistics.md): both scores are above 0 where the factor has a part in more than half of
-the variance; the published score tends to that as columns and rows become many, and the corrected score is without the
-error of few. The interval is that of the corrected score on our runs, so it judges the sign: *confirmed* where it lies
-on the printed side of 0, *reversed* on the other, *undecided* where it holds 0.
+What corresponds to what (docs/statistics.md): the corrected importance is above 0 if the factor makes up more than half
+of the variance. The published importance tends to another number if rows are unevenly spread, and may differ from it in
+sign for good. The interval is that of the corrected importance on our runs, so it judges the sign: *confirmed* if it
+lies on the printed side of 0, *reversed* on the other, *undecided* if it contains 0.
 """
 
 from __future__ import annotations

@@ -9,14 +9,17 @@ mean of squared standard deviations within rows, so that
 
 * ``f^2 - m^2 - c^2`` is the variance of the standard deviations within rows: how uneven rows are. It says what error c
   has from rows, and that scores are not normal where it is more than chi with N - 1 degrees of freedom has;
-* ``c^2 (1 + r) N / (N - 1)`` estimates tau^2 = s2_F + s2_E: ddof 0, and r because a mean of roots is below the root of
-  a mean;
+* ``c^2 (1 + r) N / (N - 1)`` estimates tau^2 = (E h)^2 (s2_F + s2_E): ddof 0, and r because a mean of roots is below
+  the root of a mean;
 * ``m^2 M / (M - 1)`` estimates s2_R + s2_E / N: row means hold a part of the interactions.
 
-The score is above 0, with columns and rows without end, where tau^2 > s2_R. Two things are not printed. *Share*,
-s2_E / tau^2: if the factor acts by itself, tau^2 comes from N - 1 degrees of freedom, however many rows there are; if
-it acts through interactions, from about M (N - 1). *Tails* of the row means. So every statement is made twice, for the
-worst and for the best of both.
+The published score is above 0, with columns and rows without end, where the square of the mean standard deviation
+within rows, ``(E h)^2 (s2_F + s2_E)``, is above s2_R. The corrected importance of the package compares E h^2 with it:
+exactly ``(f^2 - m^2) N / (N - 1)``, another number where rows are uneven (:func:`corrected`).
+
+Two things are not printed. *Share*, s2_E / tau^2: if the factor acts by itself, tau^2 comes from N - 1 degrees of
+freedom, however many rows there are; if it acts through interactions, from about M (N - 1). *Tails* of row means. So
+every statement is made twice, for the worst and for the best of both.
 """
 
 from __future__ import annotations
@@ -113,13 +116,20 @@ def two_sided(printed: Printed, case: Case) -> Array:
 
 
 def estimate(printed: Printed, share: float = 0.5) -> Array:
-    """Return the corrected score, sqrt(S_T) - sqrt(1 - S_T), that the printed numbers stand for."""
+    """Return what the published score tends to with many runs, on the scale of the corrected importance."""
     ratio = _ratio(printed, printed.contributed, printed.mitigated, share)
     return _score(1 / ratio - share / printed.columns)
 
 
+def corrected(printed: Printed, share: float = 0.5) -> Array:
+    """Return the corrected importance of the package, from its own formula; `share` alone is not printed."""
+    n = printed.columns
+    tau2 = np.maximum(0.0, printed.total**2 - printed.mitigated**2) * n / (n - 1)
+    return _score(_rows2(printed, printed.mitigated) / tau2 - share / n)
+
+
 def intervals(printed: Printed, shares: tuple[float, ...] = SHARES, level: float = 0.95) -> tuple[Array, Array]:
-    """Return the ends of the corrected score in the worst case: the lowest and the highest over `shares`."""
+    """Return the ends of :func:`estimate` in the worst case: the lowest and the highest over `shares`."""
     low, high = [], []
     c, m, _ = printed.rounded
     tail = (1 - level) / 2

@@ -38,7 +38,7 @@ def test_every_factor_is_analysed_with_the_shared_golden_runs():
     found = analyse(frame, Planned(classes=2), metric="f1_macro")
     assert list(found.importances) == ["seed", "data_order"]
     for name, table in tables.items():
-        expected = importance(table, golden, factor=name, chance=0.5)
+        expected = importance(table, golden, factor=name, chance=0.5, level=0.975)
         assert found.importances[name].metrics() == expected.metrics()
         assert found.importances[name].factor == name
     assert found.importances["seed"].importance > 0 > found.importances["data_order"].importance

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.analysis.importance.collapse import wilson_interval
+from mlflow_l3d.analysis.importance.verdicts import Verdict
 from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.nested import NestedDesign
@@ -124,16 +125,18 @@ def test_the_interval_of_the_rest_covers_and_that_of_the_whole_does_not(design, 
     assert whole < held
 
 
-def test_verdicts_are_unsure_where_runs_collapse_and_say_what_holds_for_the_others():
+def test_a_factor_is_undecided_where_runs_collapse_and_says_what_holds_for_the_others():
     generator = np.random.default_rng(4)
     table, golden = drawn(generator), 0.8 + 0.02 * generator.standard_normal(200)
     table[:, 2] = golden[:30] = 0.3
     found = analyse(cells(table, np.where(np.arange(200) < 30, 0.3, golden)), planned(), metric="accuracy")
     shown = Shown(found)
-    (verdict,) = (shown.verdict(record) for record in shown.records)
+    (record,) = shown.records
     rest = found.collapse.rest["f"]
-    assert verdict.status == "important?"
-    assert f"among the others it is {rest.importance_corrected:+.2f}" in verdict.sentence
+    assert found.verdict("f") == Verdict("undecided", "collapse")
+    assert f"Among the other runs the corrected importance is {rest.importance_corrected:+.2f}" in shown.sentence(
+        record
+    )
     luck, which, _ = answers(shown)
     assert any("30 of 200 of them score below chance" in sentence for sentence in luck.sentences)
     assert any("which ones, f decides" in sentence for sentence in which.sentences)

@@ -73,6 +73,11 @@ def test_indices_by_quadrature(noise):
     indices = total_sobol_indices(only(noise=noise, data_split=a, data_order=b))
     assert indices["data_split"] == pytest.approx(expected["data_split"], abs=1e-4)
     assert indices["data_order"] == pytest.approx(expected["data_order"], abs=1e-4)
+    # A row of the table of data_order multiplies g_b and e by its g_a.
+    within = np.sqrt(np.mean(g_b**2) * np.mean(e**2) - 1) * np.mean(g_a)
+    limit = (within - np.std(g_a)) / math.sqrt(total)
+    found = true_importance(only(noise=noise, data_split=a, data_order=b))["data_order"]
+    assert found == pytest.approx(limit, abs=1e-4)
 
 
 @pytest.mark.slow

@@ -146,7 +146,7 @@ def test_nan_everywhere(empty, analysis, path):
     _, parsed = page(analysis([empty("data_order")], predictions=False), path)
     assert not re.search(r"\bnan\b|\binf\b", parsed.text, flags=re.IGNORECASE)
     assert parsed.text.count("n/a") >= 10
-    assert "no verdict" in parsed.text
+    assert "undecided. There is no corrected importance" in parsed.text
     assert "The runs hold no predictions to compare." in parsed.text
 
 

@@ -103,9 +103,9 @@ def test_strategies_have_no_importance(every, design):
     assert which.short.endswith(f"(by the {design} strategy)")
     assert f"{100 * strongest.score_std:.2f} points, {share:.2f} of the golden std" in which.sentences[0]
     for name, record in analysis.importances.items():
-        said = Shown(analysis).verdict(record)
-        assert said.yes_or_no == ("yes" if analysis.strategies[name].important else "no")
-        assert f"{record.score_std / record.golden_std:.2f} of the golden std" in said.sentence
+        shown = Shown(analysis)
+        assert shown.important(record) == ("yes" if analysis.strategies[name].important else "no")
+        assert f"{record.score_std / record.golden_std:.2f} of the golden std" in shown.sentence(record)
     text = page(analysis)
     assert 'scope="col">importance</th>' not in text
     assert "Variance components" not in text
@@ -123,8 +123,10 @@ def test_numbers_of_the_further_table_are_those_of_the_records(every):
     for row in table.rows:
         shown, record = dict(zip(table.head, row, strict=True)), analysis.importances[row[0]]
         prediction = analysis.prediction_importances[row[0]]
-        assert shown["told apart\n(letters)"] == letters[row[0]]
-        assert shown["p, Holm"] == f"{analysis.p_holm[row[0]]:.3f}".replace("0.000", "<0.001")
+        assert shown["distinguished\n(letters)"] == letters[row[0]]
+        ends = record.importance_ci_low, record.importance_ci_high
+        assert shown["importance,\n99 % interval"] == "{:+.2f} to {:+.2f}".format(*ends)
+        assert shown["unevenness\nof rows"] == f"{record.unevenness:.2f}"
         low, high = prediction.share_ci_low, prediction.share_ci_high
         assert shown["importance for\npredictions"] == (
             "{:+.2f} ({:+.2f} to {:+.2f})".format(prediction.importance, *prediction.importance_interval)

@@ -10,6 +10,7 @@ from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.stability.examples import example_votes
 from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
 from mlflow_l3d.analysis.stability.results import Consistency
+from mlflow_l3d.report.investigation.checks import by_code
 from mlflow_l3d.report.investigation.factor_tables import factor_texts
 from mlflow_l3d.report.investigation.prediction_tables import prediction_text, shares
 from mlflow_l3d.report.investigation.terminal import summary
@@ -25,58 +26,62 @@ def table_line(text: str, factor: str) -> list[str]:
 
 
 def test_table_holds_the_numbers_of_the_record(importance, analysis):
-    record = importance("data_order", missing=[(3, 4)], interval=(-0.31, -0.9, 0.1))
+    record = replace(importance("data_order", missing=[(3, 4)], interval=(-0.31, -0.9, 0.1)), moves_by_std=0.0123)
     words = table_line(summary(analysis([record]), title="t"), "data_order")
-    assert words[1:6] == [f"{record.importance:+.2f}", "no", "-0.31", "[-0.90,", "+0.10]"]
-    stds = (record.contributed_std, record.mitigated_std, record.golden_std)
-    assert words[6:9] == [f"{100 * std:.2f}" for std in stds]
-    assert words[9:11] == [f"{100 * np.nanmean(record.table):.2f}", f"{100 * np.nanstd(record.table):.2f}"]
-    assert words[11:] == ["93.4", "74.1", "1"]
+    assert words[1:5] == ["undecided", "-0.31", "[-0.90,", "+0.10]"]
+    assert words[5:8] == [f"{100 * each:.2f}" for each in (0.0123, record.golden_std, np.nanmean(record.table))]
+    assert words[8:] == ["93.4", "74.1", f"{record.importance:+.2f}", "no", "1"]
 
 
-def test_factors_stand_most_important_first_and_unknown_ones_last(importance, empty, analysis):
+def test_factors_stand_by_corrected_importance_and_unknown_ones_last(importance, empty, analysis):
     scores = {"low": -0.5, "high": 0.7, "middle": 0.0}
-    records = [empty("nothing"), *[replace(importance(name), importance=score) for name, score in scores.items()]]
+    made = [replace(importance(name, interval=(score, -1, 1)), importance=-score) for name, score in scores.items()]
+    records = [empty("nothing"), *made]
     found = analysis(records)
     assert [record.factor for record in Shown(found).records] == ["high", "middle", "low", "nothing"]
     lines = summary(found, title="t").splitlines()
     starts = [lines.index(next(line for line in lines if line.startswith(name))) for name in ("high", "middle", "low")]
     assert starts == sorted(starts)
+    assert found.to_frame()["factor"].tolist() == ["high", "middle", "low", "nothing"]
 
 
 @pytest.mark.parametrize(
-    ("score", "low", "high", "status"),
+    ("score", "low", "high", "word", "important"),
     [
-        (0.3, 0.1, 0.5, "important"),
-        (0.3, -0.1, 0.5, "important?"),
-        (0.3, 0.0, 0.5, "important?"),
-        (0.3, -0.5, -0.1, "important?"),
-        (0.3, math.nan, math.nan, "important?"),
-        (0.0, -0.5, -0.1, "not important"),
-        (-0.3, -0.5, -0.1, "not important"),
-        (-0.3, -0.5, 0.1, "not important?"),
-        (-0.3, 0.1, 0.5, "not important?"),
-        (math.nan, 0.1, 0.5, "unknown"),
-        (math.inf, 0.1, 0.5, "unknown"),
+        (0.3, 0.1, 0.5, "dominates", "yes"),
+        (0.3, -0.1, 0.5, "undecided", "yes"),
+        (0.3, 0.0, 0.5, "undecided", "yes"),
+        (0.3, -0.5, -0.1, "minor", "yes"),
+        (0.3, math.nan, math.nan, "undecided", "yes"),
+        (0.0, -0.5, -0.1, "minor", "no"),
+        (-0.3, 0.1, 0.5, "dominates", "no"),
+        (math.nan, 0.1, 0.5, "dominates", "n/a"),
+        (math.inf, 0.1, 0.5, "dominates", "n/a"),
     ],
 )
-def test_verdict_follows_the_published_rule_and_doubts_with_the_interval(
-    importance, analysis, score, low, high, status
+def test_the_interval_decides_and_the_published_rule_has_a_column_of_its_own(
+    importance, analysis, score, low, high, word, important
 ):
     record = replace(importance("data_order", interval=(0.0, low, high)), importance=score)
-    found = Shown(analysis([record])).verdict(record)
-    assert found.status == status
-    assert found.yes_or_no == {"i": "yes", "n": "no", "u": "n/a"}[status[0]]
-    assert ("says the opposite" in found.sentence) == (
-        (math.isfinite(score) and (score > 0) * high < 0) or score < 0 < low
-    )
+    found = analysis([record])
+    assert (Shown(found).verdict(record), Shown(found).important(record)) == (word, important)
+    assert Shown(found).sentence(record).startswith(f"{word}. It moves the score by")
+    texts = summary(found, title="t").splitlines()
+    assert word in next(line for line in texts if line.startswith("data_order "))
+    assert found.to_frame()["verdict"].tolist() == [word]
 
 
-def test_verdict_names_why_there_is_none(importance, empty, analysis):
-    record, shown = replace(importance("a"), importance=math.nan), Shown(analysis([]))
-    assert "0 rows with a score" in shown.verdict(empty("a")).sentence
-    assert "fewer than 2 golden runs" in shown.verdict(replace(record, golden=np.array([0.8, math.nan]))).sentence
-    assert "all golden runs have the same score" in shown.verdict(replace(record, golden_std=0.0)).sentence
+def test_sentence_names_why_there_is_no_importance(importance, empty, analysis):
+    record = replace(importance("a"), importance_corrected=math.nan)
+    every = [empty("none"), record, *(replace(record, factor=name, **how) for name, how in _LACKING.items())]
+    shown = Shown(analysis(every))
+    said = {each.factor: shown.sentence(each) for each in every}
+    assert "0 rows with a score" in said["none"]
+    assert "fewer than 2 golden runs" in said["few"]
+    assert "all golden runs have the same score" in said["equal"]
+
+
+_LACKING = {"few": {"golden": np.array([0.8, math.nan])}, "equal": {"golden_std": 0.0}}
 
 
 def test_verdicts_and_checks_follow_the_table(importance, analysis):
@@ -85,10 +90,9 @@ def test_verdicts_and_checks_follow_the_table(importance, analysis):
     text = summary(analysis([record], checks=(check,)), title="My run", lines=["task: x"])
     assert text.startswith("My run\n======\ntask: x\n")
     flat = " ".join(text.split())
-    assert f"data_order: not important ({record.importance:+.2f})" in flat
-    assert "95 % interval of the corrected score -0.90 to +0.10 holds 0" in flat
+    assert "data_order: undecided. It moves the score by n/a points (std), 23 % of the variance (1 to 57 %)" in flat
     assert "L3D009 [data_order] warning, Few rows: Only 3 rows; ask for 20." in flat
-    assert flat.index("data_order: not") < flat.index("L3D009")
+    assert flat.index("data_order: undecided") < flat.index("L3D009")
 
 
 def test_golden_numbers_are_those_of_the_golden_runs(importance, analysis):
@@ -107,7 +111,7 @@ def test_golden_numbers_are_those_of_the_golden_runs(importance, analysis):
 
 def test_nothing_at_all_shows_as_not_available(empty, analysis):
     text = summary(analysis([empty("data_order")], predictions=False), title="t")
-    assert table_line(text, "data_order")[1:] == ["n/a"] * 9 + ["12"]
+    assert table_line(text, "data_order")[1:] == ["undecided", *["n/a"] * 7, "12"]
     assert "nan" not in text.replace("n/a", "")
     assert "The runs hold no predictions" in " ".join(text.split())
 
@@ -125,14 +129,26 @@ def test_predictions_of_one_factor_stand_in_for_golden_ones(importance, analysis
     assert answers(Shown(without))[2].short == "93.4 % agree"
 
 
-def test_answer_names_the_most_important_factor(importance, analysis):
-    sure = replace(importance("data_order", interval=(0.4, 0.2, 0.6)), importance=0.3)
-    unsure = replace(importance("data_split", interval=(0.4, -0.2, 0.6)), importance=0.9)
-    no = replace(importance("seed", interval=(-0.4, -0.6, -0.2)), importance=-0.3)
-    assert answers(Shown(analysis([no, unsure, sure])))[1].short == "data_order"
-    assert answers(Shown(analysis([no, unsure])))[1].short == "data_split (unsure)"
-    assert answers(Shown(analysis([no])))[1].short == "not seed"
-    assert answers(Shown(analysis([no, replace(no, factor="other")])))[1].short == "none of them"
+def test_answer_names_the_factors_that_dominate(importance, analysis):
+    above, open_, below = (
+        importance(name, interval=(middle, middle - width, middle + width))
+        for name, middle, width in (("above", 0.4, 0.2), ("open", 0.5, 0.6), ("below", -0.4, 0.2))
+    )
+    which = answers(Shown(analysis([below, open_, above])))[1]
+    assert (which.short, which.sentences[0]) == ("above", "Dominates: above. Minor: below. Undecided: open.")
+    assert answers(Shown(analysis([below, open_])))[1].short == "undecided"
+    assert answers(Shown(analysis([below])))[1].short == "not below"
+    assert answers(Shown(analysis([below, replace(below, factor="other")])))[1].short == "none of them"
+
+
+def test_checks_of_one_code_are_one_paragraph_that_names_the_factors():
+    rest = "Look at them. Raise mitigation_runs."
+    checks = [Check("L3D007", "info", "Few", f"{at} rows. {rest}", name) for at, name in enumerate("abc")]
+    checks += [Check("L3D003", "info", "Golden", "None."), Check("L3D007", "warning", "Few", "No rows.", "d")]
+    few, golden, none = by_code(checks)
+    assert (few.factors, few.message) == (("a", "b", "c"), f"a: 0 rows. b: 1 rows. c: 2 rows. {rest}")
+    assert (golden.factors, golden.message, none.message) == ((), "None.", "No rows.")
+    assert by_code([checks[0], replace(checks[0], factor="b")])[0].message == checks[0].message
 
 
 def test_widest_table_fits(importance, analysis):

@@ -1,8 +1,6 @@
-"""What a verdict advises: runs that would tell a score from 0 are more than those there are."""
+"""Verdicts and what they advise: one rule, and runs that settle what is undecided."""
 
 from __future__ import annotations
-
-import re
 
 import numpy as np
 import pandas as pd
@@ -17,29 +15,32 @@ from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.investigation.words import answers
 
 
-def sentence(seed):
+def investigated(seed: int) -> tuple[int, int, Analysis]:
+    """Return rows, columns and analysis of a crossed table drawn at random."""
     generator = np.random.default_rng(seed)
     rows, columns = int(generator.integers(3, 30)), int(generator.integers(3, 12))
     of_rows, of_columns, rest = 0.03 * np.sqrt(generator.dirichlet((1, 1, 1)))
     table = 0.7 + of_rows * generator.standard_normal((rows, 1)) + of_columns * generator.standard_normal(columns)
     table += rest * generator.standard_normal((rows, columns))
-    record = importance(table, 0.7 + 0.03 * generator.standard_normal(60), factor="f")
-    analysis = Analysis("f1_macro", {"f": record}, consistencies={}, checks=(), cells_failed=0, design="crossed")
-    return rows, columns, record, Shown(analysis).verdict(record).sentence
+    places = [("investigation", "f", *place, None, score) for place, score in np.ndenumerate(table)]
+    places += [("golden", None, None, None, at, 0.7 + 0.03 * generator.standard_normal()) for at in range(60)]
+    cells = pd.DataFrame(places, columns=["phase", "factor", "row", "column", "index", "mse"])
+    return rows, columns, analyse(cells, metric="mse")
 
 
-def test_runs_that_would_tell_are_more_than_those_there_are():
-    advised = 0
+def test_advice_is_for_what_is_undecided_alone_and_asks_for_more_than_there_is():
+    actions = set()
     for seed in range(40):
-        rows, columns, record, text = sentence(seed)
-        found = re.search(r"about (\d+) rows of (\d+) columns would tell", text)
-        assert ("not certain" in text) == (
-            record.importance_corrected_ci_low <= 0 <= record.importance_corrected_ci_high
-        )
-        if found:
-            advised += 1
-            assert int(found[1]) > rows or int(found[2]) > columns
-    assert advised > 10
+        rows, columns, analysis = investigated(seed)
+        advice, verdict = analysis.advice["f"], analysis.verdict("f")
+        assert (advice.action == "none") == (verdict.word != "undecided")
+        assert Shown(analysis).sentence(analysis.importances["f"]).endswith(f". {advice.text}".rstrip())
+        for check in analysis.checks:
+            assert check.code != "L3D001" or (check.message.endswith(advice.text) and advice.text)
+        if advice.rows is not None:
+            assert advice.rows > rows or (advice.columns or 0) > columns or advice.action == "other_design"
+        actions.add(advice.action)
+    assert actions >= {"none", "more_rows", "larger_table", "unaffordable"}
 
 
 @pytest.mark.parametrize("changed", [False, True])
@@ -48,12 +49,9 @@ def test_the_same_cell_again_is_luck_of_the_machine_or_none(changed):
     table[0, 0] += 0.01 * changed
     record = importance(table, 0.7 + 0.01 * np.arange(6), factor="replicate")
     checks = tuple(replicate_checks(record, None, deterministic=True))
-    analysis = Analysis(
-        "f1_macro", {"replicate": record}, consistencies={}, checks=checks, cells_failed=0, design="crossed"
-    )
-    found = Shown(analysis).verdict(record)
-    same = "every cell that was computed again had the same result."
-    assert (found.status == "not important" and found.sentence.endswith(same)) != changed
+    found = Shown(Analysis("f1_macro", {"replicate": record}, checks=checks)).sentence(record)
+    same = "every cell that was computed again has the same result."
+    assert (found.startswith("minor. ") and found.endswith(same)) != changed
 
 
 def looked_at(collapse=False):
@@ -73,14 +71,15 @@ def looked_at(collapse=False):
     return analyse(cells, plan, metric="f1_macro")
 
 
-def test_claims_of_all_factors_are_those_of_the_intervals_that_a_rule_looked_at():
+def test_verdicts_are_those_of_the_intervals_that_a_rule_looked_at():
     analysis = looked_at()
-    together = answers(Shown(analysis))[1].sentences[-2]
-    assert "an error of 5 % for all looks of the rule and all 3 factors" in together
-    assert "important: strong; not important: weak." in together
+    which = answers(Shown(analysis))[1]
+    assert which.sentences[0].startswith("Dominates: strong. Minor: weak. Undecided: middling.")
+    assert any("all factors together: 95 %" in sentence for sentence in which.sentences)
     for name, record in analysis.importances.items():
-        excludes = record.importance_corrected_ci_low > 0 or record.importance_corrected_ci_high < 0
-        assert excludes == (analysis.p_holm[name] <= 0.05), name
+        ends = record.importance_corrected_ci_low, record.importance_corrected_ci_high
+        word = "dominates" if ends[0] > 0 else "minor" if ends[1] < 0 else "undecided"
+        assert analysis.verdict(name).word == word, name
 
 
 def test_all_intervals_of_a_report_have_the_level_that_it_names():

@@ -50,6 +50,7 @@ def test_the_parent(place: Place, one: Investigation) -> None:
     assert json.loads(params["resolved.hyperparameters"])["noise"] == 0.2
     headline = {
         *("importance", "contributed_std", "mitigated_std", "golden_std", "importance_corrected"),
+        *("importance_ci_low", "importance_ci_high", "moves_by_std"),
         *(
             "importance_corrected_ci_low",
             "importance_corrected_ci_high",
@@ -60,7 +61,7 @@ def test_the_parent(place: Place, one: Investigation) -> None:
         ),
     }
     further = {
-        *("importance_p_holm", "fleiss_kappa", "prediction_share"),
+        *("fleiss_kappa", "prediction_share"),
         *("prediction_share_ci_low", "prediction_share_ci_high"),
     }
     assert set(metrics) == {
@@ -205,8 +206,9 @@ def test_the_artifacts_of_the_parent(place: Place, one: Investigation, two: Inve
     importances = json.loads(place.download(two.run_id, "importance.json", tmp_path).read_text())["factors"]
     assert set(importances["data_order"]["components"]) == {
         *("design", "method", "rows", "columns", "contributed", "mitigated", "main", "interaction"),
-        *("total", "total_index", "truncated"),
+        *("total", "total_index", "truncated", "contributed_degrees"),
     }
+    assert {"verdict", "verdict_doubt", "advice", "unevenness"} <= set(importances["data_order"])
     table = pd.read_parquet(place.download(two.run_id, "predictions.parquet", tmp_path))
     assert table.groupby("cell_key", observed=True).ngroups == 16
     whole = pd.read_parquet(place.download(two.run_id, "cells.parquet", tmp_path))

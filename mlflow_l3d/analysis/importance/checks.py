@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,11 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.check_words import counted, counted_of, in_unit, named, points
 from mlflow_l3d.analysis.importance.closure import closure
 from mlflow_l3d.analysis.importance.failures import OF_RUNS_THAT_END, counted_at_chance, failures
+from mlflow_l3d.analysis.importance.long_run import uneven_rows
 from mlflow_l3d.analysis.importance.models import CROSSED, LEVELS, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.tables import constant, with_scores
+from mlflow_l3d.analysis.importance.verdicts import DOUBTS, Advice, Verdict
 from mlflow_l3d.analysis.typing import FloatArray
 
 FEW_ROWS: Final = 10
@@ -25,6 +27,11 @@ FAILURE_LEVEL: Final = 0.01
 """Failures that crowd into rows or columns so much, or more, by chance are taken for no chance."""
 COLLAPSE_WARNING: Final = 0.05
 """From this share of collapsed runs on, L3D005 is a warning."""
+UNEVEN_LEVEL: Final = 0.01
+LEAST_UNEVEN: Final = 0.05
+"""L3D015 speaks of rows that are spread so unevenly, or more, if chance does it at most that often."""
+COLLAPSE_FEW: Final = 0.5
+"""Up to this share of collapsed runs they are called few."""
 LEAST_EQUAL: Final = 5
 """Scores that two rows or columns must share before L3D010 takes it for more than chance."""
 _AGAIN: Final = "See the errors of the failed runs, then run the same command again: only missing cells are computed."
@@ -67,7 +74,7 @@ def factor_checks(
     chance: float | None = None,
     percent: bool = True,
 ) -> Iterator[Check]:
-    """Yield the checks of one factor: L3D001, L3D002, L3D004 to L3D007, L3D010, L3D012.
+    """Yield the checks of one factor: L3D002, L3D004 to L3D007, L3D010, L3D012, L3D015.
 
     Parameters
     ----------
@@ -77,7 +84,8 @@ def factor_checks(
         How the columns of its table belong together.
     pairs
         Whether the table is pairs of runs, of which more columns cannot be asked for, and which are golden runs
-        themselves: no L3D006 and L3D012, and L3D010 where no pair differs (as of 3 or 4 rows, of which none varies).
+        themselves: no L3D006, L3D012 and L3D015, and L3D010 where no pair differs (as of 3 or 4 rows, of which none
+        varies).
     closes
         Whether golden runs vary as the table does, so that L3D006 has something to say.
     reml
@@ -89,7 +97,6 @@ def factor_checks(
     """
     # A list that is complete, and pairs, have no more columns to ask for.
     more = ("mitigation_runs",) if pairs or model is LEVELS else ("mitigation_runs", "investigation_runs")
-    yield from _verdict(record, more)
     yield from _missing_cells(record, pairs=pairs, reml=reml and model.shared_columns)
     yield from _scores(record, percent=percent)
     if pairs:
@@ -97,6 +104,7 @@ def factor_checks(
     else:
         yield from _selected(record, model, chance)
         yield from _duplicated(record)
+        yield from _uneven(record, model)
         if 3 <= len(with_scores(record.table)) < LEAST_EQUAL and math.isnan(record.importance_corrected_ci_low):
             yield from _without_effect(record)
         if closes:
@@ -134,6 +142,25 @@ def product_check() -> Check:
         "joint=paired for intervals that hold."
     )
     return Check("L3D009", "warning", "Joint columns share configurations", message)
+
+
+def disagreement(record: Importance, verdict: Verdict, advice: Advice) -> Iterator[Check]:
+    """Yield L3D001: the verdict does not bear out what the published rule says."""
+    score, low, high = record.importance, record.importance_corrected_ci_low, record.importance_corrected_ci_high
+    important = score > 0
+    if not (math.isfinite(score) and math.isfinite(low)) or important == (verdict.word == "dominates"):
+        return
+    numbers = (
+        f"By the published rule the factor is {'' if important else 'not '}important (importance {score:+.2f}); the "
+        f"corrected importance is {record.importance_corrected:+.2f} ({100 * record.level:.4g} % interval {low:+.2f} "
+        f"to {high:+.2f})."
+    )
+    if verdict.word == "undecided":
+        message = f"{numbers} Undecided: {DOUBTS[verdict.doubt]}. {advice.text}"
+        yield Check("L3D001", "warning", "Important by the published rule alone", message, record.factor)
+    else:
+        message = f"{numbers} {verdict.word.capitalize()}: the whole interval lies on the other side of 0. Report both."
+        yield Check("L3D001", "warning", "Published and corrected importance disagree", message, record.factor)
 
 
 def _scores(record: Importance, *, percent: bool) -> Iterator[Check]:
@@ -186,29 +213,19 @@ def _duplicated(record: Importance) -> Iterator[Check]:
         yield Check("L3D010", "warning", f"Duplicated {noun}s", message, record.factor)
 
 
-def _verdict(record: Importance, more: Sequence[str]) -> Iterator[Check]:
-    """L3D001: the interval does not bear the published score out."""
-    score, low, high = record.importance, record.importance_corrected_ci_low, record.importance_corrected_ci_high
-    if not (math.isfinite(score) and math.isfinite(low) and math.isfinite(high)):
+def _uneven(record: Importance, model: TableModel) -> Iterator[Check]:
+    """L3D015: rows are spread unevenly, so that published and corrected importance are two different numbers."""
+    found, p = uneven_rows(record.table, model)
+    if not (p <= UNEVEN_LEVEL and found >= LEAST_UNEVEN):
         return
-    important = score > 0
-    if low > 0 if important else high < 0:
-        return
-    claim = "important" if important else "not important"
-    numbers = (
-        f"The published score {score:+.2f} says {claim}, the corrected score {record.importance_corrected:+.2f} has "
-        f"the {100 * record.level:.4g} % interval {low:+.2f} to {high:+.2f}"
+    message = (
+        f"Unevenness {found:.2f}. Standard deviations within rows differ by more than chance (unevenness: their "
+        "squared coefficient of variation, 0 if all rows are spread alike). The published importance averages standard "
+        "deviations, the corrected importance variances: the two stay different however many runs there are, and may "
+        "have different signs. Compare published numbers with importance and its interval (importance_ci_low, "
+        "importance_ci_high); the verdict is about the share of the variance."
     )
-    if low <= 0 <= high:
-        title = "Importance not certain"
-        message = f"{numbers}, which holds 0: it may be luck. Report both; more runs ({', '.join(more)}) narrow it."
-        yield Check("L3D001", "warning" if important else "info", title, message, record.factor)
-    else:
-        message = (
-            f"{numbers}, which is all on the other side of 0: few investigation runs bias the published score. Trust "
-            f"the interval, and raise {more[-1]}."
-        )
-        yield Check("L3D001", "warning", "Published and corrected score disagree", message, record.factor)
+    yield Check("L3D015", "info", "Rows are unevenly spread", message, record.factor)
 
 
 def _missing_cells(record: Importance, *, pairs: bool, reml: bool) -> Iterator[Check]:
@@ -254,10 +271,11 @@ def _collapsed(share: float, count: int, what: str, factor: str | None) -> Itera
     """L3D005: runs that score below chance."""
     if not share > 0:
         return
+    few = "; a few of them can make up most of a standard deviation" * (share <= COLLAPSE_FEW)
     message = (
         f"{round(share * count)} of {count} {what} ({points(share)} %) score below chance (1 / classes), often "
-        "because they name one class for everything; a few of them can make up most of a standard deviation. Look at "
-        "their predictions. For training try a smaller learning rate, a longer warm-up or more epochs; for prompts "
+        f"because they name one class for everything{few}. Look at their predictions. For training "
+        "try a smaller learning rate, a longer warm-up or more epochs; for prompts "
         "another format, contextual calibration or a larger model."
     )
     yield Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Collapsed runs", message, factor)
@@ -289,16 +307,17 @@ def _few_rows(record: Importance, model: TableModel, more: Sequence[str]) -> Ite
     head = f"{counted(rows, 'row')} and {counted(columns, 'column')} with a score"
     if min(rows, columns) < 2:
         interval = "for its interval" if model.shared_columns else "rows for its interval"
-        text = f"{head}: at least 2 of each are needed for an importance score, 3 {interval}."
+        text = f"{head}: at least 2 of each are needed for an importance, 3 {interval}."
     elif rows < 3 or columns < needed:
         least = f"at least 3 {'of each' if model.shared_columns else 'rows'}"
-        text = f"{head}: {least} are needed for an interval, so nothing says how far the score is luck."
+        text = f"{head}: {least} are needed for an interval, so nothing says how far the importance is luck."
     else:
-        text = f"{head}: the interval of the importance score is wide."
+        text = f"{head}: the interval is wide, and the corrected importance of so few rows may lie too high on average"
+        yield Check("L3D007", "info", "Few runs", f"{text} (by about 0.1 with 5 rows, 0.2 with 3).", record.factor)
+        return
     paper = "10 columns with 20 to 100 rows" if len(more) > 1 else "20 to 100 rows"
     message = f"{text} The paper uses {paper}; raise {' or '.join(more)}."
-    severity: Literal["info", "warning"] = "warning" if rows < 3 or columns < needed else "info"
-    yield Check("L3D007", severity, "Few runs", message, record.factor)
+    yield Check("L3D007", "warning", "Few runs", message, record.factor)
 
 
 def _constant(scores: FloatArray) -> bool:

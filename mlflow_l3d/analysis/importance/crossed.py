@@ -212,26 +212,20 @@ def boundary_interval(squares: MeanSquares, *, level: float = LEVEL) -> tuple[fl
 
     Notes
     -----
-    Limits of the mitigated variance from the F distribution of ``MS_R / MS_E``, limits of the contributed one from the
-    chi-squared distribution of ``MS_F``, both two-sided at `level`, set against each other; for normal scores the pair
-    covers at least about `level`. The upper limit of the mitigated variance is never below that of rows that differ
-    just as much as the residuals let expect: rows that agree better than that are luck.
+    :meth:`~mlflow_l3d.analysis.importance.variances.MeanSquares.mitigated_limits` and limits of the contributed
+    variance from the chi-squared distribution of ``MS_F``, both two-sided at `level`, set against each other; for
+    normal scores the pair covers at least about `level`.
     """
-    from scipy.special import chdtri, fdtri
+    from scipy.special import chdtri
 
-    rows, columns, residual = squares.rows, squares.columns, squares.residual
-    column_size = squares.column_size
-    tail = (1 - level) / 2
-    mitigated = [
-        max(0.0, (of_rows / float(fdtri(rows - 1, squares.residual_degrees, share)) - residual) / squares.row_size)
-        for of_rows, share in ((squares.of_rows, 1 - tail), (max(squares.of_rows, residual), tail))
-    ]
+    columns, column_size, tail = squares.columns, squares.column_size, (1 - level) / 2
+    least, most = squares.mitigated_limits(level)
     contributed = [
         squares.of_columns * (columns - 1) / float(chdtri(columns - 1, upper_tail)) / column_size
-        + (1 - 1 / column_size) * residual
+        + (1 - 1 / column_size) * squares.residual
         for upper_tail in (tail, 1 - tail)
     ]
-    return importance_of_variances(contributed[0], mitigated[1]), importance_of_variances(contributed[1], mitigated[0])
+    return importance_of_variances(contributed[0], most), importance_of_variances(contributed[1], least)
 
 
 def _variances(of_rows: FloatArray, of_columns: FloatArray, residual: FloatArray, rows: int, columns: int) -> Variances:

@@ -1,4 +1,4 @@
-"""The corrected importance of one table with its error: an interval at any level, and a test of the claim."""
+"""The corrected importance of one table with its error: an interval at any level."""
 
 from __future__ import annotations
 
@@ -18,10 +18,6 @@ BOUNDARY_TAIL: Final = 0.025
 SMALLEST_P: Final = 1e-12
 """A p-value found by search is not followed below this."""
 SMALLEST_SHARE: Final = 1e-9
-LARGEST_QUANTILE: Final = 1e9
-"""Beyond it no p-value is looked for."""
-HALVINGS: Final = 50
-"""How often the place of a p-value is looked for in the half of what is left."""
 Variances = tuple[FloatArray, FloatArray]
 """Contributed and mitigated variance of several tables; the latter may be below zero."""
 
@@ -35,13 +31,10 @@ class Scale(NamedTuple):
         (contributed, mitigated) -> value, of arrays.
     importance
         Value -> importance.
-    middle
-        Value of S_T = 1/2.
     """
 
     of: Callable[[FloatArray, FloatArray], FloatArray]
     importance: Callable[[float], float]
-    middle: float
 
 
 class Skewed(NamedTuple):
@@ -101,24 +94,6 @@ class Jackknife:
         constant = math.log1p(-share) if share < 1 else -math.inf
         part = float(np.logaddexp(constant, math.log(share) + quantile * error))
         return math.copysign(math.hypot(quantile * math.sqrt(rest), part), quantile)
-
-    def p_value(self) -> float:
-        """Return the two-sided p-value of ``S_T = 1/2``."""
-        from scipy.special import stdtr
-
-        distance = self.scale.middle - self.centre
-        if self.error == 0:
-            return float(distance == 0)
-        if self.skewed.error == 0:
-            return 2 * float(stdtr(self.degrees, -abs(distance) / self.error))
-        sign = math.copysign(1.0, distance)
-        low, high = 0.0, 1.0
-        while abs(self.shift(sign * high)) < abs(distance) and high < LARGEST_QUANTILE:
-            low, high = high, 2 * high
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if abs(self.shift(sign * middle)) < abs(distance) else (low, middle)
-        return 2 * float(stdtr(self.degrees, -high))
 
 
 def leave_out(
@@ -193,25 +168,6 @@ class Estimate:
             return low, high
         other_low, other_high = self.limits(level)
         return min(low, other_low), max(high, other_high)
-
-    def careful_p_value(self) -> float:
-        """Return the p-value that belongs to :meth:`careful_interval`; nan where there is none."""
-        if math.isnan(self.p_value()):
-            return math.nan
-        return min(1.0, 2 * smallest_tail(lambda level: excludes_zero(*self.careful_interval(level))))
-
-    def p_value(self) -> float:
-        """Return the two-sided p-value of importance 0 (which is S_T = 1/2); nan where there is no interval.
-
-        At most 0.05 exactly where the 95 % interval excludes 0, on either side: test and interval are one convention.
-        """
-        if math.isnan(self.importance):
-            return math.nan
-        if self.jackknife is not None:
-            return self.jackknife.p_value()
-        if self.limits is None:
-            return math.nan
-        return min(1.0, 2 * smallest_tail(lambda level: excludes_zero(*self.interval(level))))
 
 
 def excludes_zero(low: float, high: float) -> bool:
@@ -288,7 +244,7 @@ def atanh_left(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
     return values
 
 
-LOGIT: Final = Scale(log_ratio, importance_of_logit, 0.0)
+LOGIT: Final = Scale(log_ratio, importance_of_logit)
 """logit(S_T) = log(contributed / mitigated); for estimates of the mitigated variance that are above zero."""
-ATANH: Final = Scale(atanh_left, importance_of_atanh, math.atanh(0.5))
+ATANH: Final = Scale(atanh_left, importance_of_atanh)
 """atanh(1 - S_T), where S_T may come out above 1."""

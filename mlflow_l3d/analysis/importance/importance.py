@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import Estimate
+from mlflow_l3d.analysis.importance.long_run import published_interval, uneven_rows
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.nested import nested_components
 from mlflow_l3d.analysis.importance.radial import radial_estimate, variance_without_each
@@ -91,8 +92,11 @@ def importance(
     record = _record(factor, published, scores, golden_scores, len(known), chance, model.name, level)
     low, high = std_interval(golden_scores[np.isfinite(golden_scores)], level=level)
     record = replace(record, golden_std_ci_low=low, golden_std_ci_high=high)
-    estimate = _estimate(known, published, model)
-    return record if estimate is None else record.estimated(estimate)
+    if (estimate := _estimate(known, published, model)) is not None:
+        record = record.estimated(estimate)
+    low, high = published_interval(known, golden_scores[np.isfinite(golden_scores)], model, level=level)
+    uneven = uneven_rows(known, model)[0]
+    return replace(record, importance_ci_low=low, importance_ci_high=high, unevenness=uneven)
 
 
 def radial_importance(

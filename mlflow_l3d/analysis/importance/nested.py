@@ -89,20 +89,13 @@ def nested_limits(squares: MeanSquares, *, level: float = LEVEL) -> tuple[float,
     Notes
     -----
     Exact for normal scores: ``MS_R / MS_W`` is ``1 + N s2_R / tau2`` times an F variable with M - 1 and M(N - 1)
-    degrees of freedom. Rows that differ less than chance lets expect are luck, so the limit of s2_R from above never
-    takes them at less than that.
+    degrees of freedom; see :meth:`~mlflow_l3d.analysis.importance.variances.MeanSquares.mitigated_limits`.
     """
-    from scipy.special import fdtri
-
     if squares.residual == 0:
         only_rows = importance_of_variances(0.0, squares.of_rows)
         return only_rows, only_rows
-    tail = (1 - level) / 2
-    ratio = squares.of_rows / squares.residual
-    degrees = (squares.rows - 1, squares.residual_degrees)
-    least = max(0.0, ratio / float(fdtri(*degrees, 1 - tail)) - 1) / squares.row_size
-    most = max(0.0, max(1.0, ratio) / float(fdtri(*degrees, tail)) - 1) / squares.row_size
-    return importance_of_variances(1.0, most), importance_of_variances(1.0, least)
+    least, most = squares.mitigated_limits(level)
+    return importance_of_variances(squares.residual, most), importance_of_variances(squares.residual, least)
 
 
 class _Rows(NamedTuple):

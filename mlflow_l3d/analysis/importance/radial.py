@@ -54,7 +54,9 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     tau2 = _above(float(_half_squares(sets, place).sum()) / pairs.rows, floor)
     sigma2 = _above(_mean_variance(sets), floor)
     variances = VarianceComponents(
-        "radial", "jansen", pairs.rows, 2, contributed=tau2, mitigated=sigma2 - tau2, total=max(sigma2, tau2)
+        *("radial", "jansen", pairs.rows, 2, tau2, sigma2 - tau2),
+        total=max(sigma2, tau2),
+        contributed_degrees=pairs.rows,
     )
     if pairs.rows < 3 or not (sigma2 > 0 and tau2 > 0):
         return Estimate(variances)

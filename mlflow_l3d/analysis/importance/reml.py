@@ -13,7 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, leave_out
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import known_std, usable
-from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.importance.variances import MeanSquares, VarianceComponents
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
 
@@ -58,7 +58,9 @@ def reml_components(scores: npt.ArrayLike) -> VarianceComponents | None:
         # The search has absolute tolerances, so it is given scores of unit variance.
         frame = frame.assign(score=(values - values.mean()) / scale)
         of_rows, main, residual = (scale**2 * part for part in _fit(frame))
-    return VarianceComponents("crossed", "reml", rows, columns, main + residual, of_rows, main, residual)
+    degrees = MeanSquares(rows, columns, residual, residual, rows * main + residual).contributed_degrees
+    parts = (main + residual, of_rows, main, residual)
+    return VarianceComponents("crossed", "reml", rows, columns, *parts, contributed_degrees=degrees)
 
 
 def reml_estimate(table: npt.ArrayLike) -> Estimate | None:

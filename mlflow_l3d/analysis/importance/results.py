@@ -12,12 +12,16 @@ from mlflow_l3d.analysis.typing import FloatArray, known
 
 IMPORTANCE_METRICS = (
     "importance",
+    "importance_ci_low",
+    "importance_ci_high",
     "contributed_std",
     "mitigated_std",
     "golden_std",
     "importance_corrected",
     "importance_corrected_ci_low",
     "importance_corrected_ci_high",
+    "moves_by_std",
+    "unevenness",
     "score_mean",
     "score_std",
     "collapsed_share",
@@ -69,14 +73,23 @@ class Importance:
     factor
         The investigated factor.
     importance
-        ``(contributed_std - mitigated_std) / golden_std``, the published score; important if above 0.
+        ``(contributed_std - mitigated_std) / golden_std``, as published; above 0 is "important" by the published rule.
+    importance_ci_low, importance_ci_high
+        Interval of what it tends to with many runs, see
+        :func:`mlflow_l3d.analysis.importance.long_run.published_interval`; nan for designs that compare pairs or blocks
+        of runs, which do not show how rows are spread, and for pooled golden runs.
     contributed_std, mitigated_std, golden_std
         Population standard deviations (ddof=0): mean over rows of the std within a row, std of the row means, std of
         the golden runs.
     golden_std_ci_low, golden_std_ci_high
         Its interval; nan where the golden runs are not independent of each other (pooled cells).
     importance_corrected, importance_corrected_ci_low, importance_corrected_ci_high
-        Bias-corrected estimate from the analysis of variance, and its jackknife interval.
+        ``sqrt(S_T) - sqrt(1 - S_T)``, S_T the estimated share of the variance, and its interval. It tends to another
+        number than `importance` if rows are unevenly spread.
+    moves_by_std
+        Standard deviation that the factor brings about, interactions included, without the bias of few runs.
+    unevenness
+        Squared coefficient of variation of the true standard deviations within rows; nan if the table does not show it.
     score_mean, score_std
         Over all cells of the factor's table (ddof=0).
     collapsed_share
@@ -94,11 +107,9 @@ class Importance:
         runs are all base and swap runs; see :func:`mlflow_l3d.analysis.importance.importance.radial_importance`. A
         baseline strategy (``random``, ``fixed``) has one row and no importance.
     level
-        Confidence level of the interval.
+        Confidence level of the intervals, which may be above 95 % so that those of all factors hold together.
     components
         The variances behind the corrected score, not cut at zero; None where there are none.
-    importance_p
-        Two-sided p-value of a corrected importance of 0; nan where there is no interval.
     score_iqr, golden_iqr
         Distance of the quartiles of all cells, and of the golden runs: spread that a few collapsed runs do not move.
     first_order_index, first_order_ci_low, first_order_ci_high
@@ -127,7 +138,10 @@ class Importance:
     design: str = "crossed"
     level: float = 0.95
     components: VarianceComponents | None = None
-    importance_p: float = math.nan
+    importance_ci_low: float = math.nan
+    importance_ci_high: float = math.nan
+    moves_by_std: float = math.nan
+    unevenness: float = math.nan
     score_iqr: float = math.nan
     golden_iqr: float = math.nan
     golden_pooled: bool = False
@@ -138,14 +152,14 @@ class Importance:
     first_order_ci_high: float = math.nan
 
     def estimated(self, estimate: Estimate) -> Importance:
-        """Return the record with the corrected score of an estimate, its interval, p-value and variances."""
+        """Return the record with the corrected importance of an estimate, its interval and variances."""
         low, high = estimate.interval(self.level)
         return replace(
             self,
             importance_corrected=estimate.importance,
             importance_corrected_ci_low=low,
             importance_corrected_ci_high=high,
-            importance_p=estimate.p_value(),
+            moves_by_std=estimate.components.moves_by_std,
             components=estimate.components,
         )
 

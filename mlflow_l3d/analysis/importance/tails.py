@@ -123,5 +123,5 @@ def _long(found: Tails, runs: str) -> str:
         f"The scores of {found.size} {runs} have long tails: skewness {found.skewness:+.2f} (normal: 0), excess "
         f"kurtosis {found.kurtosis:.2f} (0), bimodality {found.bimodality:.2f} (0.33). A few runs make up much of "
         "every standard deviation, and others of their kind may be missing here: in simulations 95 % intervals of such "
-        "scores cover 80 to 90 %, less where runs collapse. Take claims for hints; look at the lowest and highest runs."
+        "scores cover 80 to 90 %, less if runs collapse, so no verdict is given. Look at the lowest and highest runs."
     )

@@ -6,6 +6,20 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.analysis.typing import FloatArray
+
+
+def std_shrinkage(degrees: npt.ArrayLike) -> FloatArray:
+    """Return by which factor the root of an unbiased variance is too small on average, for normal scores (c4)."""
+    from scipy.special import gammaln
+
+    half = np.asarray(degrees, dtype=np.float64) / 2
+    factor: FloatArray = np.exp(gammaln(half + 0.5) - gammaln(half)) / np.sqrt(half)
+    return factor
+
 
 @dataclass(frozen=True, slots=True)
 class VarianceComponents:
@@ -32,6 +46,8 @@ class VarianceComponents:
     total
         sigma2 = tau2 + s2_R with s2_R at least 0, unless a design has a better estimate; the golden runs estimate the
         same.
+    contributed_degrees
+        Degrees of freedom of `contributed` for normal scores (Satterthwaite 1946); nan where they are not known.
     """
 
     design: str
@@ -43,6 +59,7 @@ class VarianceComponents:
     main: float = math.nan
     interaction: float = math.nan
     total: float = math.nan
+    contributed_degrees: float = math.nan
 
     def __post_init__(self) -> None:
         if math.isnan(self.total):
@@ -57,6 +74,12 @@ class VarianceComponents:
     def truncated(self) -> tuple[str, ...]:
         """Which of ``main``, ``mitigated`` are below zero: their best estimate is 0."""
         return tuple(name for name in ("main", "mitigated") if getattr(self, name) < 0)
+
+    @property
+    def moves_by_std(self) -> float:
+        """Standard deviation that the factor brings about, interactions included, without the bias of few runs."""
+        shrinkage = 1.0 if math.isnan(self.contributed_degrees) else float(std_shrinkage(self.contributed_degrees))
+        return math.sqrt(max(0.0, self.contributed)) / shrinkage
 
     def derived(self) -> dict[str, Any]:
         """Return what follows from the fields and is recorded beside them."""
@@ -145,6 +168,26 @@ class MeanSquares:
         parts.append((share * self.residual, self.residual_degrees))
         return 1 / sum((part / self.total) ** 2 / degrees for part, degrees in parts)
 
+    @property
+    def contributed_degrees(self) -> float:
+        """Degrees of freedom of `contributed`, likewise."""
+        if self.nested or self.contributed <= 0:
+            return self.residual_degrees
+        of_columns = self.of_columns / self.column_size / self.contributed
+        return 1 / (of_columns**2 / (self.columns - 1) + (1 - of_columns) ** 2 / self.residual_degrees)
+
+    def mitigated_limits(self, level: float) -> tuple[float, float]:
+        """Return the limits of `mitigated` from the F distribution of ``MS_R / MS_E``, at least 0.
+
+        Rows that differ less than chance lets expect are luck, so the upper limit never takes them at less than that.
+        """
+        from scipy.special import fdtri
+
+        tail, degrees = (1 - level) / 2, (self.rows - 1, self.residual_degrees)
+        low = self.of_rows / float(fdtri(*degrees, 1 - tail))
+        high = max(self.of_rows, self.residual) / float(fdtri(*degrees, tail))
+        return max(0.0, low - self.residual) / self.row_size, max(0.0, high - self.residual) / self.row_size
+
     def rows_differ(self, tail: float) -> bool:
         """Return whether the factor contributes, and rows differ by more than chance (F test, one-sided at `tail`)."""
         from scipy.special import fdtri
@@ -163,4 +206,5 @@ class MeanSquares:
             mitigated=self.mitigated,
             main=(self.of_columns - self.residual) / self.column_size,
             interaction=math.nan if self.nested else self.residual,
+            contributed_degrees=self.contributed_degrees,
         )

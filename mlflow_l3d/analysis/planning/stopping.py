@@ -40,7 +40,7 @@ class InterimAnalysis:
     change
         Largest change since one row before; nan with ``interval``.
     claim
-        ``important`` or ``not important`` where the interval excludes 0, else empty.
+        ``dominates`` or ``minor`` if the interval excludes 0, else empty.
     """
 
     rule: Literal["epsilon", "interval"]
@@ -52,7 +52,7 @@ class InterimAnalysis:
     low: float = math.nan
     high: float = math.nan
     change: float = math.nan
-    claim: Literal["", "important", "not important"] = ""
+    claim: Literal["", "dominates", "minor"] = ""
 
 
 INTERIM_COLUMNS: Final = tuple(InterimAnalysis.__dataclass_fields__)
@@ -224,8 +224,8 @@ class IntervalRule(_Rule):
             reason = f"after {rows} rows there is no interval: too few rows, or constant scores"
             return InterimAnalysis("interval", rows, "continue", reason, alpha=alpha)
         half = (high - low) / 2
-        claim: Literal["", "important", "not important"]
-        claim = "important" if low > 0 else "not important" if high < 0 else ""
+        claim: Literal["", "dominates", "minor"]
+        claim = "dominates" if low > 0 else "minor" if high < 0 else ""
         narrow = half <= self.half_width
         found = f"after {rows} rows the {100 * (1 - alpha):.4g} % interval is {low:+.2f} to {high:+.2f}"
         if claim and long_tails:
@@ -236,7 +236,7 @@ class IntervalRule(_Rule):
         elif narrow:
             reason = f"{found}, half-width {half:.2f} of at most {self.half_width:.2f}"
         else:
-            reason = f"{found}, which holds 0 and is wider than wanted (half-width {half:.2f})"
+            reason = f"{found}, which contains 0 and is wider than wanted (half-width {half:.2f})"
         decision: Decision = "stop" if claim or narrow else "continue"
         return InterimAnalysis("interval", rows, decision, reason, estimate.importance, alpha, low, high, claim=claim)
 

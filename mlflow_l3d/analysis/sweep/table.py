@@ -13,10 +13,13 @@ from mlflow_l3d.analysis.sweep.point import TASK, SweptPoint, choices_of, is_num
 
 IMPORTANCE: Final = (
     "importance",
+    "importance_ci_low",
+    "importance_ci_high",
     "importance_corrected",
     "importance_corrected_ci_low",
     "importance_corrected_ci_high",
-    "importance_p_holm",
+    "moves_by_std",
+    "unevenness",
     "contributed_std",
     "mitigated_std",
     "golden_std",

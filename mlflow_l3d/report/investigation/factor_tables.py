@@ -24,7 +24,7 @@ INTERIM_SHOWN: Final = 12
 
 
 def factor_texts(shown: Shown) -> list[dict[str, str]]:
-    """Return the numbers of each factor as texts, the most important factor first."""
+    """Return the numbers of each factor as texts, in the order of the report."""
     analysis, score = shown.analysis, shown.unit.text
     letters = {} if analysis.ranking is None else analysis.ranking.to_frame().set_index("factor")["group"].to_dict()
     rows = []
@@ -35,11 +35,15 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
             signed(record.importance_corrected),
             (record.importance_corrected_ci_low, record.importance_corrected_ci_high),
         )
+        published = record.importance_ci_low, record.importance_ci_high
         rows.append(
             {
                 "factor": name,
-                "important": shown.verdict(record).yes_or_no,
+                "verdict": shown.verdict(record),
+                "important": shown.important(record),
                 "importance": signed(record.importance),
+                "published": between(*published),
+                "moves": score(record.moves_by_std),
                 "interval": MISSING if corrected == MISSING else f"{corrected} {bracketed(*bounds)}",
                 "corrected": corrected,
                 "bounds": "" if corrected == MISSING else between(*bounds),
@@ -53,7 +57,7 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
                 "correct": points(getattr(agreement, "correct_consistency", math.nan), 1),
                 "missing": str(record.cells_missing),
                 "letters": letters.get(name) or MISSING,
-                "p_holm": probability(analysis.p_holm.get(name, math.nan)),
+                "uneven": plain(record.unevenness),
                 "predictions": prediction_text(shown.prediction_importance(name)),
                 "kappa": plain(getattr(agreement, "fleiss_kappa", math.nan)),
                 "iqr": score(record.score_iqr),
@@ -96,13 +100,13 @@ def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...
     if not lettered:
         return (
             Table(
-                ("factor", "corrected score"),
+                ("factor", "corrected importance"),
                 tuple((name, signed(value)) for name, value in zip(ranking.factors, ranking.importances, strict=True)),
                 "No two factors could be compared: there are too few rows or columns with scores.",
             ),
         )
     order = Table(
-        ("factor", "corrected score", "letters"),
+        ("factor", "corrected importance", "letters"),
         tuple((name, signed(value), group or MISSING) for name, value, group in _rows(ranking.to_frame())),
         "Factors that share a letter cannot be told apart."
         + (helps if any(len(group) > 1 for group in ranking.groups) else "")
@@ -121,8 +125,8 @@ def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...
     if not pairs:
         return (order,)
     note = (
-        "Differences of the corrected scores, paired by row. The interval holds for the pair by itself; the p-value is "
-        f"adjusted for all {len(pairs)} pairs."
+        "Differences of corrected importances, paired by row. The interval holds for the pair by itself; the p-value "
+        f"is adjusted for all {len(pairs)} pairs."
     )
     return order, Table.of(pairs, note)
 
@@ -133,7 +137,7 @@ def _rows(frame: pd.DataFrame) -> list[Any]:
 
 
 def component_table(shown: Shown) -> Table | None:
-    """Return the variances behind the corrected scores; None where there are none.
+    """Return the variances behind the corrected importances; None where there are none.
 
     In the squared unit of the scores. Columns without a number are left out.
     """
@@ -170,7 +174,7 @@ def component_table(shown: Shown) -> Table | None:
     notes = [
         f"Squared {shown.unit.name}, not cut at zero. Contributed: what the factor brings about, alone and together "
         "with the others; mitigated: what all other factors do by themselves; total: their sum (mitigated at least 0). "
-        f"The share contributed / total decides: above 50 % the corrected score is above 0. Below shares stands their "
+        f"The share contributed / total decides: above 50 % the factor dominates. Below shares stands their "
         f"{percent(shown.level)} interval, both cut at 0 and 100 %, between which every true share lies.",
         "Main effect and interaction add up to contributed."
         if alone in table.head

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def importance_bars(shown: Shown) -> Figure:
-    """Return the factors, most important first: published score as bar, corrected score and interval as whisker.
+    """Return the factors, largest corrected importance first: published importance as bar, corrected one as whisker.
 
     Of a baseline strategy: the std of the runs as a share of the golden std, and the half from which on it counts.
     """
@@ -39,11 +39,11 @@ def _importances(axes: Axes, at: npt.NDArray[np.int64], shown: Shown) -> FloatAr
     corrected = _finite([record.importance_corrected for record in shown.records])
     low = _finite([record.importance_corrected_ci_low for record in shown.records])
     high = _finite([record.importance_corrected_ci_high for record in shown.records])
-    style.dress(axes, x="importance (no unit): above 0 the factor moves the score more than all others", grid="x")
-    axes.barh(at, published, height=0.56, color=style.LIGHT_BLUE, label="published score")
+    style.dress(axes, x="corrected importance (no unit): above 0 the factor dominates", grid="x")
+    axes.barh(at, published, height=0.56, color=style.LIGHT_BLUE, label="published importance")
     axes.hlines(at, low, high, color=style.ORANGE, linewidth=2.2)
     axes.plot(corrected, at, "o", color=style.ORANGE, markersize=6)
-    label = f"corrected score, {percent(shown.level)} interval"
+    label = f"corrected importance, {percent(shown.level)} interval"
     axes.plot([], [], "-o", color=style.ORANGE, linewidth=2.2, markersize=6, label=label)
     axes.axvline(0, color=style.INK, linewidth=1)
     reach = np.nanmax(np.abs(np.concatenate([published, corrected, low, high, [0.25]])))
@@ -85,7 +85,7 @@ def convergence(path: pd.DataFrame, factor: str, *, level: float = 0.95) -> Figu
     ]
     rows, published, corrected, low, high = _finite(path.sort_values("rows")[names]).T
     with style.panels(2.7) as (figure, (axes,)):
-        title = f"{shorten(factor, 40)}: the score as rows were added"
+        title = f"{shorten(factor, 40)}: importance as rows were added"
         style.dress(axes, x="mitigation runs (rows) done", y="importance (no unit)", title=title, grid="y")
         # A line through one point is not drawn.
         look: Any = {"linewidth": 1.8, "marker": "o" if len(rows) < 4 else "", "markersize": 4}

@@ -11,29 +11,29 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.investigation import factor_tables, prediction_tables
 from mlflow_l3d.report.investigation import figures as draw
+from mlflow_l3d.report.investigation.checks import by_code
 from mlflow_l3d.report.investigation.heatmap import heatmap
 from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.investigation.words import answers, early_stops
-from mlflow_l3d.report.numbers import percent
+from mlflow_l3d.report.numbers import MISSING, percent
 from mlflow_l3d.report.page import Picture, Section, chip, page
 from mlflow_l3d.report.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_IMPORTANT = {
-    "important": "yes",
-    "important?": "yes, unsure",
-    "not important": "no",
-    "not important?": "no, unsure",
-    "unknown": "n/a",
-}
+CHIPS = {"dominates": "important", "yes": "important", "minor": "not-important", "no": "not-important"}
+"""Verdict -> class of its mark in the style sheet; of any other it is ``unknown``."""
 _FURTHER = {
-    "letters": ("told apart\n(letters)", "Factors that share a letter cannot be told apart."),
-    "p_holm": (
-        "p, Holm",
-        "p: probability of a corrected score at least as far from 0 if the truth were 0, adjusted for the number of "
-        "factors (Holm).",
+    "letters": ("distinguished\n(letters)", "Factors that share a letter do not differ significantly."),
+    "published": (
+        "importance,\n{level} interval",
+        "Importance, interval: of what the published importance tends to with many runs.",
+    ),
+    "uneven": (
+        "unevenness\nof rows",
+        "Unevenness: squared coefficient of variation of the standard deviations within rows. Above 0, importance and "
+        "corrected importance tend to different numbers.",
     ),
     "predictions": (
         "importance for\npredictions",
@@ -110,7 +110,7 @@ def render(
             Section("Runs that collapse", [factor_tables.collapse_table(shown)]),
             Section("When to stop", [factor_tables.interim_table(analysis)]),
             Section(
-                "Which factors can be told apart",
+                "Which factors differ",
                 factor_tables.ranking_tables(analysis.ranking, shown.design.words.apart),
             ),
         ],
@@ -121,25 +121,30 @@ def render(
         bars=[Picture.of(figures["importance"], "bars", bars, shown.say(label))] if shown.records else [],
         pictures=[Picture.of(figures["golden"], "golden", "Scores of single runs", scores)] if shown.records else [],
         of_factors=[(record.factor, _factor(shown, record, figures, at)) for at, record in enumerate(shown.records)],
-        checks=sorted(analysis.checks, key=lambda check: check.severity != "warning"),
+        checks=by_code(sorted(analysis.checks, key=lambda check: check.severity != "warning")),
     )
 
 
 def _factor_table(shown: Shown) -> Table:
     golden, level = shown.golden_word, percent(shown.level).replace(" ", "\N{NO-BREAK SPACE}")
-    numbers = {"importance": "importance", f"corrected\n{level} interval": "corrected"}
+    pp = shown.unit.short
+    numbers = {"verdict": "verdict", f"corrected importance,\n{level} interval": "corrected"}
+    numbers |= {f"moves by\nstd ({pp})": "moves", "published\nimportance": "importance"}
     numbers |= {"contr. std": "contributed", "mitig. std": "mitigated", f"{golden} std": "golden"}
     if shown.design.baseline:
-        numbers = {"std of runs": "std", f"{golden} std": "golden", f"share of\n{golden} std": "share"}
+        numbers = {"important?": "important", "std of runs": "std"}
+        numbers |= {f"{golden} std": "golden", f"share of\n{golden} std": "share"}
     numbers |= {"score\nmean ± std": "mean", "CON %": "consistency", "CCON %": "correct"}
     numbers["miss\N{SOFT HYPHEN}ing"] = "missing"
     rows = []
-    for record, texts in zip(shown.records, factor_tables.factor_texts(shown), strict=True):
-        status = shown.verdict(record).status
-        sure = chip(status.replace("?", "").replace(" ", "-"), _IMPORTANT[status])
+    for texts in factor_tables.factor_texts(shown):
+        judged = texts["important" if shown.design.baseline else "verdict"]
+        sure = chip(CHIPS.get(judged, "unknown"), judged)
         below = {"mean": f"\n± {texts['std']}", "corrected": f"\n{texts['bounds']}"}
-        rows.append((record.factor, sure, *[texts[key] + below.get(key, "") for key in numbers.values()]))
-    return Table(("factor", "important?", *numbers), tuple(rows), shown.say(shown.design.words.note))
+        below["importance"] = "" if texts["important"] == MISSING else f"\nimportant: {texts['important']}"
+        cells = {key: texts[key] + below.get(key, "") for key in numbers.values()}
+        rows.append((texts["factor"], sure, *list(cells.values())[1:]))
+    return Table(("factor", *numbers), tuple(rows), shown.say(shown.design.words.note))
 
 
 def _factor(shown: Shown, record: Importance, figures: Mapping[str, Figure], at: int) -> list[Picture]:
@@ -148,6 +153,6 @@ def _factor(shown: Shown, record: Importance, figures: Mapping[str, Figure], at:
         caption = shown.design.words.table.format(factor=factor)
         pictures.append(Picture.of(figures[f"heatmap-{factor}"], f"table-{at}", f"Scores of {factor}", caption))
     if (convergence := figures.get(f"convergence-{factor}")) is not None:
-        caption = "A line that still moves at the right edge asks for more mitigation runs."
+        caption = "Importance after each row. If the line still changes at the right edge, add rows (mitigation_runs)."
         pictures.append(Picture.of(convergence, f"path-{at}", f"Importance of {factor} over rows", caption))
     return pictures

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.report.investigation.checks import by_code
 from mlflow_l3d.report.investigation.factor_tables import factor_texts, further_numbers
 from mlflow_l3d.report.investigation.prediction_tables import RATIO
 from mlflow_l3d.report.investigation.verdicts import Shown
@@ -16,7 +17,10 @@ _ALIKE = "pairs of runs that agree on an example, that agree and are right"
 _GRADED = "{}, mean over pairs of runs and examples, between two runs, and against the truth"
 _MORE = {
     "letters": ("apart", "apart: factors that share a letter cannot be told apart."),
-    "p_holm": ("p Holm", "p Holm: p-value of a true score of 0, adjusted for the number of factors."),
+    "published": ("published, interval", "published, interval: of what the published importance tends to."),
+    "uneven": ("unevenness", "unevenness: squared coefficient of variation of the spread of rows."),
+    "contributed": ("contr", "contr, mitig: contributed and mitigated std, as published."),
+    "mitigated": ("mitig", ""),
     "iqr": ("IQR", "IQR: distance of the quartiles of the cells, {pp}."),
     "predictions": (
         "predictions (ratio)",
@@ -45,12 +49,12 @@ def summary(analysis: Analysis, *, title: str, lines: Sequence[str] = ()) -> str
     -------
     str
         Lines of at most 100 characters (a word of `lines` that is longer stays whole, so that paths and addresses can
-        be copied): title, `lines`, one line a factor (most important first), a verdict per factor, the stability of
-        predictions, and the checks.
+        be copied): title, `lines`, one line a factor (largest corrected importance first), a verdict per factor, the
+        stability of predictions, and the checks.
     """
     shown = Shown(analysis)
     parts: list[Part] = [*early_stops(analysis), _table(shown), further_numbers(shown, _MORE), [""]]
-    parts += [f"{shorten(record.factor, 60)}: {shown.verdict(record).sentence}" for record in shown.records]
+    parts += [f"{shorten(record.factor, 60)}: {shown.sentence(record)}" for record in shown.records]
     luck, _, stable = answers(shown)
     for name, answer in (("luck", luck), ("predictions", stable)):
         short = "" if answer.short == MISSING else f"{answer.short}. "
@@ -58,8 +62,8 @@ def summary(analysis: Analysis, *, title: str, lines: Sequence[str] = ()) -> str
     if analysis.cells_failed:
         parts.append(f"{analysis.cells_failed} cells of the plan have no score.")
     parts += [["", "Checks"]] if analysis.checks else []
-    for check in analysis.checks:
-        about = f" [{shorten(check.factor, 40)}]" if check.factor else ""
+    for check in by_code(analysis.checks):
+        about = f" [{', '.join(shorten(name, 40) for name in check.factors)}]" if check.factors else ""
         parts.append(f"{check.code}{about} {check.severity}, {check.title}: {check.message}")
     return document(title, lines, parts)
 
@@ -68,15 +72,14 @@ def _table(shown: Shown) -> Table:
     gold, unit = shown.golden_word[:4], shown.unit.short
     keys = {
         "factor": "factor",
-        "importance": "importance",
-        f"corrected score\n[{percent(shown.level)} interval]": "interval",
-        "contr": "contributed",
-        "mitig": "mitigated",
+        "verdict": "verdict",
+        f"corrected importance\n[{percent(shown.level)} interval]": "interval",
+        "moves": "moves",
         f"std ({unit})\n{gold}": "golden",
-        "mean": "mean",
-        f"score ({unit})\nstd": "std",
+        f"score ({unit})\nmean": "mean",
         "CON": "consistency",
         "agree (%)\nCCON": "correct",
+        "published\nimportance": "importance",
         "miss": "missing",
     }
     if shown.design.baseline:

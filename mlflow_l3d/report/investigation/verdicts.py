@@ -1,50 +1,23 @@
-"""What all parts of a report say of an analysis alike, and what can be said about one factor."""
+"""What all parts of a report say of an analysis alike, and what they say about one factor."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.estimate import total_index_of
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import baseline_important
+from mlflow_l3d.analysis.importance.verdicts import DOUBTS, Advice
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.designs import Design, design_named
-from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, shorten, signed, unit_of
-
-SMALLEST_DISTANCE: Final = 0.05
-"""A corrected score nearer to 0 than this is not told from it by numbers of runs that people can afford."""
-MOST_TIMES: Final = 20
-"""More rows than this many times those there are is no advice."""
-Status = Literal["important", "important?", "not important", "not important?", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What can be said about one factor.
-
-    Attributes
-    ----------
-    status
-        By the published score (above 0 is important); with ``?`` where the interval of the corrected score holds 0,
-        is missing, or lies on the other side of 0. A baseline strategy has no interval.
-    sentence
-        The same in plain words, without the name of the factor.
-    """
-
-    status: Status
-    sentence: str
-
-    @property
-    def yes_or_no(self) -> str:
-        """The published rule alone: ``yes``, ``no`` or ``n/a``."""
-        return {"i": "yes", "n": "no", "u": MISSING}[self.status[0]]
+from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, points, shorten, signed, unit_of
 
 
 @dataclass(frozen=True)
@@ -65,14 +38,16 @@ class Shown:
 
     @cached_property
     def records(self) -> list[Importance]:
-        """The factors, most important first by the published score; those without a score last.
+        """The factors, largest corrected importance first; those without one last, by the published importance.
 
-        Baseline strategies have no such score: there the factor whose runs vary most stands first.
+        Baseline strategies have neither: there the factor whose runs vary most stands first.
         """
 
-        def place(record: Importance) -> float:
-            value = record.score_std if self.design.baseline else record.importance
-            return -value if math.isfinite(value) else math.inf
+        def place(record: Importance) -> list[float]:
+            judged = [record.importance_corrected, record.importance]
+            return [-each if math.isfinite(each) else math.inf for each in (*([record.score_std] * baseline), *judged)]
+
+        baseline = self.design.baseline
 
         return sorted(self.analysis.importances.values(), key=place)
 
@@ -80,6 +55,15 @@ class Shown:
     def level(self) -> float:
         """Level of the intervals, which the factors share."""
         return self.records[0].level if self.records else 0.95
+
+    @property
+    def together(self) -> str:
+        """What the intervals allow for, beside their own factor; empty if that is nothing."""
+        if self.level <= self.analysis.level:
+            return ""
+        looks = self.analysis.interim_analyses
+        rule = looks is not None and bool(looks["alpha"].notna().any())
+        return f" ({'all interim analyses and ' * rule}all factors together: {percent(self.analysis.level)})"
 
     @cached_property
     def golden(self) -> Importance | None:
@@ -133,107 +117,68 @@ class Shown:
             **more,
         )
 
-    def stds(self, record: Importance) -> tuple[str, str] | None:
-        """Return what the factor alone and what all others do to the score; None where that is not known."""
-        own, others = self.unit.text(record.contributed_std), self.unit.text(record.mitigated_std)
-        return None if MISSING in (own, others) else (f"{own} {self.unit.noun}", others)
+    def verdict(self, record: Importance) -> str:
+        """Return the verdict on a factor in one word; none for a baseline strategy, which has no such rule."""
+        return MISSING if self.design.baseline else self.analysis.verdict(record.factor).word
 
-    def verdict(self, record: Importance) -> Verdict:
-        """Return what the published score of a factor says, and how far its interval lets us trust it."""
+    def important(self, record: Importance) -> str:
+        """Return what the published rule says, or that of a baseline strategy: ``yes``, ``no`` or ``n/a``."""
+        known = record.importance > 0 if math.isfinite(record.importance) else None
+        if self.design.baseline:
+            known = baseline_important(record.score_std, record.golden_std)
+        return {True: "yes", False: "no", None: MISSING}[known]
+
+    def moves(self, record: Importance) -> str:
+        """Return by how much the factor moves the score, with the unit."""
+        return f"{self.unit.text(record.moves_by_std)} {self.unit.noun}"
+
+    def part(self, record: Importance) -> str:
+        """Return the factor's part in the variance with its interval, in per cent."""
+        share = total_index_of(record.importance_corrected)
+        ends = [
+            total_index_of(end) for end in (record.importance_corrected_ci_low, record.importance_corrected_ci_high)
+        ]
+        known = f" ({' to '.join(points(end, 0) for end in ends)} %)" if all(map(math.isfinite, ends)) else ""
+        return f"{points(share, 0)} % of the variance{known}"
+
+    def sentence(self, record: Importance) -> str:
+        """Return the verdict on a factor in plain words, without its name."""
         if self.design.baseline:
             return self._baseline(record)
-        if not math.isfinite(record.importance):
-            return Verdict("unknown", f"no verdict, there is no importance score ({self._reason(record)}).")
-        if any(check.code == "L3D014" and check.severity == "info" for check in self._about(record)):
-            same = "every cell that was computed again had the same result"
-            return Verdict("not important", f"not important ({signed(record.importance)}): {same}.")
-        important = record.importance > 0
-        word: Status = "important" if important else "not important"
-        status: Status = "important?" if important else "not important?"
-        because = f"the score is {'' if important else 'not '}above 0"
-        if stds := self.stds(record):
-            because = (
-                f"it moves the score by {stds[0]} (std) while all others are held, the others without it by {stds[1]}"
-            )
-        low, high = record.importance_corrected_ci_low, record.importance_corrected_ci_high
-        trust = f"{percent(record.level)} interval of the corrected score {between(low, high)}"
-        if not (math.isfinite(low) and math.isfinite(high)):
-            trust = "there is no interval, so this may be luck"
-        elif low <= 0 <= high:
-            trust += f" holds 0: not certain. {self._would_tell(record)}"
-        elif (low > 0) == important and self.doubted(record):
-            trust += " excludes 0, but a rule that looks at long-tailed scores (L3D013) makes false claims: not certain"
-        elif (low > 0) == important:
-            status = word
-        else:
-            trust += " says the opposite: the published score is biased by the few runs, trust the interval"
-        if self.analysis.collapse is not None and record.collapsed_share > 0 and math.isfinite(low):
-            status = "important?" if important else "not important?"
-            trust += f"; runs collapse, so that it does not hold{self._rest(record)}"
-        return Verdict(status, f"{word} ({signed(record.importance)}): {because}; {trust}.")
+        found = self.analysis.verdict(record.factor)
+        if not math.isfinite(record.importance_corrected):
+            return f"{found.word}. There is no corrected importance ({self._reason(record)})."
+        text = f"{found.word}. It moves the score by {self.moves(record)} (std), {self.part(record)}"
+        if found.doubt:
+            text += f": {DOUBTS[found.doubt]}"
+        if found.doubt == "collapse":
+            text += self._rest(record)
+        advice = self.analysis.advice.get(record.factor, Advice())
+        return f"{text}. {advice.text}".rstrip()
 
     def _rest(self, record: Importance) -> str:
-        """Return the corrected score among the runs that did not collapse, with its interval."""
+        """Return the corrected importance among the runs that did not collapse, with its interval."""
         assert self.analysis.collapse is not None
         rest = self.analysis.collapse.rest[record.factor]
         if not math.isfinite(rest.importance_corrected):
             return ""
         ends = between(rest.importance_corrected_ci_low, rest.importance_corrected_ci_high)
-        return f": among the others it is {signed(rest.importance_corrected)} ({ends})"
-
-    def doubted(self, record: Importance) -> bool:
-        """Return whether a rule looked at the intervals of scores that have long tails."""
-        looks = self.analysis.interim_analyses
-        long = any(check.code == "L3D013" and check.severity == "warning" for check in self._about(record))
-        return looks is not None and bool(looks["alpha"].notna().any()) and long
-
-    def _about(self, record: Importance) -> list[Check]:
-        """Return the checks that speak of a factor, or of all."""
-        return [check for check in self.analysis.checks if check.factor in (None, record.factor)]
-
-    def _would_tell(self, record: Importance) -> str:
-        """Return which runs would tell a score from 0, if it is as far from 0 as it seems."""
-        distance, found = abs(record.importance_corrected), record.components
-        if found is None or self.design.planning is None:
-            return "How many more runs would tell is not known for this design"
-        if not distance >= SMALLEST_DISTANCE:
-            return "It is so near 0 that hardly any number of runs would tell"
-        (rows, columns), word = record.table.shape, self.design.rows_word
-        own = distance + (
-            record.importance_corrected_ci_high
-            if record.importance_corrected < 0
-            else -record.importance_corrected_ci_low
-        )
-        # This interval may be wider than one expects of as many runs; so would be those of more.
-        wanted = min(distance, distance / own * self.design.half_width(found, rows=rows, columns=columns))
-        if (same := self.design.needed(wanted, found, columns).rows) is not None and same <= MOST_TIMES * rows:
-            of = f" of {columns} columns" * self.design.has_columns
-            return f"If it is right, about {same} {word}{of} would tell"
-        needed = self.design.needed(wanted, found)
-        if needed.rows is None or not self.design.has_columns:
-            return f"By what these {rows} {word} show, no number of runs that can be afforded would tell"
-        size = f"{needed.rows} {word} of {needed.columns} columns"
-        return f"If it is right, about {size} would tell; more {word} alone would not"
+        return f". Among the other runs the corrected importance is {signed(rest.importance_corrected)} ({ends})"
 
     def share(self, record: Importance) -> str:
         """Return the spread of a factor's runs, alone and as a share of the golden std, for a baseline strategy."""
         share = f"{plain(golden_share(record))} of the {self.golden_word} std"
         return f"the std of the runs is {self.unit.text(record.score_std)} {self.unit.noun}, {share}"
 
-    def _baseline(self, record: Importance) -> Verdict:
+    def _baseline(self, record: Importance) -> str:
         strategy = f"by the {self.analysis.design} strategy"
-        important = baseline_important(record.score_std, record.golden_std)
-        if important is None:
-            return Verdict("unknown", f"no verdict {strategy} ({self._reason(record)}).")
-        word = "important" if important else "not important"
-        no_interval = "there is no interval, so this may be luck"
-        return Verdict(
-            "important?" if important else "not important?",
-            f"{self.share(record)}: {word} {strategy} (important from half on); {no_interval}.",
-        )
+        if (important := self.important(record)) == MISSING:
+            return f"no result {strategy} ({self._reason(record)})."
+        word = "important" if important == "yes" else "not important"
+        return f"{self.share(record)}: {word} {strategy} (important from half on); there is no interval."
 
     def _reason(self, record: Importance) -> str:
-        """Return why a factor has no verdict."""
+        """Return why a factor has no importance."""
         if self.design.baseline and int(np.isfinite(record.table).sum()) < 2:
             return "fewer than 2 of its runs have a score"
         if not self.design.baseline and record.rows_used < 2:

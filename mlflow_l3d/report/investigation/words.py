@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Final, get_args
 
 import numpy as np
 
 from mlflow_l3d.analysis.importance.collapse import Collapse
-from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.verdicts import Word
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES, TEN
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.investigation.verdicts import Shown, Status
+from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, signed
 from mlflow_l3d.report.text import Answer
 
@@ -20,19 +21,15 @@ SINGLE_RUN_LIMIT = 1.96 * math.sqrt(2)
 """Two normal scores of equal mean differ by more than this many standard deviations one time in twenty."""
 
 _LOOKED = (
-    "Intervals and p-values allow for every look of the rule and for all factors. Where a rule stops at a claim, the "
-    "score lies too far from 0 on average: quote its interval, not the score alone."
+    "Intervals allow for every interim analysis of the rule and for all factors. If a rule stops at a verdict, the "
+    "importance lies too far from 0 on average: quote its interval, not the importance alone."
 )
 _DRAWN = {
     "golden": "the same work repeated with every randomness factor changed",
     "pooled": "the cells of all tables take the place of golden runs and vary less than these would",
 }
-_HEADS: dict[Status, str] = {
-    "important": "Important: ",
-    "important?": "Important by the score, but unsure: ",
-    "not important": "Not important: ",
-    "not important?": "Not important by the score, but unsure: ",
-}
+_SHORT: Final = 3
+"""More undecided factors than this are not told of one by one."""
 
 
 def answers(shown: Shown) -> tuple[Answer, Answer, Answer]:
@@ -81,7 +78,7 @@ def _luck(shown: Shown) -> Answer:
             *([] if collapse is None or not collapse.collapsed else [_parts(shown, collapse, len(scores))]),
             f"The unluckiest run scored {unit.text(unlucky)}, the luckiest {unit.text(lucky)}: {unit.text(high - low)} "
             f"{unit.noun} apart.",
-            f"Rule of thumb: one run of each of two methods tells them apart only where they differ by more than "
+            f"Rule of thumb: one run of each of two methods distinguishes them only if they differ by more than "
             f"{unit.text(SINGLE_RUN_LIMIT * std, 1)} {unit.noun}.",
         ),
     )
@@ -89,27 +86,26 @@ def _luck(shown: Shown) -> Answer:
 
 def _which(shown: Shown) -> Answer:
     question = "Which kind of luck is it?"
-    known = [record for record in shown.records if math.isfinite(record.importance)]
+    known = [record for record in shown.records if math.isfinite(record.importance_corrected)]
     if not known:
-        return Answer(question, MISSING, ("No investigated factor has an importance score.",))
-    groups = {
-        status: [record.factor for record in known if shown.verdict(record).status == status] for status in _HEADS
-    }
-    sure = groups["important"]
-    unsure = not sure and (groups["important?"] or groups["not important?"])
-    sentences = [f"{_HEADS[status]}{', '.join(factors)}." for status, factors in groups.items() if factors]
-    if stds := shown.stds(known[0]):
-        sentences.append(
-            f"{known[0].factor} moves the score by {stds[0]} (std) while all others are held, the others without it by "
-            f"{stds[1]}."
-        )
-    collapse = shown.analysis.collapse
-    sentences += _together(shown) if collapse is None else _two_parts(collapse)
+        return Answer(question, MISSING, ("No investigated factor has an importance.",))
+    words = {word: [each.factor for each in known if shown.verdict(each) == word] for word in get_args(Word)}
+    verdicts = [f"{word.capitalize()}: {', '.join(factors)}." for word, factors in words.items() if factors]
+    sentences = [" ".join(verdicts)]
+    if advice := [(name, found.text) for name, found in shown.analysis.advice.items() if found.text]:
+        few = len(advice) <= _SHORT
+        sentences.append(" ".join(f"{name}: {text}" for name, text in advice) if few else "See each factor for advice.")
+    sentences.append(f"{known[0].factor} moves the score by {shown.moves(known[0])} (std), {shown.part(known[0])}.")
+    if shown.analysis.collapse is not None:
+        sentences += _two_parts(shown.analysis.collapse)
     sentences.append(
-        "A factor is important where it moves the score more, by itself and in interactions, than all others do "
-        "without it. An interaction counts for each factor in it, so that several can be important."
+        f"A factor dominates if it makes up more than half of the variance of the score, interactions included, and is "
+        f"minor if it makes up less; it is undecided if its {shown.say('{level}')} interval contains one half"
+        f"{shown.together}. An interaction counts for each factor in it, so that several can dominate."
     )
-    short = _first_two(sure or groups["important?"], known) + (" (unsure)" if unsure else "")
+    short = _first_two(words["dominates"]) or "undecided"
+    if not words["dominates"] and not words["undecided"]:
+        short = "none of them" if len(known) > 1 else f"not {known[0].factor}"
     return Answer(question, short, tuple(sentences))
 
 
@@ -129,50 +125,32 @@ def _two_parts(collapse: Collapse) -> list[str]:
     above = [record for record in collapse.causes.values() if record.importance_corrected > 0]
     causes = [record.factor for record in above if record.importance_corrected_ci_low > 0]
     perhaps = [record.factor for record in above if record.factor not in causes]
-    rest = [record for record in collapse.rest.values() if math.isfinite(record.importance)]
-    order = sorted(rest, key=lambda record: -record.importance)
+    rest = [record for record in collapse.rest.values() if math.isfinite(record.importance_corrected)]
+    order = sorted(rest, key=lambda record: -record.importance_corrected)
     told = f"which ones, {' and '.join(causes)} decide{'s' * (len(causes) == 1)}"
     if not causes:
         told = "no factor is known to decide which ones" + (f", perhaps {' or '.join(perhaps)}" if perhaps else "")
-    among = ", ".join(f"{record.factor} {signed(record.importance)}" for record in order)
+    among = ", ".join(f"{record.factor} {signed(record.importance_corrected)}" for record in order)
     found = [f"Some runs collapse, so that intervals of the whole score do not hold; {told}."]
-    return [*found, f"Importance among the others: {among}."] if among else found
+    return [*found, f"Corrected importance among the others: {among}."] if among else found
 
 
-def _first_two(names: list[str], known: list[Importance]) -> str:
-    """Return the important ones of the factors with a verdict in a few words."""
-    if not names:
-        return "none of them" if len(known) > 1 else f"not {known[0].factor}"
+def _first_two(names: list[str]) -> str:
+    """Return some factors in a few words."""
     return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
-
-
-def _together(shown: Shown) -> list[str]:
-    """Return what holds for all factors together; nothing for one factor."""
-    analysis = shown.analysis
-    p_values = {name: p for name, p in analysis.p_holm.items() if math.isfinite(p) and name in analysis.importances}
-    if len(p_values) < 2:
-        return []
-    claimed = [analysis.importances[name] for name, p in p_values.items() if p <= 1 - analysis.level]
-    sure = [record for record in claimed if not shown.doubted(record)]
-    together = f"all {len(p_values)} factors together (Holm)"
-    if shown.level > analysis.level:
-        together = f"all looks of the rule and all {len(p_values)} factors together"
-    above, below = ([each.factor for each in sure if (each.importance_corrected > 0) == side] for side in (True, False))
-    claims = f"important: {', '.join(above) or 'none'}; not important: {', '.join(below) or 'none'}"
-    return [f"With an error of {100 * (1 - analysis.level):.4g} % for {together}, {claims}."]
 
 
 def _baseline_which(shown: Shown) -> Answer:
     question, strategy = "Which kind of luck is it?", shown.analysis.design
-    verdicts = {record.factor: shown.verdict(record).yes_or_no for record in shown.records}
-    known = [record for record in shown.records if verdicts[record.factor] != MISSING]
+    known = [record for record in shown.records if shown.important(record) != MISSING]
     about = (
-        f"The {strategy} strategy has no importance score: it calls a factor important where the std of its runs is at "
+        f"The {strategy} strategy has no importance: it calls a factor important if the std of its runs is at "
         f"least half the golden std{shown.design.words.caution}"
     )
     if not known:
         return Answer(question, MISSING, ("No investigated factor has a result.", about))
-    short = _first_two([name for name, found in verdicts.items() if found == "yes"], known)
+    short = _first_two([record.factor for record in known if shown.important(record) == "yes"])
+    short = short or ("none of them" if len(known) > 1 else f"not {known[0].factor}")
     sentences = [f"{record.factor}: {shown.share(record)}." for record in known[:3]]
     return Answer(question, f"{short} (by the {strategy} strategy)", (*sentences, about))
 

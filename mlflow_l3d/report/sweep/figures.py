@@ -51,7 +51,7 @@ def drawn(shown: ShownSweep) -> dict[str, Figure]:
 
 
 def heatmap(shown: ShownSweep, columns: str = FACTOR, panel: str = "") -> Figure:
-    """Return the corrected importance of every point and factor; what is not certain is pale, hatched and in italics.
+    """Return the corrected importance of every point and factor; what is undecided is pale, hatched and in italics.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def heatmap(shown: ShownSweep, columns: str = FACTOR, panel: str = "") -> Figure
         for axes in every[len(panels) :]:
             axes.set_visible(False)
         if image is not None:
-            label = "corrected importance" + "   pale, hatched: not certain" * (height > _TALL)
+            label = "corrected importance" + "   pale, hatched: undecided" * (height > _TALL)
             style.colour_bar(figure, image, every, label, aspect=max(8.0, 4.0 * figure.get_figheight()))
     return figure
 
@@ -100,11 +100,9 @@ def _draw(axes: Axes, panel: Panel, width: float, *, first: bool) -> Any:
             look |= {"style": "italic", "color": style.MUTED}
         elif abs(value) > 0.75:
             look["color"] = "#ffffff"
-        text = minus(signed(value)) + "?" * bool(unsure[row, column])
-        if room > _FULL:
-            axes.text(column, row, text, **look)
-        elif room > _LEAST:  # the hatching says what is not certain
-            axes.text(column, row, text.replace("0.", ".").removesuffix("?"), **look)
+        text = minus(signed(value))
+        if room > _LEAST:
+            axes.text(column, row, text if room > _FULL else text.replace("0.", "."), **look)
     names = [shorten(name, 20) for name in panel.columns]
     turned = max(map(len, names), default=0) * len(names) > 42 or not first
     turn: Any = {"rotation": 30, "ha": "right"} if turned and max(map(len, names), default=0) > 4 else {}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mlflow_l3d.analysis.sweep.point import FACTOR
 from mlflow_l3d.report.numbers import plain, signed
-from mlflow_l3d.report.sweep.shown import ShownSweep
+from mlflow_l3d.report.sweep.shown import DECIDED, ShownSweep
 
 _ESCAPED: Final = str.maketrans(
     {
@@ -43,7 +43,7 @@ def escape(text: str) -> str:
 def latex_table(shown: ShownSweep, *, title: str) -> str:
     r"""Return the table of all points and factors.
 
-    A factor that counts as important has ``(*)``, as in the paper; what is not certain stands in italics. Needs
+    A factor that is important by the published rule has ``(*)``, as in the paper; undecided ones are in italics. Needs
     ``\usepackage{booktabs}``, and ``longtable`` where rows do not fit on a page.
     """
     choices = [name for name in shown.values if name != FACTOR]
@@ -51,8 +51,9 @@ def latex_table(shown: ShownSweep, *, title: str) -> str:
     columns = "l" * (len(choices) + 1) + "r" * len(_HEADS)
     head = " & ".join([*map(escape, choices), "factor", *_HEADS]) + r" \\"
     caption = (
-        f"{escape(title)}. Scores and standard deviations in {shown.unit.name}. (*) important; in italics: not "
-        f"certain; interval: {100 * shown.sweep.level:.4g}\\,\\% of the corrected importance."
+        f"{escape(title)}. Scores and standard deviations in {shown.unit.name}. (*) important as published; "
+        f"in italics: undecided; interval: of the corrected importance, {100 * shown.sweep.level:.4g}\\,\\% for all "
+        "factors."
     )
     body = []
     before: tuple[str, ...] = ()
@@ -83,9 +84,8 @@ def _cells(shown: ShownSweep, row: Mapping[Hashable, Any]) -> list[str]:
     if not row["factor"]:
         return [r"\multicolumn{" + str(len(_HEADS) + 1) + r"}{l}{\textit{no score}}"]
 
-    verdict = row["verdict"]
-    unsure = not verdict.endswith("important")
-    mark = "(*) " if verdict.startswith("important") else ""
+    unsure = row["verdict"] not in DECIDED
+    mark = "(*) " if row["importance"] > 0 else ""
     texts = [_set(shown.unit.text(row[name])) for name in _STDS]
     scores = mark + _math(row["importance"]), _math(row["importance_corrected"])
     low, high = row["importance_corrected_ci_low"], row["importance_corrected_ci_high"]

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEAT: Final = (
-    "Orange: the factor matters more than all others; blue: less. Pale, hatched and with a question mark: not certain."
+    "Corrected importance. Orange: the factor makes up more than half of the variance; blue: less. Pale, hatched: "
+    "undecided."
 )
 _TREND: Final = (
     "Each dot is a point with its interval; points that are alike in all other choices are joined. Line: the slope "
@@ -105,6 +106,7 @@ def page_data(shown: ShownSweep, links: Mapping[str, str]) -> dict[str, Any]:
                 "corrected": _number(row["importance_corrected"]),
                 "published": _number(row["importance"]),
                 "interval": between(row["importance_corrected_ci_low"], row["importance_corrected_ci_high"]),
+                "moves": unit.text(row["moves_by_std"]),
                 "golden": unit.text(row["golden_std"]),
                 "score": unit.text(row["score_mean"]),
                 "verdict": row["verdict"],

@@ -24,6 +24,8 @@ from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, si
 FAILED: Final = "failed"
 """Verdict of a point without a score."""
 
+DECIDED: Final = ("dominates", "minor")
+
 _LONGEST: Final = 24
 _LARGEST: Final = 10.0  # growth of a standard deviation beyond which its size says nothing
 
@@ -41,7 +43,7 @@ class Panel:
     values
         Shape (rows, columns): importance, nan where there is none.
     uncertain
-        Which of them are no finding.
+        Which of them are undecided.
     points
         Number of the first point of each row.
     """
@@ -68,7 +70,7 @@ class ShownSweep:
             if point.analysis is not None:
                 shown[at] = Shown(point.analysis)
         verdicts = [
-            shown[at].verdict(shown[at].analysis.importances[factor]).status if factor else FAILED
+            shown[at].verdict(shown[at].analysis.importances[factor]) if factor else FAILED
             for at, factor in zip(rows["point"], rows["factor"], strict=True)
         ]
         return rows.assign(verdict=verdicts)
@@ -123,7 +125,7 @@ class ShownSweep:
         for at in np.flatnonzero(scored):
             place = rows.index(down.iloc[at]), names.index(across.iloc[at])
             values[place] = self.rows[score].iloc[at]
-            unsure[place] = self.rows["verdict"].iloc[at].endswith("?")
+            unsure[place] = self.rows["verdict"].iloc[at] not in DECIDED
         first = self.rows["point"][inside].groupby(down[inside]).first()
         return Panel(title, tuple(rows), tuple(names), values, unsure, tuple(int(first[row]) for row in rows))
 

@@ -68,11 +68,11 @@ def score_table(shown: ShownSweep, most: int = 60) -> Table | None:
     rows = []
     for at, point in enumerate(panel.points[:most]):
         scores = zip(panel.columns, panel.values[at].tolist(), panel.uncertain[at].tolist(), strict=True)
-        cells = {factor: signed(score) + ("?" if unsure else " ") for factor, score, unsure in scores}
+        cells = {factor: f"({signed(score)})" if unsure else f"{signed(score)} " for factor, score, unsure in scores}
         rows.append(
             {shown.names_head: shown.names[point], **cells, "golden std": shown.unit.text(float(golden[point]))}
         )
-    note = f"Corrected importance; ? is not certain. Golden std in {shown.unit.name}."
+    note = f"Corrected importance, in parentheses if the factor is undecided. Golden std in {shown.unit.name}."
     if len(panel.rows) > most:
         note += f" {len(panel.rows) - most} more points stand in the table of the run."
     return Table.of(rows, note) if shown.sweep.factors else None

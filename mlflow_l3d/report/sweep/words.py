@@ -72,20 +72,23 @@ def _factors(shown: ShownSweep) -> Answer:
     }
     alike: dict[tuple[int, int, int], list[str]] = {}
     for factor, own in found.items():
-        alike.setdefault((own["important"], own["not important"], own.total()), []).append(factor)
+        alike.setdefault((own["dominates"], own["minor"], own.total()), []).append(factor)
     sentences = [
         f"{', '.join(factors)}: "
         + (
-            f"important at {yes} of {counted(total, 'point')}, not at {no}, not certain at {total - yes - no}."
+            f"dominates at {yes} of {counted(total, 'point')}, minor at {no}, undecided at {total - yes - no}."
             if yes or no
-            else f"not certain at any of {counted(total, 'point')}."
+            else f"undecided at all of {counted(total, 'point')}."
         )
         for (yes, no, total), factors in alike.items()
     ]
-    matter = [factor for factor, own in found.items() if 2 * own["important"] > own.total()]
-    some = any(own["important"] for own in found.values())
-    short = ", ".join(matter) or ("none at most points" if some else "none for certain")
-    sentences.append("Each point is judged by its own interval: of many points one may be sure by luck.")
+    dominant = [factor for factor, own in found.items() if 2 * own["dominates"] > own.total()]
+    decided = all(own["minor"] == own.total() for own in found.values())
+    short = ", ".join(dominant) or ("none of them" if decided else "none at most points")
+    sentences.append(
+        "A factor dominates if it makes up more than half of the variance of the score, and is minor if less. The "
+        "verdicts of one point hold together; of many points one may be wrong by luck."
+    )
     return Answer(question, short, tuple(sentences))
 
 

@@ -18,8 +18,8 @@
   };
   const minus = (text) => text.replace(/(^|[^\w.])-(?=\d)/g, "$1\u2212");
   const signed = (value) => minus((value < 0 ? "" : "+") + value.toFixed(2)).replace(/^\u2212(0\.00)$/, "+$1");
-  const unsure = (row) => row.verdict.endsWith("?") || row.verdict === "unknown";
-  const kinds = { "important": "important", "not important": "not-important" };
+  const kinds = { "dominates": "important", "minor": "not-important" };
+  const unsure = (row) => !kinds[row.verdict];
   const filters = {};
   let sorted = null;
 
@@ -52,7 +52,7 @@
   const cell = (row, score) => {
     const value = row && row[score];
     if (value === null || value === undefined) return make("td", "\u2013", "absent");
-    const found = make("td", signed(value) + (unsure(row) ? "?" : ""), unsure(row) ? "unsure" : "");
+    const found = make("td", signed(value), unsure(row) ? "unsure" : "");
     found.style.setProperty("--heat", colour(value));
     if (!unsure(row) && Math.abs(value) > 0.75) found.classList.add("strong");
     found.title = names.filter((name) => row.of[name]).map((name) => name + ": " + row.of[name]).join("\n") +
@@ -112,6 +112,7 @@
     ["corrected", (row) => row.corrected === null ? "n/a" : signed(row.corrected), (row) => row.corrected],
     ["interval", (row) => minus(row.interval)],
     ["published", (row) => row.published === null ? "n/a" : signed(row.published), (row) => row.published],
+    ["moves by std (" + data.unit + ")", (row) => row.moves, (row) => parseFloat(row.moves)],
     ["golden std (" + data.unit + ")", (row) => row.golden, (row) => parseFloat(row.golden)],
     ["mean score (" + data.unit + ")", (row) => row.score, (row) => parseFloat(row.score)],
     ["run", (row) => row.run],

@@ -77,6 +77,7 @@ def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
 
     found = answers(Shown(analysis))
     said = [f"**{answer.question}** {answer.short}. {answer.sentences[0]}" for answer in found]
+    said[1] += "".join(f" {name}: {advice.text}" for name, advice in analysis.advice.items() if advice.text)
     return "\n\n".join([*said, *notes])[:5000]
 
 
@@ -107,6 +108,7 @@ def importance_document(analysis: Analysis) -> dict[str, Any]:
 def _factor_document(analysis: Analysis, factor: str) -> dict[str, Any]:
     record = analysis.importances[factor]
     known = record.components
+    verdict = None if factor in analysis.strategies else analysis.verdict(factor)
     parts = {
         "prediction_importance": analysis.prediction_importances.get(factor),
         "strategy": analysis.strategies.get(factor),
@@ -114,8 +116,8 @@ def _factor_document(analysis: Analysis, factor: str) -> dict[str, Any]:
     numbers = (*FURTHER_METRICS, "level", "golden_iqr", "rows_used", "cells_missing", "golden_missing")
     return {
         **{name: getattr(record, name) for name in (*IMPORTANCE_METRICS, *numbers)},
-        "p": record.importance_p,
-        "p_holm": analysis.p_holm.get(factor),
+        **({} if verdict is None else {"verdict": verdict.word, "verdict_doubt": verdict.doubt}),
+        "advice": None if factor not in analysis.advice else asdict(analysis.advice[factor]),
         **{name: None if part is None else asdict(part) for name, part in parts.items()},
         "components": None if known is None else {**asdict(known), **known.derived()},
         "table": record.table.tolist(),

@@ -11,6 +11,8 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.tails import long_tails
+from mlflow_l3d.analysis.importance.verdicts import joint_level
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.known import named
@@ -141,5 +143,6 @@ class Monitor:
         return found
 
     def _metrics(self, scores: Tables) -> dict[str, float]:
-        records = self.design.importances(scores, chance=self._chance)
+        level = joint_level(LEVEL, len(scores.tables))
+        records = self.design.importances(scores, chance=self._chance, level=level)
         return Analysis(self.metric, records, cells_failed=self.failed).metrics(details=False)

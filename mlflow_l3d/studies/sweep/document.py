@@ -55,7 +55,6 @@ def analysis_of(document: Mapping[str, Any]) -> Analysis:
         checks=tuple(Check(**check) for check in document.get("checks", [])),
         cells_failed=int(document.get("cells_failed", 0)),
         design=str(document["design"]),
-        p_holm={factor: _known(own.get("p_holm")) for factor, own in document["factors"].items()},
         prediction_importances={
             factor: PredictionImportance(**{key: _known(value) for key, value in part.items()})
             for factor, part in parts.items()
@@ -83,7 +82,6 @@ def _importance(factor: str, own: Mapping[str, Any], golden: FloatArray, design:
         design=design,
         level=float(own.get("level", 0.95)),
         components=VarianceComponents(**known) if parts else None,
-        importance_p=_known(own.get("p")),
         golden_pooled=pooled,
     )
 

@@ -1,0 +1,83 @@
+"""The interval of what the published importance tends to, and how often a verdict is false or missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+from _tables import Array, Shape, Variances, crossed, exponential, generator_of, log_normal, nested, normal, text_of
+
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.long_run import published_interval
+from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
+from mlflow_l3d.analysis.importance.verdicts import verdict_of
+from mlflow_l3d.designs.analyse import all_checks
+
+SPREAD_OF_ROWS: Final = 0.72
+"""Variance of row means over the squared mean spread of rows, where rows are uneven."""
+HALF: Final[tuple[Variances, ...]] = ((0.5, 0.5, 0.0), (0.5, 0.0, 0.5))
+MOST: Final[tuple[Variances, ...]] = ((0.2, 0.8, 0.0), (0.2, 0.4, 0.4), (0.2, 0.0, 0.8))
+DRAW: Final[Mapping[str, Callable[..., Array]]] = {"crossed": crossed, "nested": nested}
+SHAPES: Final[Mapping[str, Shape]] = {"normal": normal, "exponential": exponential, "log-normal": log_normal}
+
+Draw = Callable[[int, int, bool], Array]
+
+
+def published_lines(tables: int) -> Iterator[list[str]]:
+    """Yield the lines: which rows, what the published importance tends to, and how often the interval holds it."""
+    for model in (CROSSED, NESTED):
+        for rows, columns in ((20, 10), (100, 10)):
+            generator = np.random.default_rng([21, rows, model.shared_columns])
+            for name, true, draw in _worlds(generator):
+                held = 0
+                for _ in range(tables):
+                    table = draw(rows, columns, model.shared_columns)
+                    golden = draw(rows * columns, 1, False)[:, 0]
+                    low, high = published_interval(table, golden, model)
+                    held += low <= true <= high
+                yield [model.name, f"{rows} x {columns}", name, f"{true:+.2f}", f"{100 * held / tables:.1f}"]
+
+
+def _worlds(generator: np.random.Generator) -> Iterator[tuple[str, float, Draw]]:
+    for variances in (*HALF, (0.9, 0.1, 0.0)):
+
+        def even(rows: int, columns: int, shared: bool, variances: Variances = variances) -> Array:
+            return DRAW["crossed" if shared else "nested"](generator, rows, columns, variances)
+
+        yield f"even, {text_of(variances)}", math.sqrt(variances[1] + variances[2]) - math.sqrt(variances[0]), even
+    for unevenness in (0.3, 1.0):
+
+        def uneven(rows: int, columns: int, shared: bool, unevenness: float = unevenness) -> Array:
+            spread = generator.gamma(1 / unevenness, unevenness, (rows, 1))
+            main = generator.standard_normal((1 if shared else rows, columns))
+            within = math.sqrt(0.5) * (main + generator.standard_normal((rows, columns)))
+            return math.sqrt(SPREAD_OF_ROWS) * generator.standard_normal((rows, 1)) + spread * within
+
+        whole = math.sqrt(1 + unevenness + SPREAD_OF_ROWS)
+        yield f"uneven, {unevenness:g}", (1 - math.sqrt(SPREAD_OF_ROWS)) / whole, uneven
+
+    def product(rows: int, columns: int, shared: bool) -> Array:
+        of_rows, own = generator.standard_normal((rows, 1)), generator.standard_normal((1 if shared else rows, columns))
+        return np.asarray(of_rows + own + of_rows * own)
+
+    mean = math.sqrt(2 / math.pi) * math.exp(-0.5) + math.erf(math.sqrt(0.5))  # of |1 + x|, x normal
+    yield "R + F + R F", (mean - 1) / math.sqrt(3), product
+
+
+def verdict_lines(tables: int) -> Iterator[list[str]]:
+    """Yield the lines: the share of verdicts where S_T is one half (all are false), and where it is .8."""
+    for model in (CROSSED, NESTED):
+        for rows, columns in ((3, 3), (5, 5), (20, 10)):
+            for name, shape in SHAPES.items():
+                settings = (*HALF, *(MOST if (rows, name) == (20, "normal") else ()))
+                for variances in settings if model.shared_columns else settings[::2]:
+                    generator, words = generator_of(22, rows, variances), []
+                    for _ in range(tables):
+                        table = DRAW[model.name](generator, rows, columns, variances, shape)
+                        golden = nested(generator, rows * columns, 1, variances, shape)[:, 0]
+                        record = importance(table, golden, factor="f", model=model)
+                        words.append(verdict_of(record, all_checks({"f": record}, golden)).word)
+                    shares = [f"{100 * words.count(word) / tables:.1f}" for word in ("dominates", "minor")]
+                    yield [model.name, f"{rows} x {columns}", name, text_of(variances), *shares]

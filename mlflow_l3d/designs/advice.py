@@ -1,0 +1,71 @@
+"""What to do about a factor whose verdict is undecided: decided here once, and printed everywhere."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.tables import with_scores
+from mlflow_l3d.analysis.importance.verdicts import FEWEST_AT_BOUNDARY, FEWEST_ROWS, Advice, Verdict
+from mlflow_l3d.designs import Design, design_named
+
+SMALLEST_DISTANCE: Final = 0.05
+"""A corrected importance nearer to 0 than this is not told from it by numbers of runs that people can afford."""
+MOST_TIMES: Final = 20
+"""More rows than this many times those there are is no advice."""
+_RADIAL: Final = "radial"
+
+
+def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice:
+    """Return what settles the verdict on a factor, if it is as far from 0 as it seems."""
+    if verdict.word != "undecided":
+        return Advice()
+    word = design.rows_word
+    if verdict.doubt in ("few_rows", "boundary"):
+        rows = FEWEST_ROWS if verdict.doubt == "few_rows" else FEWEST_AT_BOUNDARY
+        return Advice("more_rows", f"Use at least {rows} {word} (mitigation_runs={rows}).", rows)
+    if verdict.doubt == "L3D009":
+        return Advice("other_design", "Use joint=paired.")
+    if verdict.doubt not in ("contains_0", "no_interval"):
+        text = "Look at the lowest and highest runs: more runs of the same kind do not help."
+        return Advice("look_at_runs", text)
+    if verdict.doubt == "no_interval":
+        columns = max(design.model.least_columns, 3) if design.has_columns else 2
+        if record.rows_used < 3 or with_scores(record.table).shape[1] < columns:
+            of = f" of {columns} columns" * design.has_columns
+            return Advice("more_rows", f"Use at least {FEWEST_ROWS} {word}{of} with a score.", FEWEST_ROWS)
+        return Advice("look_at_runs", "Compare the predictions of runs that differ in this factor only.")
+    return _more_runs(design, record)
+
+
+def _more_runs(design: type[Design], record: Importance) -> Advice:
+    found, distance, word = record.components, abs(record.importance_corrected), design.rows_word
+    if found is None or design.planning is None:
+        return Advice("unknown", "How many runs settle it is not known for this design.")
+    if not distance >= SMALLEST_DISTANCE:
+        return Advice("unaffordable", "It is so near 0 that hardly any number of runs settles it.")
+    rows, columns = record.table.shape
+    if not found.mitigated > 0:
+        double = max(FEWEST_AT_BOUNDARY, 2 * rows)
+        text = f"The other factors show no variance in these {rows} {word}: use {double} (mitigation_runs={double})."
+        return Advice("more_rows", text, double)
+    ends = record.importance_corrected_ci_low, record.importance_corrected_ci_high
+    own = distance + (ends[1] if record.importance_corrected < 0 else -ends[0])
+    # This interval may be wider than one expects of as many runs; so would be those of more.
+    wanted = min(distance, distance / own * design.half_width(found, rows=rows, columns=columns))
+    right = f"If the true value is near {record.importance_corrected:+.2f}, about"
+    if (same := design.needed(wanted, found, columns).rows) is not None and same <= MOST_TIMES * rows:
+        same = max(same, FEWEST_ROWS)
+        of = f" of {columns} columns" * design.has_columns
+        return Advice("more_rows", f"{right} {same} {word}{of} settle it (mitigation_runs={same}).", same)
+    needed = design.needed(wanted, found)
+    if needed.rows is not None and design.has_columns:
+        size = f"{needed.rows} {word} of {needed.columns} columns"
+        settings = f"mitigation_runs={needed.rows}, investigation_runs={needed.columns}"
+        text = f"{right} {size} settle it ({settings}); more {word} alone do not."
+        return Advice("larger_table", text, needed.rows, needed.columns)
+    pairs = design_named(_RADIAL).needed(wanted, found).rows if design.name != _RADIAL else None
+    if pairs is not None and pairs <= MOST_TIMES * rows * columns:
+        text = f"{right} {pairs} base runs of design=radial settle it (mitigation_runs={pairs}); this design does not."
+        return Advice("other_design", text, pairs)
+    return Advice("unaffordable", f"By what these {rows} {word} show, no affordable number of runs settles it.")
