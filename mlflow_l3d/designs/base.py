@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -13,7 +13,6 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks import factor_checks
 from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.frames import factors_in
 from mlflow_l3d.analysis.importance.models import NESTED, TableModel
 from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
@@ -122,11 +121,6 @@ class Design(PlannedRuns):
         return not set(cls.phases).isdisjoint(set(phases) - {"investigation", "golden"})
 
     @classmethod
-    def factors_in(cls, cells: pd.DataFrame) -> list[str]:
-        """Return the investigated factors of a frame of cells, where the plan does not tell."""
-        return factors_in(cells)
-
-    @classmethod
     def order(cls, cells: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
         """Return a frame of cells in the order in which votes are counted; base runs come before the first factor."""
         rank = cells["factor"].map({factor: place for place, factor in enumerate(factors)}).astype("float64")
@@ -177,12 +171,7 @@ class Design(PlannedRuns):
     @classmethod
     def independent(cls, scores: Tables) -> FloatArray:
         """Return the scores of runs that draw every factor anew and share nothing; empty where there are none."""
-        return scores.base.reshape(len(scores.base), -1)[:, 0] if cls.own_golden else scores.golden
-
-    @classmethod
-    def changed(cls, scores: Tables, change: Callable[[FloatArray], FloatArray]) -> Tables:
-        """Return the tables with `change`, which takes an array of scores, of every score."""
-        return scores.changed(change)
+        return scores.base if cls.own_golden else scores.golden
 
     @classmethod
     @abstractmethod
