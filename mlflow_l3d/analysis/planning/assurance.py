@@ -24,6 +24,8 @@ TAILS: Final = 1.5
 """A pilot's sample kurtosis is too small by about this, see the simulation in docs/statistics.md."""
 FEW: Final = 3
 """The logarithm of the variance of n draws has about the variance ``tails / (n + FEW)``, also for few."""
+SKEWED: Final = 3
+"""The interval of a table of few columns is wider than by their variance alone, since it is not symmetrical."""
 LEAST_LEFT: Final = 0.02
 MOST_LEFT: Final = 0.999
 """Bounds of the 1 - S_T that a draw may have: a logit has no value at 0 and 1."""
@@ -84,7 +86,7 @@ class Outlook:
             # The other kinds of table have as many times the error of normal effects as the pilot has over its rows.
             left, of_pilot, _ = logit_variances(known, self.model, rows=known.rows, columns=known.columns)
             scale *= self.errors[0] / of_pilot / (left / (1 + left)) ** 2
-        return by_rows * scale, by_columns * scale
+        return by_rows * scale, by_columns * scale * (1 + SKEWED / (columns - 1))
 
 
 def half_width_of(
@@ -118,9 +120,10 @@ def half_width_of(
     from scipy.special import expit, stdtrit
 
     known = Outlook.of(pilot)
-    expected = expected_half_width(known.components, model, rows=rows, columns=columns, level=level)
-    if assurance is None or math.isnan(expected):
-        return expected
+    if assurance is None:
+        return expected_half_width(known.components, model, rows=rows, columns=columns, level=level)
+    if rows < 3 or columns < model.least_columns or not known.components.contributed > 0:
+        return math.nan
     size = (known.components.rows, known.components.columns) if known.model else (math.inf, math.inf)
     expectation = known.variances(model, rows, columns)
     of_rows, of_columns, centre = _draws()

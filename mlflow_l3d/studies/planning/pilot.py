@@ -190,7 +190,7 @@ def _outlook(design: type[Design] | None, importances: Mapping[str, Importance],
     record = importances[factor]
     assert record.components is not None
     design = design or design_named(record.design)
-    if design.planning is None:
+    if design.planning is None or math.isnan(record.importance_corrected_ci_low):
         return Outlook(record.components)
     others = [each.table[:, 1:] for name, each in importances.items() if name != factor and design.own_golden]
     table = with_scores(np.column_stack([record.table, *others]))
