@@ -79,7 +79,7 @@ def collapse_lines(tables: int) -> Iterator[list[str]]:
                 generator, held = generator_of(7, rows, variances), np.zeros(3)
                 for _ in range(tables):
                     scores = fallen(design, generator, drawn(design, generator, rows, variances), kind)
-                    rest = design.changed(scores, lambda values: np.where(values == DOWN, math.nan, values))
+                    rest = scores.changed(lambda values: np.where(values == DOWN, math.nan, values))
                     runs = design.independent(scores)
                     low, high = wilson_interval(int((runs == DOWN).sum()), len(runs))
                     held += *(_holds(design, each, truth(variances)) for each in (scores, rest)), low <= SHARE <= high

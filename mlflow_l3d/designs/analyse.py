@@ -13,6 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.checks import disagreement, golden_checks, pooled_check, product_check
 from mlflow_l3d.analysis.importance.collapse import Collapse, apart, collapsed, in_two_parts
 from mlflow_l3d.analysis.importance.failures import selection
+from mlflow_l3d.analysis.importance.frames import factors_in
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, rank_factors
 from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.replicates import replicate_checks
@@ -93,7 +94,7 @@ class Planned(Sizes):
     def tables(self, cells: pd.DataFrame, metric: str) -> Tables:
         """Return the tables of scores; errors as :func:`analyse`."""
         design = self.design_of(cells)
-        factors = design.factors_in(cells) if self.factors is None else self.factors
+        factors = factors_in(cells, design.phases) if self.factors is None else self.factors
         return design.tables(cells, metric, factors, self)
 
 
@@ -203,12 +204,12 @@ def _sequential(design: type[Design], scores: Tables, importances: Mapping[str, 
 
 def _collapse(design: type[Design], scores: Tables, chance: float, plan: Planned, level: float) -> Collapse | None:
     """Return the two parts of the score; None where no run collapsed, or low scores are the tail of all others."""
-    rest = design.changed(scores, partial(uncollapsed, chance=chance))
+    rest = scores.changed(partial(uncollapsed, chance=chance))
     if design.baseline or rest.missing == scores.missing or not apart(design.golden_scores(rest), chance):
         return None
     runs = design.independent(scores)
     down = collapsed(runs[np.isfinite(runs)], chance)
-    causes = design.changed(scores, partial(collapsed, chance=chance))
+    causes = scores.changed(partial(collapsed, chance=chance))
     parts = [design.importances(part, missing=plan.missing, level=level) for part in (causes, rest)]
     return Collapse(len(down), int(down.sum()), parts[0], parts[1], level)
 
@@ -219,10 +220,10 @@ def _selections(
     """Yield L3D012 of designs that are no tables."""
     if not design.own_golden or not scores.missing or design.baseline:
         return
-    causes = design.importances(design.changed(scores, lambda values: np.isnan(values).astype(np.float64)))
+    causes = design.importances(scores.changed(lambda values: np.isnan(values).astype(np.float64)))
     again: Mapping[str, Importance] = {}
     if chance is not None:
-        again = design.importances(design.changed(scores, lambda values: np.where(np.isnan(values), chance, values)))
+        again = design.importances(scores.changed(lambda values: np.where(np.isnan(values), chance, values)))
     for factor, record in importances.items():
         yield selection(record, causes[factor], again.get(factor))
 

@@ -76,30 +76,20 @@ def test_nothing_to_say():
     assert math.isnan(alone.p_columns)
 
 
-@pytest.mark.parametrize("design", ["radial", "factorial"])
-def test_failures_where_there_are_no_rows_and_columns(design):
+def test_failures_where_there_are_no_rows_and_columns():
     """Runs fail by the configuration of one factor: its importance for failing is 1, that of the other -1."""
     generator, runs = np.random.default_rng(6), []
     for row in range(40):
-        drawn_numbers = generator.integers(1000, size=4)
-        if design == "radial":
-            first, other, again, other_again = drawn_numbers
-            places = [("base", None, first, other), ("swap", "a", again, other), ("swap", "b", first, other_again)]
-        else:
-            places = [("block", column, 2 * row + column % 2, 2 * row + column // 2) for column in range(4)]
-        for phase, where, a, b in places:
+        first, other, again, other_again = generator.integers(1000, size=4)
+        places = [("base", None, first, other), ("swap", "a", again, other), ("swap", "b", first, other_again)]
+        for phase, factor, a, b in places:
             failed = (a * 7919) % 4 == 0
-            run = {"phase": phase, "row": row, "accuracy": math.nan if failed else 0.8 + 0.01 * ((a + 3 * b) % 7)}
-            run |= {"factor": where} if design == "radial" else {"column": where}
-            runs.append(run | {"factor.a": 600_000_000 + a, "factor.b": 600_000_000 + b})
-    frame = pd.DataFrame(runs)
-    if design == "factorial":
-        frame["factor"] = None
-        frame.loc[::8, "accuracy"] = math.nan
-    analysis = analyse(frame, Planned(design=design_named(design), classes=2), metric="accuracy")
+            score = math.nan if failed else 0.8 + 0.01 * ((a + 3 * b) % 7)
+            runs.append({"phase": phase, "factor": factor, "row": row, "accuracy": score, "factor.a": a, "factor.b": b})
+    planned = Planned(design=design_named("radial"), classes=2)
+    analysis = analyse(pd.DataFrame(runs), planned, metric="accuracy")
     messages = {check.factor: check.message for check in analysis.checks if check.code == "L3D012"}
     assert set(messages) == {"a", "b"}
     assert all("With every failure counted as a score of guessing" in message for message in messages.values())
-    if design == "radial":
-        assert re.search(r"For which runs fail its importance is \+", messages["a"])
-        assert "For which runs fail its importance is -1.00" in messages["b"]
+    assert re.search(r"For which runs fail its importance is \+", messages["a"])
+    assert "For which runs fail its importance is -1.00" in messages["b"]

@@ -73,8 +73,8 @@ def test_unknown_phases_are_passed_over():
 
 def test_factors_in_order_of_appearance():
     frame = cells(factors=("seed", "data_order", "data_split")).sort_values("f1", key=abs, ascending=False)
-    assert factors_in(frame) == ["data_split", "data_order", "seed"]
-    assert factors_in(frame[frame["phase"] == "golden"]) == []
+    assert factors_in(frame, ("investigation",)) == ["data_split", "data_order", "seed"]
+    assert factors_in(frame[frame["phase"] == "golden"], ("investigation",)) == []
 
 
 def test_a_factor_without_cells_has_an_empty_table():

@@ -8,7 +8,7 @@ be numbers or texts of digits, since tags are texts. A score of nan is a run wit
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import numpy as np
@@ -26,10 +26,10 @@ LARGEST_TABLE: Final = 10_000_000
 NUMBERED: Final = "Number rows, columns and golden runs 0, 1, 2, ... each."
 
 
-def factors_in(cells: pd.DataFrame) -> list[str]:
-    """Return the factors that have a table, in the order in which they first occur."""
+def factors_in(cells: pd.DataFrame, phases: Collection[str]) -> list[str]:
+    """Return the factors of the cells of some phases, in the order in which they first occur."""
     _require(cells, "phase")
-    investigated = cells["phase"].isin(["investigation", "swap"])
+    investigated = cells["phase"].isin(phases)
     if not investigated.any():
         return []
     _require(cells, "factor")

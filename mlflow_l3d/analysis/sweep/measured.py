@@ -19,8 +19,6 @@ from mlflow_l3d.analysis.typing import FloatArray
 LeftOut = tuple[FloatArray, ...]
 """For each kind of unit that was sampled (rows, columns), a number without one unit at a time."""
 GOLDEN_STD: Final = "golden_std"
-_OWN_GOLDEN: Final = ("radial", "factorial")
-"""Designs whose golden scores are not independent of each other."""
 _FEWEST: Final = 5
 """Golden runs from which on their standard deviation has an error."""
 
@@ -175,7 +173,7 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
         scores = record.golden[np.isfinite(record.golden)]
         if record.golden_pooled or len(scores) < _FEWEST or not np.ptp(scores) > 0:
             continue
-        if record.design in _OWN_GOLDEN:
+        if record.design == "radial":
             low, high = record.golden_std_ci_low, record.golden_std_ci_high
             if low > 0 and math.isfinite(high):
                 numbers[at] = math.log(record.golden_std)

@@ -53,7 +53,7 @@ class Stopping:
         scores
             The rows run so far; each row is looked at once, in order.
         """
-        scores = self._design.changed(scores, lambda values: PERCENT * values)
+        scores = scores.changed(lambda values: PERCENT * values)
         for factor, rule in self._rules.items():
             if isinstance(rule, IntervalRule):
                 estimate = partial(self._estimate, scores, factor)
