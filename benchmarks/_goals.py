@@ -74,7 +74,10 @@ FIGURES: Final = (
     Figure("stop=interval: false claims %, normal", "", "5", "stopping", 4, {0: "normal"}),
     Figure("stop=interval: false claims %, exponential", "to 11.1", "5", "stopping", 4, {0: "exponential"}),
     Figure("planned width is kept, %", "6 to 52", "80", "planning", 5),
-    Figure("what a pilot leaves open holds the cells needed, %", "", "95", "pilots", 5),
+    *(
+        Figure(f"planned width is kept, %: {design} pilot of {size}", "", "75 to 90", "pilots", 3, {0: design, 1: size})
+        for design, size in (("crossed", "20 x 10"), ("nested", "20 x 3"), ("radial", "100"))
+    ),
     Figure("told .4 from .15, %: crossed", "", "", "ranking", 3, {1: "crossed"}),
     Figure("told .4 from .15, %: radial", "", "", "ranking", 3, {1: "radial"}),
     Figure("interval of golden_std covers %", "none", "92 to 98", "further", 2, {0: "interval of golden_std"}),

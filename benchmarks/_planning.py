@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Final
 
 import numpy as np
-from _tables import Variances, crossed, nested, text_of
+from _tables import Array, Variances, crossed, nested, radial, text_of
 
-from mlflow_l3d.analysis.importance.estimate import total_index_of
-from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.planning.assurance import Outlook
 from mlflow_l3d.designs import Design, design_named
-from mlflow_l3d.studies.planning.pilot import FactorPilot
-from mlflow_l3d.studies.planning.tables import assumed_variances, range_of_cells
-
-if TYPE_CHECKING:
-    from mlflow_l3d.studies.investigation.run_plan import Plan
 
 HALF_WIDTH: Final = 0.2
-PILOT_HALF_WIDTH: Final = 0.1
-MOST_PILOTS: Final = 40
+MOST_PILOTS: Final = 200
 ASSURANCE: Final = 0.8
 PLANNED: Final[tuple[Variances, ...]] = (
     (0.9, 0.1, 0.0),
@@ -53,31 +46,93 @@ def planning_lines(tables: int) -> Iterator[list[str]]:
             yield [name, text_of(variances), *parts]
 
 
+MIXED: Final[tuple[Variances, ...]] = ((0.8, 0.1, 0.1), (0.5, 0.25, 0.25), (0.2, 0.4, 0.4))
+SENSITIVITIES: Final = np.array([0.0, 1.0, 2.0, 4.5, 9.0, 99.0])
+"""Of the synthetic approach at its defaults."""
+PILOTS: Final = (
+    *(("crossed", 3, 3), ("crossed", 10, 5), ("crossed", 20, 10)),
+    *(("nested", 5, 3), ("nested", 10, 3), ("nested", 20, 3)),
+    *(("radial", 9, 2), ("radial", 30, 2), ("radial", 100, 2)),
+)
+MOST_CELLS: Final = 300_000
+"""A plan of more is not simulated, and not counted."""
+
+
+def normal_world(generator: np.random.Generator, design: str, rows: int, columns: int, variances: Variances) -> Array:
+    """Return a table, or the sets of the radial design, whose interactions are draws of their own."""
+    if design == "radial":
+        return radial(generator, rows, variances)
+    return (crossed if design == "crossed" else nested)(generator, rows, columns, variances)
+
+
+def product_world(generator: np.random.Generator, design: str, rows: int, columns: int, variances: Variances) -> Array:
+    """Return the same where the interaction is the product of the two effects."""
+    b, a, ab = np.sqrt(variances)
+    others, own = _drawn(generator.standard_normal, design, rows, columns)
+    return np.asarray(b * others + a * own + ab * others * own)
+
+
+def synthetic_world(generator: np.random.Generator, design: str, rows: int, columns: int, place: int) -> Array:
+    """Return the same of the G-function, for one factor of the synthetic approach."""
+
+    def effects(size: tuple[int, ...]) -> Array:
+        uniform = generator.random((*size, len(SENSITIVITIES)))
+        return np.asarray((np.abs(4 * uniform - 2) + SENSITIVITIES) / (1 + SENSITIVITIES))
+
+    if design != "radial":
+        others = np.delete(effects((rows, 1)), place, axis=2).prod(axis=2)
+        return np.asarray(others * effects((1 if design == "crossed" else rows, columns))[:, :, place])
+    base, new = effects((2, rows))
+    rest = np.delete(np.arange(len(SENSITIVITIES)), place)
+    sets = np.stack([base, *(np.where(at == np.arange(len(SENSITIVITIES)), new, base) for at in (place, *rest))])
+    return np.asarray(sets.prod(axis=2).T)
+
+
+def _drawn(draw: Callable[[tuple[int, int]], Array], design: str, rows: int, columns: int) -> tuple[Array, Array]:
+    """Return what the other factors and the investigated one are at, shapes that make a table or three sets."""
+    if design != "radial":
+        return draw((rows, 1)), draw((1 if design == "crossed" else rows, columns))
+    others, own = draw((rows, 2)), draw((rows, 2))
+    return others[:, [0, 0, 1]], own[:, [0, 1, 0]]
+
+
+WORLDS: Final[tuple[tuple[str, Callable[..., Array], tuple[object, ...]], ...]] = (
+    ("normal", normal_world, MIXED),
+    ("product", product_world, MIXED),
+    ("G", synthetic_world, (0, 1, 2)),
+)
+
+
 def pilot_lines(tables: int) -> Iterator[list[str]]:
-    """Yield the lines: cells that are needed, what pilots find and leave open, and how often that holds the truth."""
-    known = assumed_variances(0.5, 0.5)
-    for name, rows, columns in (("nested", 3, 3), ("nested", 10, 3), ("crossed", 3, 3), ("crossed", 10, 10)):
-        design, generator, found = design_named(name), np.random.default_rng(3), []
-        plan = SimpleNamespace(design=design, half_width=PILOT_HALF_WIDTH)
-        true = design.needed(PILOT_HALF_WIDTH, known, assurance=ASSURANCE).cells or math.nan
-        while len(found) < min(tables, MOST_PILOTS):
-            draw = crossed if design.model.shared_columns else nested
-            scores = Tables({"f": draw(generator, rows, columns, (0.5, 0.25, 0.25))}, generator.standard_normal(9))
-            record = design.importances(scores)["f"]
-            parts, ends = record.components, (record.importance_corrected_ci_low, record.importance_corrected_ci_high)
-            if parts is None or not parts.contributed > 0:
-                continue
-            first = (record.first_order_ci_low, record.first_order_ci_high)
-            pilot = FactorPilot(
-                parts, *map(total_index_of, ends), "", same=True, first_low=first[0], first_high=first[1]
-            )
-            cells = design.needed(PILOT_HALF_WIDTH, parts, assurance=ASSURANCE).cells
-            if cells is not None:
-                low, high = range_of_cells(cast("Plan", plan), pilot, cells)
-                found.append((low, cells, high, low <= true <= high))
-        middle = [f"{value:,.0f}" for value in np.median(np.array(found, dtype=float)[:, :3], axis=0)]
-        held = f"{100 * np.mean([each[3] for each in found]):.0f}"
-        yield [name, f"{rows} x {columns}", f"{true:,.0f}", middle[1], f"{middle[0]} to {middle[2]}", held]
+    """Yield the lines: how often a study of the size that its pilot leads to keeps the width, over pilots."""
+    for (name, rows, columns), (world, draw, settings) in product(PILOTS, WORLDS):
+        kept, needed = zip(*(_kept(name, rows, columns, draw, each, tables) for each in settings), strict=True)
+        size = f"{rows}" if name == "radial" else f"{rows} x {columns}"
+        shares = ", ".join(f"{share:.0f}" for share in kept)
+        yield [name, size, world, shares, ", ".join(f"{cells:,.0f}" for cells in needed)]
+
+
+def _kept(
+    name: str, rows: int, columns: int, draw: Callable[..., Array], setting: object, tables: int
+) -> tuple[float, float]:
+    """Return the share in %, and the median of the cells."""
+    design, generator = design_named(name), np.random.default_rng([13, rows])
+    model = design.planning
+    assert model is not None
+    kept, needed = [], []
+    for _ in range(min(tables, MOST_PILOTS)):
+        table = draw(generator, name, rows, columns, setting)
+        pilot = model.estimate(table)
+        assert pilot is not None
+        outlook = Outlook.measured(pilot.components, model, model.without_each(table))
+        found = design.needed(HALF_WIDTH, outlook, assurance=ASSURANCE)
+        cells = math.inf if found.rows is None else (found.cells or 0)
+        needed.append(cells)
+        if cells <= MOST_CELLS:
+            study = model.estimate(draw(generator, name, found.rows, found.columns, setting))
+            low, high = (-1.0, 1.0) if study is None else study.interval()
+            kept.append((high - low) / 2 <= HALF_WIDTH)
+    return 100 * float(np.mean(kept)), float(np.median(needed))
 
 
 def _half_width(

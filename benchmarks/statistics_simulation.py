@@ -18,7 +18,7 @@ from _common import machine, table
 from _further import further_lines
 from _goals import HEAD, goal_lines
 from _levels import levels_lines
-from _planning import ASSURANCE, HALF_WIDTH, MOST_PILOTS, PILOT_HALF_WIDTH, pilot_lines, planning_lines
+from _planning import ASSURANCE, HALF_WIDTH, MOST_PILOTS, pilot_lines, planning_lines
 from _ranking import LESS, MORE, ranking_lines
 from _stopping import INTERIM_ANALYSES, stopped_lines, stopping_lines
 from _tables import (
@@ -310,8 +310,8 @@ def main() -> None:
             planning_lines,
         ),
         "pilots": (
-            f"Pilots, half-width {PILOT_HALF_WIDTH:g}: cells needed, and what a pilot leaves open ({MOST_PILOTS} each)",
-            ("design", "pilot", "needed", "found, median", "left open, medians", "holds the truth %"),
+            f"Plans from pilots, half-width {HALF_WIDTH:g} with {ASSURANCE:.0%}: how often kept ({MOST_PILOTS} each)",
+            ("design", "pilot", "world", "kept %", "cells needed, median"),
             pilot_lines,
         ),
         "ranking": (

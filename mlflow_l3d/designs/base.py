@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 import pandas as pd
@@ -20,14 +20,16 @@ from mlflow_l3d.analysis.importance.strategies import StrategyResult
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.planning.assurance import assured_half_width, assured_runs
-from mlflow_l3d.analysis.planning.precision import MAIN_SHARE, expected_half_width, relative_error
+from mlflow_l3d.analysis.planning.assurance import Outlook, half_width_of
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded, runs_needed
 from mlflow_l3d.analysis.stability.comparable import Comparable
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs.runs import PlannedRuns
 from mlflow_l3d.designs.words import CROSSED, Words
 from mlflow_l3d.plan.cells import Cell
+
+FEWEST_PILOT_COLUMNS: Final = 10
+"""Of a pilot whose columns are draws, where a plan is to keep its probability; its rows: `auto_rows` of the design."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,51 +238,41 @@ class Design(PlannedRuns):
         return {}
 
     @classmethod
-    def half_width(cls, pilot: VarianceComponents, *, rows: int, columns: int, assurance: float | None = None) -> float:
+    def half_width(
+        cls, pilot: VarianceComponents | Outlook, *, rows: int, columns: int, assurance: float | None = None
+    ) -> float:
         """Return half the width that the interval will have; nan where that is not known.
 
-        The expected one, see :func:`mlflow_l3d.analysis.planning.precision.expected_half_width`; with `assurance` one
-        that is kept with this probability.
+        See :func:`mlflow_l3d.analysis.planning.assurance.half_width_of`.
         """
         if cls.planning is None:
             return math.nan
         columns = cls.table_columns or columns
-        if assurance is None:
-            return expected_half_width(pilot, cls.planning, rows=rows, columns=columns)
-        return assured_half_width(pilot, cls.planning, rows=rows, columns=columns, assurance=assurance)
+        return half_width_of(pilot, cls.planning, rows=rows, columns=columns, assurance=assurance)
 
     @classmethod
     def needed(
         cls,
         half_width: float,
-        pilot: VarianceComponents,
+        pilot: VarianceComponents | Outlook,
         columns: int | None = None,
         assurance: float | None = None,
     ) -> RunsNeeded:
-        """Return how many runs one factor needs, see :func:`mlflow_l3d.analysis.planning.runs_needed.runs_needed`.
-
-        With `assurance` the interval is as narrow as that with this probability, else it is expected to be.
-        """
+        """Return how many runs one factor needs, see :func:`mlflow_l3d.analysis.planning.runs_needed.runs_needed`."""
         assert cls.planning is not None, cls.name
         columns = cls.table_columns or columns
-        if assurance is None:
-            return runs_needed(half_width, pilot, cls.planning, columns=columns)
-        return assured_runs(half_width, pilot, cls.planning, columns=columns, assurance=assurance)
+        return runs_needed(half_width, pilot, cls.planning, columns=columns, assurance=assurance)
+
+    @classmethod
+    def promises(cls, pilot: VarianceComponents) -> bool:
+        """Return whether a pilot of this design is so large that plans keep their probability (docs/statistics.md)."""
+        wide = not cls.model.shared_columns or pilot.columns >= FEWEST_PILOT_COLUMNS
+        return cls.planning is not None and pilot.rows >= cls.auto_rows and wide
 
     @classmethod
     def together(cls, cells: Sequence[float]) -> float:
         """Return the cells that all factors need, from those that each needs."""
         return sum(cells)
-
-    @classmethod
-    def error(cls, found: VarianceComponents) -> float:
-        """Return the relative standard error of the standard deviation that a factor contributes, for normal scores."""
-        if cls.planning is None or found.rows < 2 or found.columns < 2:
-            return math.nan
-        main_share = MAIN_SHARE
-        if cls.planning.shared_columns and found.contributed > 0 and not math.isnan(found.main):
-            main_share = min(1.0, max(0.0, found.main / found.contributed))
-        return relative_error(cls.planning, rows=found.rows, columns=found.columns, main_share=main_share)
 
     @classmethod
     def comparable(cls, factors: Sequence[str]) -> Comparable:

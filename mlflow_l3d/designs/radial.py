@@ -11,13 +11,14 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.frames import placed_scores
 from mlflow_l3d.analysis.importance.importance import radial_importance
-from mlflow_l3d.analysis.importance.models import NESTED
+from mlflow_l3d.analysis.importance.models import RADIAL
 from mlflow_l3d.analysis.importance.radial import radial_estimate
 from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, usable
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.planning.assurance import Outlook
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
 from mlflow_l3d.analysis.stability.comparable import Pairs
 from mlflow_l3d.analysis.typing import FloatArray
@@ -70,7 +71,7 @@ class RadialDesign(Design):
     has_columns = False
     mitigates = False
     stops = ("interval",)
-    planning = NESTED  # pairs alone; the total variance from all sets makes the interval a little narrower
+    planning = RADIAL
     table_columns = 2
     rows_word = "base runs"
     pilot_rows = 9
@@ -153,7 +154,7 @@ class RadialDesign(Design):
     def needed(
         cls,
         half_width: float,
-        pilot: VarianceComponents,
+        pilot: VarianceComponents | Outlook,
         columns: int | None = None,
         assurance: float | None = None,
     ) -> RunsNeeded:

@@ -85,16 +85,17 @@ def _factors(factors: pd.DataFrame) -> Table:
         found = {"factor": shorten(str(row["factor"]), 26), "S_T": plain(row["total_index"])}
         found |= {"95 % interval": bracketed(row["low"], row["high"], plain), "pilot": MISSING}
         if isinstance(row["pilot_design"], str):
-            found["pilot"] = f"{row['pilot_design']} {row['pilot_rows']:.0f}x{row['pilot_columns']:.0f}"
+            small = "" if row["pilot_enough"] else ", small"
+            found["pilot"] = f"{row['pilot_design']} {row['pilot_rows']:.0f}x{row['pilot_columns']:.0f}{small}"
         rows.append(found | _precision(row))
-    return Table.of(rows, _legend("in the pilot"))
+    return Table.of(rows, _legend("in the pilot", "the errors of the pilot are allowed for"))
 
 
-def _legend(source: str) -> str:
+def _legend(source: str, how: str) -> str:
     return (
         f"S_T ({source}): share of the variance that the factor has a part in, alone or in interactions: what is left "
         "when all other factors are fixed. this plan: half-width that its interval keeps with that probability. "
-        "crossed, nested: rows x columns of the smallest table that is narrow enough with it; radial: base runs."
+        f"crossed, nested: rows x columns of the smallest table that is narrow enough; radial: base runs; {how}."
     )
 
 
@@ -103,7 +104,7 @@ def _guidance(guidance: pd.DataFrame) -> Table:
     for row in guidance.to_dict("records"):
         assumed = {"S_T": plain(row["total_index"]), "by main effect": "all" if row["main_share"] == 1 else "half"}
         rows.append({**assumed, **_precision(row), "nested columns": f"{row['nested_optimum']:.0f}"})
-    return Table.of(rows, _legend("assumed"))
+    return Table.of(rows, _legend("assumed", "effects are taken for normal; a pilot may need more"))
 
 
 def _precision(row: Mapping[Hashable, Any]) -> dict[str, str]:

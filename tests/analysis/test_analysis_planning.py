@@ -9,7 +9,7 @@ import pytest
 
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.planning.precision import expected_half_width, optimal_columns, relative_error
+from mlflow_l3d.analysis.planning.precision import expected_half_width, optimal_columns
 from mlflow_l3d.analysis.planning.runs_needed import runs_needed
 
 
@@ -42,19 +42,6 @@ def test_optimal_columns_have_the_narrowest_interval(share):
     }
     best = min(widths, key=widths.__getitem__)
     assert abs(best - optimal_columns(share)) <= 1
-
-
-def test_relative_error_of_tau():
-    assert relative_error(CROSSED, rows=100, columns=10) == pytest.approx(1 / math.sqrt(18))
-    assert relative_error(NESTED, rows=100, columns=10) == pytest.approx(1 / math.sqrt(1800))
-    generator = np.random.default_rng(0)
-    for main in (1.0, 0.3, 0.0):
-        tables = math.sqrt(main) * generator.standard_normal((3000, 1, 21)) + math.sqrt(
-            1 - main
-        ) * generator.standard_normal((3000, 30, 21))
-        stds = np.sqrt(tables.var(axis=2, ddof=1).mean(axis=1))
-        expected = relative_error(CROSSED, rows=30, columns=21, main_share=main)
-        assert stds.std() == pytest.approx(expected, rel=0.1)
 
 
 @pytest.mark.parametrize("model", [CROSSED, NESTED])

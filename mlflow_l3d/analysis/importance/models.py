@@ -10,6 +10,7 @@ from mlflow_l3d.analysis.importance.crossed import crossed_components, crossed_e
 from mlflow_l3d.analysis.importance.estimate import Estimate, Variances
 from mlflow_l3d.analysis.importance.levels import levels_components, levels_estimate, levels_without_each
 from mlflow_l3d.analysis.importance.nested import nested_components, nested_estimate, nested_variances_without_each
+from mlflow_l3d.analysis.importance.radial import radial_estimate, radial_variances_without_each
 from mlflow_l3d.analysis.importance.variances import MeanSquares
 from mlflow_l3d.analysis.typing import FloatArray
 
@@ -48,6 +49,14 @@ NESTED: Final = TableModel(
     "nested", False, nested_estimate, nested_components, lambda table: (nested_variances_without_each(table),)
 )
 """Every row has columns of its own: one-way analysis of variance."""
+RADIAL: Final = TableModel(
+    "radial",
+    False,
+    lambda sets: radial_estimate(sets, 1),
+    lambda sets: nested_components(sets[:, :2]),
+    lambda sets: (radial_variances_without_each(sets, 1),),
+)
+"""Rows of base run, swap of the factor, and swaps of the others."""
 LEVELS: Final = TableModel(
     "levels", False, levels_estimate, levels_components, lambda table: (levels_without_each(table),)
 )

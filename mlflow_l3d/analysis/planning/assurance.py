@@ -1,118 +1,164 @@
-"""How narrow an interval will be with a wanted probability, and how many runs that needs: by simulation."""
+"""How narrow an interval will be with a wanted probability, by what a pilot says of its own error."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.models import CROSSED, NESTED, TableModel
+from mlflow_l3d.analysis.importance.estimate import Variances, atanh_left, importances_of_variances
+from mlflow_l3d.analysis.importance.models import TableModel
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.planning.precision import expected_half_width, variance_parts
-from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded, runs_needed
+from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance
+from mlflow_l3d.analysis.planning.precision import expected_half_width, logit_variances
 from mlflow_l3d.analysis.typing import FloatArray
 
-MOST_TABLES: Final = 200
-FEWEST_TABLES: Final = 40
-CELLS: Final = 60_000
-"""Simulated tables are as many as have so many cells together, within these bounds."""
-ROUNDS: Final = 4
-MOST_ROUNDS: Final = 40
-"""Tries, and those where none of the former is narrow enough."""
-CLOSE: Final = 0.97
-"""A half-width from this share of the wanted one on is no reason to try fewer runs."""
+DRAWS: Final = 256
+NORMAL_TAILS: Final = 14.0
+"""Relative variance of a squared effect's square: kurtosis of a chi-squared variable of one degree, less 1."""
+TAILS: Final = 1.5
+"""A pilot's sample kurtosis is too small by about this, see the simulation in docs/statistics.md."""
+FEW: Final = 3
+"""The logarithm of the variance of n draws has about the variance ``tails / (n + FEW)``, also for few."""
+SKEWED: Final = 3
+"""The interval of a table of few columns is wider than by their variance alone, since it is not symmetrical."""
+LEAST_LEFT: Final = 0.02
+MOST_LEFT: Final = 0.999
+"""Bounds of the 1 - S_T that a draw may have: a logit has no value at 0 and 1."""
 
 
-def assured_half_width(
-    pilot: VarianceComponents,
+@dataclass(frozen=True)
+class Outlook:
+    """What is known of a factor before an investigation.
+
+    Attributes
+    ----------
+    components
+        Variances, found or assumed.
+    model
+        Of the pilot; None where variances are assumed. Effects are taken for normal then.
+    errors
+        Jackknife variances of atanh(1 - S_T) in the pilot, over rows and, where columns are draws, over columns.
+    tails
+        For each, how far such a variance may be off: relative variance of one draw's part.
+    """
+
+    components: VarianceComponents
+    model: TableModel | None = None
+    errors: tuple[float, ...] = ()
+    tails: tuple[float, ...] = (NORMAL_TAILS,)
+
+    @classmethod
+    def of(cls, pilot: VarianceComponents | Outlook) -> Outlook:
+        """Return the outlook that is given, or that of normal effects with the variances that are."""
+        return pilot if isinstance(pilot, Outlook) else cls(pilot)
+
+    @classmethod
+    def measured(cls, components: VarianceComponents, model: TableModel, without: Sequence[Variances]) -> Outlook:
+        """Return the outlook of a pilot; that of normal effects where leaving out a row or column leaves no value.
+
+        Parameters
+        ----------
+        components, model
+            Of the pilot.
+        without
+            What :attr:`TableModel.without_each` returned for its table.
+        """
+        values = [atanh_left(*each) for each in without]
+        if not all(np.isfinite(each).all() and np.ptp(each) > 0 for each in values):
+            return cls(components)
+        squares = [np.square(each - each.mean()) for each in values]
+        tails = tuple(TAILS * float((np.square(each).mean() / each.mean() ** 2) - 1) for each in squares)
+        return cls(components, model, tuple(map(jackknife_variance, values)), tails)
+
+    def variances(self, model: TableModel, rows: int, columns: int) -> tuple[float, float]:
+        """Return the variances of atanh(1 - S_T) that rows and columns of a table bring."""
+        known = self.components
+        if self.model is not None and self.model.shared_columns and model.shared_columns:
+            return self.errors[0] * known.rows / rows, self.errors[1] * known.columns / columns
+        left, by_rows, by_columns = logit_variances(known, model, rows=rows, columns=columns)
+        scale = (left / (1 + left)) ** 2
+        if self.model is not None:
+            # The other kinds of table have as many times the error of normal effects as the pilot has over its rows.
+            left, of_pilot, _ = logit_variances(known, self.model, rows=known.rows, columns=known.columns)
+            scale *= self.errors[0] / of_pilot / (left / (1 + left)) ** 2
+        return by_rows * scale, by_columns * scale * (1 + SKEWED / (columns - 1))
+
+
+def half_width_of(
+    pilot: VarianceComponents | Outlook,
     model: TableModel,
     *,
     rows: int,
     columns: int,
-    assurance: float,
+    assurance: float | None = None,
     level: float = LEVEL,
 ) -> float:
     """Return the half-width within which the interval of the corrected importance stays with some probability.
 
     Parameters
     ----------
-    pilot, model, rows, columns, level
-        As for :func:`~mlflow_l3d.analysis.planning.precision.expected_half_width`, which is met in half of all
-        investigations only: the interval of a small one may be much wider or narrower.
+    pilot
+        What is known.
+    model, rows, columns, level
+        As for :func:`~mlflow_l3d.analysis.planning.precision.expected_half_width`.
     assurance
-        The probability.
+        The probability; None for the half-width that is expected of normal effects, which is met in half of all
+        investigations only.
 
     Returns
     -------
     float
-        That quantile of the half-widths of simulated tables with normal effects, always the same ones; nan where there
-        will be no interval, or the pilot has no variance.
+        That quantile over draws, always the same ones, of what is not known: S_T, by the error of the pilot and that of
+        the table, and how far the errors of both are off. nan where there will be no interval, or the pilot has no
+        variance.
     """
-    expected = expected_half_width(pilot, model, rows=rows, columns=columns, level=level)
-    if math.isnan(expected):
+    from scipy.special import expit, stdtrit
+
+    known = Outlook.of(pilot)
+    if assurance is None:
+        return expected_half_width(known.components, model, rows=rows, columns=columns, level=level)
+    if rows < 3 or columns < model.least_columns or not known.components.contributed > 0:
         return math.nan
-    main, interaction, mitigated = variance_parts(pilot)
-    mitigated = max(mitigated, (main + interaction) / (rows * columns))  # less cannot be seen, as there
-    parts = [part / (main + interaction + mitigated) for part in (main, interaction, mitigated)]
-    if not model.shared_columns:
-        parts = [0.0, parts[0] + parts[1], parts[2]]
-    parts = [round(part, 4) for part in parts]
-    return float(np.quantile(_half_widths(model.name, *parts, rows, columns, level), assurance))
+    size = (known.components.rows, known.components.columns) if known.model else (math.inf, math.inf)
+    expectation = known.variances(model, rows, columns)
+    of_rows, of_columns, centre = _draws()
+    by_rows = expectation[0] * _off(of_rows, known.tails[0], size[0], rows)
+    by_columns = expectation[1] * _off(of_columns, known.tails[-1], size[-1], columns)
+    variance = by_rows + by_columns
+    degrees = variance**2 / (by_rows**2 / (rows - 1) + by_columns**2 / (columns - 1))
+    half = stdtrit(degrees, (1 + level) / 2) * np.sqrt(variance)
+    parts = known.components
+    shares = np.array(parts.contributed), np.array(parts.mitigated)
+    if known.model is None:
+        left, *_ = logit_variances(parts, model, rows=rows, columns=columns)
+        shares = np.array(1 - left), np.array(left)
+    middle = atanh_left(*shares) + centre * math.sqrt(sum(known.errors) + sum(expectation))
+    if model.name == "radial":
+        ends = [np.maximum(0.0, np.tanh(middle + side * half)) for side in (-1, 1)]
+    else:
+        lefts = np.clip(np.tanh(middle), LEAST_LEFT, MOST_LEFT)
+        logits, half = np.log(1 / lefts - 1), half * (1 + lefts) / lefts
+        ends = [expit(-logits - side * half) for side in (1, -1)]
+    high, low = (importances_of_variances(1 - end, end) for end in ends)
+    return float(np.quantile((high - low) / 2, assurance))
 
 
-def assured_runs(
-    half_width: float,
-    pilot: VarianceComponents,
-    model: TableModel,
-    *,
-    assurance: float,
-    columns: int | None = None,
-    level: float = LEVEL,
-) -> RunsNeeded:
-    """Return the runs with which the interval is as narrow as wanted with some probability.
-
-    Parameters
-    ----------
-    half_width, pilot, model, columns, level
-        As for :func:`~mlflow_l3d.analysis.planning.runs_needed.runs_needed`.
-    assurance
-        The probability.
-    """
-    aim, best = half_width, None
-    for number in range(MOST_ROUNDS):
-        if number >= ROUNDS and best is not None:
-            break
-        found = runs_needed(aim, pilot, model, columns=columns, level=level)
-        if found.rows is None or found.columns is None:
-            break
-        size = {"rows": found.rows, "columns": found.columns}
-        width = assured_half_width(pilot, model, **size, assurance=assurance, level=level)
-        found = replace(found, half_width=width)
-        if width <= half_width and (best is None or (found.cells or 0) < (best.cells or 0)):
-            best = found
-        if CLOSE * half_width <= width <= half_width or not width > 0:
-            break
-        closer = CLOSE if number >= ROUNDS else 1.0
-        aim *= min(closer, half_width / width) if width > half_width else half_width / width * math.sqrt(CLOSE)
-    return best or found
+def _off(draws: FloatArray, tails: float, pilot: float, planned: int) -> FloatArray:
+    """Return how far errors of a table of some size are from what a pilot of another size lets expect, as factors."""
+    of_pilot, of_table = tails / (pilot + FEW), tails / (planned + FEW)
+    factors: FloatArray = np.exp(draws * math.sqrt(of_pilot + of_table) + (of_pilot - of_table) / 2)
+    return factors
 
 
-@lru_cache(maxsize=256)
-def _half_widths(
-    model: str, main: float, interaction: float, mitigated: float, rows: int, columns: int, level: float
-) -> FloatArray:
-    """Return the half-widths of the intervals of simulated tables."""
-    generator = np.random.default_rng(0)
-    own, others, both = (math.sqrt(part) for part in (main, mitigated, interaction))
-    estimate = {each.name: each.estimate for each in (CROSSED, NESTED)}[model]
-    widths = []
-    for _ in range(min(MOST_TABLES, max(FEWEST_TABLES, CELLS // (rows * columns)))):
-        table = others * generator.standard_normal((rows, 1)) + both * generator.standard_normal((rows, columns))
-        found = estimate(table + own * generator.standard_normal((1, columns)))
-        low, high = (-1.0, 1.0) if found is None else found.interval(level)
-        widths.append((high - low) / 2)
-    return np.array(widths)
+@cache
+def _draws() -> FloatArray:
+    """Return three sets of standard normal values, evenly spread, in different orders."""
+    from scipy.special import ndtri
+
+    generator, values = np.random.default_rng(0), ndtri((np.arange(DRAWS) + 0.5) / DRAWS)
+    return np.stack([generator.permutation(values) for _ in range(3)])

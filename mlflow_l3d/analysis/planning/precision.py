@@ -30,36 +30,6 @@ def optimal_columns(total_index: float) -> int:
     return max(2, round(1 + 1 / (1 - min(total_index, 0.99))))
 
 
-def relative_error(model: TableModel, *, rows: int, columns: int, main_share: float = 1.0) -> float:
-    """Return the relative standard error of tau, the standard deviation that the factor contributes.
-
-    Parameters
-    ----------
-    model
-        How columns belong together.
-    rows, columns
-        M and N, both at least 2.
-    main_share
-        s2_F / tau2, matters where rows share their columns only: 1 is a pure main effect, 0 a pure interaction.
-
-    Returns
-    -------
-    float
-        For normal scores; 0.1 means that tau is known to about 10 %.
-
-    Notes
-    -----
-    Half the relative error of tau2. Nested: ``1 / sqrt(2 M (N - 1))``; crossed, main effect only:
-    ``1 / sqrt(2 (N - 1))``, whatever M: more rows do not help.
-    """
-    if not model.shared_columns:
-        return 1 / math.sqrt(2 * rows * (columns - 1))
-    residual = 1 - main_share
-    of_columns = (main_share + residual / rows) ** 2 / (columns - 1)
-    of_residual = ((1 - 1 / rows) * residual) ** 2 / ((rows - 1) * (columns - 1))
-    return math.sqrt((of_columns + of_residual) / 2)
-
-
 def expected_half_width(
     pilot: VarianceComponents, model: TableModel, *, rows: int, columns: int, level: float = LEVEL
 ) -> float:
@@ -88,24 +58,33 @@ def expected_half_width(
     Delta method: normal approximation of the error of logit(S_T), mapped to importance with the t quantile that the
     interval will use. Where the other factors hardly matter (S_T near 1) it says too much.
     """
-    main, interaction, mitigated = variance_parts(pilot)
-    contributed = main + interaction
-    if not pilot.total > 0 or contributed == 0 or rows < 3 or columns < model.least_columns:
+    if math.isnan(pilot.total) or pilot.total <= 0 or pilot.contributed <= 0:
         return math.nan
-    main, interaction, mitigated = (part / contributed for part in (main, interaction, mitigated))
-    contributed = 1.0
-    # Where the pilot says that nothing else matters, the logit has no value; less than this cannot be seen anyway.
-    mitigated = max(mitigated, contributed / (columns * rows))
-    if model.shared_columns:
-        variance = _crossed_logit_variance(main, interaction, mitigated, rows, columns)
-        by_columns = 2 * ((main + interaction / rows) / contributed) ** 2 / (columns - 1)
-        by_rows = max(0.0, variance - by_columns)
-        degrees = (by_columns + by_rows) ** 2 / (by_columns**2 / (columns - 1) + by_rows**2 / (rows - 1))
-    else:
-        variance, degrees = _nested_logit_variance(contributed, mitigated, rows, columns), rows - 1.0
-    half = t_quantile(degrees, level) * math.sqrt(variance)
-    centre = math.log(contributed / mitigated)
+    if rows < 3 or columns < model.least_columns:
+        return math.nan
+    left, by_rows, by_columns = logit_variances(pilot, model, rows=rows, columns=columns)
+    variance, degrees = by_rows + by_columns, rows - 1.0
+    if by_columns:
+        degrees = variance**2 / (by_columns**2 / (columns - 1) + by_rows**2 / (rows - 1))
+    half, centre = t_quantile(degrees, level) * math.sqrt(variance), math.log(1 / left - 1)
     return (importance_of_logit(centre + half) - importance_of_logit(centre - half)) / 2
+
+
+def logit_variances(
+    pilot: VarianceComponents, model: TableModel, *, rows: int, columns: int
+) -> tuple[float, float, float]:
+    """Return 1 - S_T, and the variances of logit(S_T) that rows and columns bring, for normal effects.
+
+    Where the pilot says that nothing else matters, the logit has no value: 1 - S_T is no less than can be seen.
+    """
+    main, interaction, mitigated = (part / pilot.contributed for part in variance_parts(pilot))
+    mitigated = max(mitigated, 1 / (columns * rows))
+    left = mitigated / (1 + mitigated)
+    if not model.shared_columns:
+        return left, _nested_logit_variance(1.0, mitigated, rows, columns), 0.0
+    variance = _crossed_logit_variance(main, interaction, mitigated, rows, columns)
+    by_columns = 2 * (main + interaction / rows) ** 2 / (columns - 1)
+    return left, max(0.0, variance - by_columns), by_columns
 
 
 def variance_parts(pilot: VarianceComponents) -> tuple[float, float, float]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from mlflow_l3d.analysis.importance.models import TableModel
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.planning.precision import expected_half_width, optimal_columns
+from mlflow_l3d.analysis.planning.assurance import Outlook, half_width_of
+from mlflow_l3d.analysis.planning.precision import optimal_columns
 
 MOST_ROWS: Final = 10_000
 MOST_COLUMNS: Final = 1_000
@@ -19,7 +20,7 @@ MOST_COLUMNS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RunsNeeded:
-    """Smallest table of one factor whose interval is expected to be narrow enough.
+    """Smallest table of one factor whose interval is narrow enough.
 
     Attributes
     ----------
@@ -28,7 +29,7 @@ class RunsNeeded:
     cells
         ``M N`` of one factor; None likewise.
     half_width
-        Expected half-width of the interval; of the largest table that was tried, where none is enough.
+        Half-width of the interval; of the largest table that was tried, where none is enough.
     """
 
     rows: int | None
@@ -39,12 +40,12 @@ class RunsNeeded:
 
 def runs_needed(
     half_width: float,
-    pilot: VarianceComponents,
+    pilot: VarianceComponents | Outlook,
     model: TableModel,
     *,
     columns: int | None = None,
+    assurance: float | None = None,
     level: float = LEVEL,
-    most_rows: int = MOST_ROWS,
 ) -> RunsNeeded:
     """Return how many runs one factor needs for a wanted half-width of its interval.
 
@@ -53,32 +54,39 @@ def runs_needed(
     half_width
         Wanted half-width of the interval of the corrected importance, above 0 and below 1.
     pilot
-        Variances from a pilot or an earlier investigation, whose scores were not all equal.
+        What a pilot or an earlier investigation says, whose scores were not all equal.
     model
         Of the investigation that is planned.
     columns
-        N if it is given. Otherwise, where rows share their columns, the N with the fewest cells; else the optimum
-        for the pilot's S_T.
+        N if it is given. Otherwise, where rows share their columns, the N with the fewest cells; else that of a
+        pilot of the same kind, or the optimum for its S_T.
+    assurance
+        Probability with which the interval is so narrow; None: it is expected to be.
     level
         Confidence level.
-    most_rows
-        M is not taken beyond this.
 
     Returns
     -------
     RunsNeeded
-        By :func:`mlflow_l3d.analysis.planning.precision.expected_half_width`. With few columns a crossed table may
-        never be enough, however many rows it has.
+        By :func:`mlflow_l3d.analysis.planning.assurance.half_width_of`. With few columns a crossed table may never be
+        enough, however many rows it has.
     """
+    known = Outlook.of(pilot)
+
+    def width(rows: int, columns: int) -> float:
+        return half_width_of(known, model, rows=rows, columns=columns, assurance=assurance, level=level)
+
     if model.shared_columns and columns is None:
-        found = [_fewest_rows(half_width, pilot, model, n, level, most_rows) for n in _column_choices()]
+        found = [_fewest_rows(half_width, width, n) for n in _column_choices()]
         enough = [each for each in found if each.cells is not None]
         if enough:
             return min(enough, key=lambda each: (each.cells or 0, each.rows or 0))
         return min(found, key=lambda each: each.half_width)
     if columns is None:
-        columns = min(optimal_columns(pilot.total_index), MOST_COLUMNS)
-    return _fewest_rows(half_width, pilot, model, columns, level, most_rows)
+        columns = optimal_columns(known.components.total_index)
+        if known.model is model:
+            columns = known.components.columns
+    return _fewest_rows(half_width, width, columns)
 
 
 def _column_choices() -> Sequence[int]:
@@ -89,13 +97,8 @@ def _column_choices() -> Sequence[int]:
     return choices
 
 
-def _fewest_rows(
-    wanted: float, pilot: VarianceComponents, model: TableModel, columns: int, level: float, most_rows: int
-) -> RunsNeeded:
-    def width(rows: int) -> float:
-        return expected_half_width(pilot, model, rows=rows, columns=columns, level=level)
-
-    if width(most_rows) > wanted:
-        return RunsNeeded(None, None, None, width(most_rows))
-    rows = 3 + bisect_left(range(3, most_rows), True, key=lambda rows: width(rows) <= wanted)
-    return RunsNeeded(rows, columns, rows * columns, width(rows))
+def _fewest_rows(wanted: float, width: Callable[[int, int], float], columns: int) -> RunsNeeded:
+    if not width(MOST_ROWS, columns) <= wanted:
+        return RunsNeeded(None, None, None, width(MOST_ROWS, columns))
+    rows = 3 + bisect_left(range(3, MOST_ROWS), True, key=lambda rows: width(rows, columns) <= wanted)
+    return RunsNeeded(rows, columns, rows * columns, width(rows, columns))

@@ -87,17 +87,21 @@ class Specification(CellSpecification):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What is to be said before it begins: what the radial design would save where factors are to be compared."""
+        """What is to be said before it begins."""
+        return (*super().remarks, *self.offer)
+
+    @property
+    def offer(self) -> tuple[str, ...]:
+        """What the radial design would save where factors are to be compared."""
         plan, radial, known = self.plan, design_named("radial"), len(self.factors)
         cells, fewer = len(self.design()), radial.count(known, radial.auto_rows, 0, 0)
         own = plan.design.planning is not None and plan.design.mitigates and plan.stop == "none" and not plan.mitigation
         if known < 2 or not own or fewer >= cells:
-            return super().remarks
-        offer = (
+            return ()
+        return (
             f"{known} factors are to be compared: from as many cells design=radial tells them apart as often or more, "
-            f"and with {radial.auto_rows} base runs it takes {fewer:,} cells instead of {cells:,} (docs/statistics.md)."
+            f"and with {radial.auto_rows} base runs takes {fewer:,} cells instead of {cells:,} (docs/statistics.md).",
         )
-        return (*super().remarks, offer)
 
     def tags(self) -> dict[str, str]:
         """Return the tags of the parent."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mlflow_l3d.analysis.planning.runs_needed import MOST_COLUMNS, MOST_ROWS
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
 from mlflow_l3d.designs import Design, plannable_designs
+from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
 from mlflow_l3d.studies.planning.tables import never
 
 if TYPE_CHECKING:
@@ -16,16 +17,12 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.investigation.specification import Specification
     from mlflow_l3d.studies.planning.pilot import Pilot
 
-ROUGH: Final = 0.3
-"""Relative error of the contributed standard deviation from which a pilot is called small."""
-TIMES: Final = 1.5
-"""From this many times the fewest cells on, a range of cells is told."""
 NEAR_ONE: Final = 0.9
 """S_T from which a factor is said to leave too little to compare with: 9 times the variance of all others."""
 
 
 def planner_notes(
-    specification: Specification, known: Pilot, factors: pd.DataFrame, *, workers: int, why: str
+    specification: Specification, known: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str
 ) -> list[str]:
     """Return the remarks on a plan.
 
@@ -35,6 +32,8 @@ def planner_notes(
         What is planned, and what is known.
     factors
         What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
+    assurance
+        Probability with which intervals are as narrow as is said.
     workers
         Cells that run side by side.
     why
@@ -46,8 +45,7 @@ def planner_notes(
         side = ", and cells that run side by side may slow each other down" if workers > 1 else ""
         notes.append(f"{note}{side}.")
     notes += known.notes
-    notes += _rough_notes(factors)
-    notes += _range_notes(factors, specification.plan.design.name)
+    notes += _small_notes(factors, assurance)
     plan = specification.plan
     if plan.design.baseline:
         notes.append(
@@ -59,34 +57,37 @@ def planner_notes(
     return notes
 
 
-def _rough_notes(factors: pd.DataFrame) -> list[str]:
-    """Say which pilots are so small that what follows from them may be far off."""
-    rough = factors[factors["pilot_error"] > ROUGH]
-    notes = []
-    for (design, rows, columns), group in rough.groupby(["pilot_design", "pilot_rows", "pilot_columns"]):
-        names_of = ", ".join(group["factor"])
-        notes.append(
-            f"The pilot of {names_of} is small ({design} {rows:.0f} x {columns:.0f}): the standard deviation that a "
-            f"factor contributes is known to about +-{group['pilot_error'].max():.0%} only, and S_T may lie anywhere "
-            "in its interval. The runs needed may be wrong by many times; compare the table of assumed S_T."
-        )
-    return notes
-
-
-def _range_notes(factors: pd.DataFrame, design: str) -> list[str]:
-    """Say how far the cells that are needed depend on what the pilot does not know."""
-    known = factors[factors["cells_high"] > TIMES * factors["cells_low"]]
-    ranges = [
-        f"{row['factor']} {row['cells_low']:,.0f} to "
-        + (f"{row['cells_high']:,.0f}" if math.isfinite(row["cells_high"]) else "more than any table has")
-        for row in known.to_dict("records")
+def _small_notes(factors: pd.DataFrame, assurance: float) -> list[str]:
+    """Say which pilots are too small for a promise, and which are not."""
+    small = factors[factors["pilot_enough"].eq(False)]
+    sizes = [
+        f"{name} {design.auto_rows}"
+        + (f" x {FEWEST_PILOT_COLUMNS}" if design.model.shared_columns else f" {design.rows_word}")
+        for name, design in plannable_designs().items()
     ]
-    if not ranges:
-        return []
     return [
-        f"The pilot leaves open how many cells the {design} design needs. Over its 95 % intervals: "
-        f"{'; '.join(ranges)}. A larger pilot costs less than a plan that is wrong."
+        f"The pilot of {', '.join(group['factor'])} ({design} {rows:.0f} x {columns:.0f}) is too small for a promise: "
+        f"the runs needed are a guess, and may be too few in more than {1 - assurance:.0%} of cases. In simulations "
+        f"plans are kept from pilots of {', '.join(sizes)} on. Compare the table of assumed S_T."
+        for (design, rows, columns), group in small.groupby(["pilot_design", "pilot_rows", "pilot_columns"])
     ]
+
+
+def advice(specification: Specification, designs: pd.DataFrame) -> tuple[str, ...]:
+    """Say which design takes the fewest cells: by the table of designs, where it tells, else by the numbers of cells.
+
+    Parameters
+    ----------
+    specification
+        What is planned.
+    designs
+        What :func:`mlflow_l3d.studies.planning.tables.design_table` returned.
+    """
+    needed = designs.loc[designs["never"].eq(""), ["design", "cells_needed"]].dropna().sort_values("cells_needed")
+    if needed.empty:
+        return specification.offer
+    each = [f"design={name} {cells:,.0f}" for name, cells in needed.itertuples(index=False)]
+    return (f"Cells for the wanted half-width of every factor, fewest first: {', '.join(each)}.",)
 
 
 def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:

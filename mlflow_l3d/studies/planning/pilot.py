@@ -11,7 +11,11 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import total_index_of
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.tables import with_scores
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.planning.assurance import Outlook
+from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
@@ -34,25 +38,26 @@ class FactorPilot:
 
     Attributes
     ----------
-    components
-        Variances.
+    outlook
+        Variances, and the errors that the pilot has.
     low, high
         Interval of S_T; nan where the table was too small for one.
     run_id
         The earlier parent.
-    first_low, first_high
-        Interval of S_1, the main effect alone; nan where the pilot cannot tell it.
     same
         Whether it shares the context (task, approach, model, hyperparameters, numerics) of what is planned.
     """
 
-    components: VarianceComponents
+    outlook: Outlook
     low: float
     high: float
     run_id: str
     same: bool
-    first_low: float = math.nan
-    first_high: float = math.nan
+
+    @property
+    def components(self) -> VarianceComponents:
+        """Variances."""
+        return self.outlook.components
 
 
 @dataclass(frozen=True)
@@ -169,17 +174,27 @@ def _variances(specification: Specification, recorded: Recorded) -> dict[str, Fa
     run_id, same = str(recorded.parent.info.run_id), _same(specification, recorded)
     return {
         factor: FactorPilot(
-            record.components,
+            _outlook(planned.design, analysis.importances, factor),
             total_index_of(record.importance_corrected_ci_low),
             total_index_of(record.importance_corrected_ci_high),
             run_id,
             same,
-            record.first_order_ci_low,
-            record.first_order_ci_high,
         )
         for factor, record in analysis.importances.items()
         if factor in specification.factors and record.components is not None
     }
+
+
+def _outlook(design: type[Design] | None, importances: Mapping[str, Importance], factor: str) -> Outlook:
+    """Return what the table of a factor says; in the radial design the swaps of all factors stand beside it."""
+    record = importances[factor]
+    assert record.components is not None
+    design = design or design_named(record.design)
+    if design.planning is None or math.isnan(record.importance_corrected_ci_low):
+        return Outlook(record.components)
+    others = [each.table[:, 1:] for name, each in importances.items() if name != factor and design.own_golden]
+    table = with_scores(np.column_stack([record.table, *others]))
+    return Outlook.measured(record.components, design.planning, design.planning.without_each(table))
 
 
 def _same(specification: Specification, recorded: Recorded) -> bool:

@@ -15,7 +15,7 @@ from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.studies.planning.budget import projected
-from mlflow_l3d.studies.planning.notes import ROUGH, planner_notes
+from mlflow_l3d.studies.planning.notes import advice, planner_notes
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
@@ -144,10 +144,13 @@ def _assemble(
     counts = cell_table(specification, done)
     factors = factor_table(specification, known.factors, assurance)
     to_compute = int(counts["to_compute"].sum())
-    unsure = factors["total_index"].isna().any() or (factors["pilot_error"] > ROUGH).any()
+    unsure = factors["total_index"].isna().any() or not factors["pilot_enough"].all()
     runs = {pilot.run_id for pilot in known.factors.values()}
     if pilot_run_id is None and len(runs) == 1:
         pilot_run_id = runs.pop()
+    designs = design_table(specification, known.factors, known.seconds, workers, factors, assurance)
+    more = planner_notes(specification, known, factors, assurance=assurance, workers=workers, why=why)
+    remarks = [remark for remark in specification.remarks if remark not in specification.offer]
     return Plan(
         specification=specification,
         cells=int(counts["cells"].sum()),
@@ -160,10 +163,10 @@ def _assemble(
         pilot_run_id=pilot_run_id,
         counts=counts,
         factors=factors,
-        designs=design_table(specification, known.factors, known.seconds, workers, factors, assurance),
+        designs=designs,
         guidance=guidance_table(specification, assurance) if unsure else None,
         assurance=assurance,
-        notes=(*specification.remarks, *planner_notes(specification, known, factors, workers=workers, why=why)),
+        notes=(*remarks, *advice(specification, designs), *more),
         run_id=project_run,
     )
 

@@ -6,26 +6,22 @@ import math
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.planning.precision import MAIN_SHARE, optimal_columns
+from mlflow_l3d.analysis.planning.assurance import Outlook
+from mlflow_l3d.analysis.planning.precision import optimal_columns
 from mlflow_l3d.designs import design_named, plannable_designs
 
 if TYPE_CHECKING:
-    from mlflow_l3d.studies.investigation.run_plan import Plan
     from mlflow_l3d.studies.investigation.specification import Specification
     from mlflow_l3d.studies.planning.pilot import FactorPilot
 
 CELL_COLUMNS: Final = ("phase", "factor", "cells", "done", "to_compute")
 _OF_PILOT: Final = (
-    *("total_index", "low", "high", "pilot_error"),
+    *("total_index", "low", "high", "pilot_enough"),
     *("pilot_design", "pilot_run_id", "pilot_same", "pilot_rows", "pilot_columns"),
 )
-_RANGE: Final = ("cells_low", "cells_high")
-PLACES: Final = 5
-"""Values of S_T within the interval of a pilot that are tried."""
 ASSUMED: Final = (0.1, 0.5, 0.9)
 """Values of S_T that are shown where no pilot says more."""
 
@@ -74,25 +70,22 @@ def factor_table(specification: Specification, pilots: Mapping[str, FactorPilot]
     -------
     pandas.DataFrame
         One row a factor: ``factor``, ``total_index`` (S_T) with ``low`` and ``high``, the pilot (``pilot_design``,
-        ``pilot_rows``, ``pilot_columns``, ``pilot_run_id``, ``pilot_same``, and ``pilot_error``, the relative standard
-        error of the standard deviation that the factor contributes), ``half_width`` of the plan,
-        ``nested_optimum`` (columns), for each design ``rows/<design>``, ``columns/<design>``, ``cells/<design>``: the
-        smallest table for the wanted half-width, and ``cells_low``, ``cells_high``: cells that the plan's design needs
-        where S_T lies elsewhere in its interval, infinite where no table is enough. Unknown numbers are nan.
+        ``pilot_rows``, ``pilot_columns``, ``pilot_run_id``, ``pilot_same``, and ``pilot_enough``, whether it is so
+        large that plans keep their probability), ``half_width`` of the plan, ``nested_optimum`` (columns), and for each
+        design ``rows/<design>``, ``columns/<design>``, ``cells/<design>``: the smallest table for the wanted
+        half-width. Unknown numbers are nan.
     """
     rows = []
     for factor in specification.factors:
         row: dict[str, Any] = {"factor": factor, **dict.fromkeys(_OF_PILOT, math.nan)}
-        known = None
+        outlook = None
         if (pilot := pilots.get(factor)) is not None:
-            known = pilot.components
+            outlook, known = pilot.outlook, pilot.components
             row |= {"total_index": known.total_index, "low": pilot.low, "high": pilot.high}
-            row |= {"pilot_error": design_named(known.design).error(known), "pilot_design": known.design}
+            row |= {"pilot_enough": design_named(known.design).promises(known), "pilot_design": known.design}
             row |= {"pilot_run_id": pilot.run_id, "pilot_same": pilot.same}
             row |= {"pilot_rows": known.rows, "pilot_columns": known.columns}
-        row |= _precision(specification, known, assurance)
-        cells = row.get(f"cells/{specification.plan.design.name}", math.nan)
-        rows.append(row | dict(zip(_RANGE, range_of_cells(specification.plan, pilot, cells), strict=True)))
+        rows.append(row | _precision(specification, outlook, assurance))
     return pd.DataFrame(rows)
 
 
@@ -107,7 +100,7 @@ def guidance_table(specification: Specification, assurance: float) -> pd.DataFra
         for main_share in (1.0, 0.5):
             assumed = assumed_variances(total_index, main_share)
             row: dict[str, Any] = {"total_index": total_index, "main_share": main_share}
-            rows.append(row | _precision(specification, assumed, assurance))
+            rows.append(row | _precision(specification, Outlook(assumed), assurance))
     return pd.DataFrame(rows)
 
 
@@ -172,7 +165,7 @@ def design_table(
         for factor in specification.factors:
             pilot = pilots.get(factor)
             row[f"half_width/{factor}"] = (
-                design.half_width(pilot.components, rows=plan.mitigation_runs, columns=columns, assurance=assurance)
+                design.half_width(pilot.outlook, rows=plan.mitigation_runs, columns=columns, assurance=assurance)
                 if pilot
                 else math.nan
             )
@@ -203,53 +196,17 @@ def _cells_needed(factors: pd.DataFrame, design: str) -> float:
     return float(design_named(design).together(cells.tolist()))
 
 
-def range_of_cells(plan: Plan, pilot: FactorPilot | None, cells: float) -> tuple[float, float]:
-    """Return the fewest and most cells that the plan's design needs for what the pilot leaves open.
-
-    S_T within its interval and, where columns are shared, the main effect within its own (anything, where the pilot
-    cannot tell it). Expected cells for each, times what the assurance adds at the values that were found.
-
-    Parameters
-    ----------
-    plan
-        Its design and wanted half-width.
-    pilot
-        What an earlier investigation says; None where there is none.
-    cells
-        Needed for what the pilot found; nan where that is not known.
-    """
-    if pilot is None or not math.isfinite(cells) or not math.isfinite(pilot.low + pilot.high):
-        return math.nan, math.nan
-    known = pilot.components
-
-    def expected(total_index: float, main_share: float) -> float:
-        assumed = assumed_variances(min(0.999, max(0.001, total_index)), min(1.0, max(0.0, main_share)))
-        found = plan.design.needed(plan.half_width, assumed).cells
-        return math.inf if found is None else float(found)
-
-    main, share = known.main / known.contributed, known.total_index
-    more = cells / expected(share, MAIN_SHARE if math.isnan(main) else main)
-    mains = [MAIN_SHARE]
-    if plan.design.model.shared_columns:
-        ends = (pilot.first_low / share, pilot.first_high / share)
-        mains = [0.0, MAIN_SHARE, 1.0] if math.isnan(sum(ends)) else [ends[0], main, ends[1]]
-    needed = [
-        expected(float(value), own) * more for value in np.linspace(pilot.low, pilot.high, PLACES) for own in mains
-    ]
-    return min(cells, *needed), max(cells, *needed)
-
-
-def _precision(specification: Specification, pilot: VarianceComponents | None, assurance: float) -> dict[str, Any]:
+def _precision(specification: Specification, pilot: Outlook | None, assurance: float) -> dict[str, Any]:
     """Return expected half-width of the plan, the optimum of columns, and the runs needed in each design."""
     plan = specification.plan
     row: dict[str, Any] = {"half_width": math.nan, "nested_optimum": math.nan}
     if pilot is not None:
         size = {"rows": plan.mitigation_runs, "columns": plan.investigation_runs}
         row["half_width"] = plan.design.half_width(pilot, **size, assurance=assurance)
-        if not (pilot.total > 0 and pilot.contributed > 0):
+        if not (pilot.components.total > 0 and pilot.components.contributed > 0):
             pilot = None
     if pilot is not None:
-        row["nested_optimum"] = optimal_columns(min(pilot.total_index, 0.99))
+        row["nested_optimum"] = optimal_columns(pilot.components.total_index)
     for name, design in plannable_designs().items():
         found = None if pilot is None else design.needed(plan.half_width, pilot, assurance=assurance)
         row |= {
