@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from run_helpers import sqlite_place
 
+from mlflow_l3d.analysis.importance.levels import levels_estimate
 from mlflow_l3d.approaches.callable import Callable
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.levels import LevelsDesign
@@ -101,3 +103,20 @@ def test_mistakes(changes: dict[str, Any], line: str) -> None:
     with pytest.raises(ParameterError) as caught:
         specify(given)
     assert str(caught.value).startswith(line)
+
+
+@pytest.mark.parametrize(("rows", "levels"), [(10, 2), (20, 4), (40, 2)])
+@pytest.mark.parametrize("sigma", [0.0, 0.8])
+def test_the_interval_covers_where_rows_are_log_normal(rows: int, levels: int, sigma: float) -> None:
+    """A jackknife alone covers in 75 to 84 % there."""
+    generator, inside, count = np.random.default_rng([8, rows]), 0, 200
+    effects = np.linspace(-1, 1, levels)
+    effects /= effects.std()
+    for _ in range(count):
+        normal = generator.standard_normal((rows, 1))
+        spread = math.exp(sigma**2 / 2) * math.sqrt(math.expm1(sigma**2)) if sigma else 1.0
+        found = levels_estimate(effects + (np.exp(sigma * normal) if sigma else normal) / spread)
+        assert found is not None
+        low, high = found.interval()
+        inside += low <= 0 <= high
+    assert inside / count >= 0.86

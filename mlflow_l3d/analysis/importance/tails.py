@@ -46,10 +46,16 @@ class Tails(NamedTuple):
         return (self.skewness**2 + 1) / (self.kurtosis + whole)
 
     @property
+    def skewness_error(self) -> float:
+        """Standard error of the skewness of so many normal scores."""
+        n = self.size
+        return math.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
+
+    @property
     def long(self) -> bool:
         """Whether a tail is so long that intervals may not hold."""
         n = self.size
-        error = math.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
+        error = self.skewness_error
         of_kurtosis = 2 * error * math.sqrt((n * n - 1) / ((n - 3) * (n + 5)))
         return abs(self.skewness) > max(MOST_SKEWNESS, SURE_SKEWNESS * error) or self.kurtosis > max(
             MOST_KURTOSIS, SURE_KURTOSIS * of_kurtosis
