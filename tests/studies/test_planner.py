@@ -17,6 +17,7 @@ from run_helpers import CELLS, SMALL, Place, sqlite_place
 import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.estimate import importance_of_logit, total_index_of
+from mlflow_l3d.analysis.importance.models import CROSSED
 from mlflow_l3d.analysis.planning.assurance import Outlook
 from mlflow_l3d.analysis.planning.precision import optimal_columns
 from mlflow_l3d.designs import design_named
@@ -187,15 +188,16 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
         record = earlier.analysis.importances[row["factor"]]
         known = record.components
         assert known is not None
+        outlook = Outlook.measured(known, CROSSED, CROSSED.without_each(record.table))
         assert row["total_index"] == pytest.approx(known.total_index)
         assert total_index_of(record.importance_corrected) == pytest.approx(known.total_index, abs=1e-6)
         assert row["low"] <= row["high"]
         assert row["half_width"] == pytest.approx(
-            design_named("crossed").half_width(known, rows=30, columns=10, assurance=0.8)
+            design_named("crossed").half_width(outlook, rows=30, columns=10, assurance=0.8)
         )
         assert row["nested_optimum"] == optimal_columns(min(known.total_index, 0.99))
         for design in ("crossed", "nested", "radial"):
-            needed = design_named(design).needed(0.2, known, assurance=0.8)
+            needed = design_named(design).needed(0.2, outlook, assurance=0.8)
             found = [row[f"{name}/{design}"] for name in ("rows", "columns", "cells")]
             assert [None if pd.isna(each) else each for each in found] == [
                 needed.rows,
@@ -205,11 +207,12 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
     designs = made.designs.set_index("design")
     for factor, record in earlier.analysis.importances.items():
         assert record.components is not None
-        width = design_named("nested").half_width(record.components, rows=30, columns=10, assurance=0.8)
+        outlook = Outlook.measured(record.components, CROSSED, CROSSED.without_each(record.table))
+        width = design_named("nested").half_width(outlook, rows=30, columns=10, assurance=0.8)
         assert designs.loc["nested", f"half_width/{factor}"] == pytest.approx(width)
     assert designs.loc["nested", "cells_needed"] == made.factors["cells/nested"].sum()
     assert designs.loc["radial", "cells_needed"] == 3 * made.factors["cells/radial"].max()
-    assert sum("data_order, label_selection is small (crossed 3 x 3)" in note for note in made.notes) == 1
+    assert sum("data_order, label_selection (crossed 3 x 3) is too small" in note for note in made.notes) == 1
     assert max(map(len, made.summary().splitlines())) <= 100
 
 

@@ -21,6 +21,8 @@ from mlflow_l3d.analysis.typing import FloatArray
 
 FEW_ROWS: Final = 10
 """Below this many rows with a score L3D007 speaks."""
+FEW_ROWS_OF_LEVELS: Final = 20
+"""The same of a complete list of levels, whose interval rests on the spread of the row means alone."""
 CLOSURE_LEVEL: Final = 0.0015
 """Two-sided level of the closure check; with exponential effects it speaks up to ten times as often."""
 FAILURE_LEVEL: Final = 0.01
@@ -302,7 +304,8 @@ def _few_rows(record: Importance, model: TableModel, more: Sequence[str]) -> Ite
     """L3D007: too few rows or columns for a narrow interval, or for any at all."""
     rows, columns = record.rows_used, with_scores(record.table).shape[1]
     needed = model.least_columns
-    if rows >= FEW_ROWS and columns >= needed:
+    enough = FEW_ROWS_OF_LEVELS if model is LEVELS else FEW_ROWS
+    if rows >= enough and columns >= needed:
         return
     head = f"{counted(rows, 'row')} and {counted(columns, 'column')} with a score"
     if min(rows, columns) < 2:
@@ -312,8 +315,13 @@ def _few_rows(record: Importance, model: TableModel, more: Sequence[str]) -> Ite
         least = f"at least 3 {'of each' if model.shared_columns else 'rows'}"
         text = f"{head}: {least} are needed for an interval, so nothing says how far the importance is luck."
     else:
-        text = f"{head}: the interval is wide, and the corrected importance of so few rows may lie too high on average"
-        yield Check("L3D007", "info", "Few runs", f"{text} (by about 0.1 with 5 rows, 0.2 with 3).", record.factor)
+        if model is LEVELS:
+            text = f"{head}: so few rows seldom show whether their scores are skewed. If they are, the interval covers"
+            text = f"{text} 65 to 90 % instead of 95 %."
+        else:
+            text = f"{head}: the interval is wide, and the corrected importance of so few rows may lie too high on"
+            text = f"{text} average (by about 0.1 with 5 rows, 0.2 with 3)."
+        yield Check("L3D007", "info", "Few runs", text, record.factor)
         return
     paper = "10 columns with 20 to 100 rows" if len(more) > 1 else "20 to 100 rows"
     message = f"{text} The paper uses {paper}; raise {' or '.join(more)}."
