@@ -19,6 +19,7 @@ from mlflow_l3d import __version__, registry
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.parameters.groups import GROUP_OF
 from mlflow_l3d.parameters.verbs import VERBS
+from mlflow_l3d.privacy import public_text
 
 _ABOUT = """How much of a score is luck, and which kind of luck?
 
@@ -121,8 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("mlflow-l3d: interrupted; the same command continues where it stopped.", file=sys.stderr)  # noqa: T201
         return 130
     except Exception as error:  # noqa: BLE001 - an unforeseen error still ends in one line, after its traceback
-        traceback.print_exc()
-        print(f"mlflow-l3d: unexpected error: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+        print(public_text(traceback.format_exc()), end="", file=sys.stderr)  # noqa: T201
+        print(f"mlflow-l3d: unexpected error: {type(error).__name__}: {public_text(str(error))}", file=sys.stderr)  # noqa: T201
         return failed or 1
     finally:
         for number, handler in previous.items():

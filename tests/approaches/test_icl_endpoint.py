@@ -22,6 +22,7 @@ from mlflow_l3d.approaches.failures import StudyEndedError
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.endpoint import client as clients
 from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError, RefusedError, retry_after
+from mlflow_l3d.approaches.icl.endpoint.engine import Tally
 from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
 from mlflow_l3d.approaches.icl.endpoint.replies import end_of_prompt, first_token_scores, tell_apart, written
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Store
@@ -318,6 +319,11 @@ def test_a_server_that_does_not_count_is_paid_the_most(server, tmp_path, usage):
     store = Store(client.endpoint, tmp_path)
     assert store.spent() == (1, pytest.approx((3 + 64 + 2.0) / 1e6))
     store.close()
+
+
+def test_tokens_that_no_server_counted_are_not_logged():
+    assert "prompt_tokens" not in Tally(tokens=[0, 0]).metrics
+    assert Tally(tokens=[5, 0, 7]).metrics["prompt_tokens"] == 6
 
 
 @pytest.mark.parametrize("key", ["sk-secret\r", "sk-\u0441ecret", " "])

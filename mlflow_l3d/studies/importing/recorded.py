@@ -15,6 +15,7 @@ import numpy.typing as npt
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.privacy import public_value
 from mlflow_l3d.tracking.records import CellRecord
 
 _WRONG: Final = "(the label, called wrong)"
@@ -123,7 +124,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
             found |= flat(value, f"{prefix}{name}.")
         elif value not in (None, "", [], ()):
             listed = isinstance(value, list | tuple)
-            found[f"{prefix}{name}"] = json.dumps(value) if listed else public_name(str(value))
+            found[f"{prefix}{name}"] = public_value(name, json.dumps(value) if listed else public_name(str(value)))
     return found
 
 

@@ -18,7 +18,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.importing.checking import _scored
 from mlflow_l3d.studies.importing.formats import FORMATS, inspect_log, tool_of
 from mlflow_l3d.studies.importing.kinds import with_kinds
-from mlflow_l3d.studies.importing.recorded import RecordedRun
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -372,3 +372,9 @@ def test_the_tool_is_recognised_by_its_files(tmp_path: Path):
 def test_unknown_columns_are_parameters():
     with pytest.raises(ParameterError, match="columns"):
         read("csv", LOGS / "none.csv", idd="x")
+
+
+def test_credentials_in_recorded_settings_are_hidden() -> None:
+    settings = {"model_args": {"api_key": "abc123", "base_url": "https://me:pw12345@host/v1", "max_length": 512}}
+    shown = {"model_args.api_key": "***", "model_args.base_url": "https://***@host/v1", "model_args.max_length": "512"}
+    assert flat(settings) == shown

@@ -47,10 +47,12 @@ class Tally:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """``prompt_tokens``, ``requests_sent`` and ``other_fingerprint_share``."""
+        """``requests_sent``, ``other_fingerprint_share``, and ``prompt_tokens`` if the server counts them."""
         share = self.foreign / max(1, self.answers)
-        tokens = float(np.mean(self.tokens)) if self.tokens else 0.0
-        return {"prompt_tokens": tokens, "requests_sent": float(self.paid), "other_fingerprint_share": share}
+        metrics = {"requests_sent": float(self.paid), "other_fingerprint_share": share}
+        if counted := [tokens for tokens in self.tokens if tokens > 0]:
+            metrics["prompt_tokens"] = float(np.mean(counted))
+        return metrics
 
 
 class EndpointEngine:
