@@ -89,7 +89,7 @@ def test_the_encoder_classifies_pairs_with_adapters(tmp_path) -> None:
 @needs_data
 def test_adapters_on_the_packaged_decoder() -> None:
     task = real_task("sst2", ("text",), "classification", (6, 2))
-    given = {"trainable": "lora", "learning_rate": 2e-3, "epochs": 2, "max_length": 12}
+    given = {"trainable": "lora", "learning_rate": 2e-3, "epochs": 3, "max_length": 12}
     session = session_of(task, DECODER, cache_folder(), **given)
     targets = {name.split(".lora_")[0].rpartition(".")[2] for name in session.loaded.adapters}
     assert targets == {"q_proj", "v_proj"}
