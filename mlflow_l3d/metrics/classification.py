@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.base import Metric, mean_of
 
 UNPARSED: Final = -1
 """The prediction of an answer that names no class."""
@@ -94,10 +94,6 @@ def _is_right(labels: Numbers, predictions: Numbers) -> npt.NDArray[np.float64]:
     return right
 
 
-def _accuracy(labels: Numbers, predictions: Numbers) -> float:
-    return float((labels == predictions).mean())
-
-
 def _matthews_corrcoef(labels: Numbers, predictions: Numbers) -> float:
     """Matthews' correlation coefficient for any number of classes (Gorodkin 2004), 0 where undefined."""
     counts, total = _count(labels, predictions), len(labels)
@@ -113,6 +109,7 @@ def _even(classes: int) -> float:
     return 1 / classes
 
 
+_accuracy: Final = mean_of(_is_right)
 _FRACTION: Final = (0.0, 1.0)
 
 F1_MACRO: Final = Metric(

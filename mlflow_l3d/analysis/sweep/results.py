@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD, LeftOut, golden_stds,
 from mlflow_l3d.analysis.sweep.point import Choice, SweptPoint, choices_of, is_numeric, value_text
 from mlflow_l3d.analysis.sweep.table import long_table
 from mlflow_l3d.analysis.sweep.trends import Trend, trend
-from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.analysis.typing import known, with_interval
 from mlflow_l3d.errors import ParameterError
 
 _NAMES: Final = ("root_seed", "investigation_runs", "mitigation_runs", "golden_runs")
@@ -76,12 +76,8 @@ class Sweep:
             "cells_failed": failed,
         }
         for one in self.trends:
-            numbers = {
-                "trend": one.slope,
-                "trend_ci_low": one.low,
-                "trend_ci_high": one.high,
-                "trend_p_holm": one.p_holm,
-            }
+            names = (*with_interval("trend"), "trend_p_holm")
+            numbers = dict(zip(names, (one.slope, one.low, one.high, one.p_holm), strict=True))
             found |= {f"{name}/{one.choice}/{one.of}": value for name, value in numbers.items()}
         for each in self.interactions:
             numbers = {"interaction_std": each.test.spread, "interaction_p_holm": each.p_holm}

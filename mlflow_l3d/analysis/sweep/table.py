@@ -10,21 +10,16 @@ import pandas as pd
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.sweep.point import TASK, SweptPoint, choices_of, is_numeric, value_of, value_text
+from mlflow_l3d.analysis.typing import with_interval
 
 IMPORTANCE: Final = (
-    "importance",
-    "importance_ci_low",
-    "importance_ci_high",
-    "importance_corrected",
-    "importance_corrected_ci_low",
-    "importance_corrected_ci_high",
+    *with_interval("importance"),
+    *with_interval("importance_corrected"),
     "moves_by_std",
     "unevenness",
     "contributed_std",
     "mitigated_std",
-    "golden_std",
-    "golden_std_ci_low",
-    "golden_std_ci_high",
+    *with_interval("golden_std"),
     "score_mean",
     "score_std",
     "collapsed_share",

@@ -31,18 +31,14 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
     for record in shown.records:
         name = record.factor
         agreement, numbers = shown.agreement(name), analysis.regression.get(name, {})
-        corrected, bounds = (
-            signed(record.importance_corrected),
-            (record.importance_corrected_ci_low, record.importance_corrected_ci_high),
-        )
-        published = record.importance_ci_low, record.importance_ci_high
+        corrected, bounds = signed(record.importance_corrected), record.corrected_interval
         rows.append(
             {
                 "factor": name,
                 "verdict": shown.verdict(record),
                 "important": shown.important(record),
                 "importance": signed(record.importance),
-                "published": between(*published),
+                "published": between(record.importance_ci_low, record.importance_ci_high),
                 "moves": score(record.moves_by_std),
                 "interval": MISSING if corrected == MISSING else f"{corrected} {bracketed(*bounds)}",
                 "corrected": corrected,
@@ -162,10 +158,7 @@ def component_table(shown: Shown) -> Table | None:
                     record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
                 ),
                 f"total /\n{word}": plain(parts.total / variance if variance > 0 else math.nan),
-                "contributed,\nshare": _share(
-                    parts.total_index,
-                    *map(total_index_of, (record.importance_corrected_ci_low, record.importance_corrected_ci_high)),
-                ),
+                "contributed,\nshare": _share(parts.total_index, *map(total_index_of, record.corrected_interval)),
                 "method": parts.method,
             }
         )
@@ -226,7 +219,7 @@ def collapse_table(shown: Shown) -> Table | None:
 
 
 def _bounds(record: Importance) -> str:
-    return between(record.importance_corrected_ci_low, record.importance_corrected_ci_high)
+    return between(*record.corrected_interval)
 
 
 def _share(share: float, low: float, high: float) -> str:

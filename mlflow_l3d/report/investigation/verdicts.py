@@ -135,9 +135,7 @@ class Shown:
     def part(self, record: Importance) -> str:
         """Return the factor's part in the variance with its interval, in per cent."""
         share = total_index_of(record.importance_corrected)
-        ends = [
-            total_index_of(end) for end in (record.importance_corrected_ci_low, record.importance_corrected_ci_high)
-        ]
+        ends = [total_index_of(end) for end in record.corrected_interval]
         known = f" ({' to '.join(points(end, 0) for end in ends)} %)" if all(map(math.isfinite, ends)) else ""
         return f"{points(share, 0)} % of the variance{known}"
 
@@ -162,7 +160,7 @@ class Shown:
         rest = self.analysis.collapse.rest[record.factor]
         if not math.isfinite(rest.importance_corrected):
             return ""
-        ends = between(rest.importance_corrected_ci_low, rest.importance_corrected_ci_high)
+        ends = between(*rest.corrected_interval)
         return f". Among the other runs the corrected importance is {signed(rest.importance_corrected)} ({ends})"
 
     def share(self, record: Importance) -> str:

@@ -17,7 +17,6 @@ from mlflow_l3d.report.numbers import plain, probability, shorten, size_text, un
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 LARGEST_Z: Final = 2.5
@@ -50,7 +49,7 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     ratios = [tasks + 1.0, 1.5] if better is not None else [1.0]
     height = min(2.3 + seeds * (0.26 if numbers else 0.12), 12.0)
     with style.panels(height, 1, len(ratios), width_ratios=ratios) as (figure, every):
-        image = style.draw_matrix(every[0], scaled, _colours(), -LARGEST_Z, LARGEST_Z)
+        image = style.draw_matrix(every[0], scaled, (style.ORANGE, style.BLUE), -LARGEST_Z, LARGEST_Z)
         _axis(every[0], matrix, numbers)
         if numbers:
             style.write_cells(every[0], distance, _distance_text, scaled > 2, 8 if tasks <= 8 else 6.8)
@@ -136,12 +135,6 @@ def seed_figure(study: SeedsStudy) -> Figure:
             )
             style.dress(every[1], x=label, grid="x")
     return figure
-
-
-def _colours() -> Colormap:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("l3d_z", [style.ORANGE, "#ffffff", style.BLUE])
 
 
 def _axis(axes: Axes, matrix: pd.DataFrame, numbers: bool) -> None:

@@ -11,15 +11,9 @@ from mlflow_l3d.report.numbers import plain, signed
 from mlflow_l3d.report.sweep.shown import DECIDED, ShownSweep
 
 _ESCAPED: Final = str.maketrans(
-    {
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {
         "\\": r"\textbackslash{}",
-        "&": r"\&",
-        "%": r"\%",
-        "$": r"\$",
-        "#": r"\#",
-        "_": r"\_",
-        "{": r"\{",
-        "}": r"\}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
         "<": r"\textless{}",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
 from mlflow_l3d.analysis.sweep.point import value_text
-from mlflow_l3d.report.numbers import MISSING, between, percent, probability, signed
+from mlflow_l3d.report.numbers import between, percent, probability, signed
 from mlflow_l3d.report.sweep.shown import ShownSweep, per, short
 from mlflow_l3d.report.table import Table
 
@@ -31,7 +30,7 @@ def trend_table(shown: ShownSweep) -> Table | None:
             "per": per(one),
             "change": shown.change(one.of, one.slope),
             percent(shown.sweep.level): between(one.low, one.high, partial(shown.change, one.of)),
-            "p, Holm": _p(one.p_holm),
+            "p, Holm": probability(one.p_holm),
             "points": str(one.points),
             "tasks": str(one.tasks),
         }
@@ -54,7 +53,7 @@ def interaction_table(shown: ShownSweep) -> Table | None:
                 "highest": ends[1].removesuffix(f" {shown.unit.noun}"),
                 "std": spread(one.test.spread),
                 percent(shown.sweep.level): between(one.test.spread_low, one.test.spread_high, spread),
-                "p, Holm": _p(one.p_holm),
+                "p, Holm": probability(one.p_holm),
                 "points": str(one.test.points),
             }
         )
@@ -80,7 +79,3 @@ def score_table(shown: ShownSweep, most: int = 60) -> Table | None:
 
 def _of(name: str) -> str:
     return "golden std" if name == GOLDEN_STD else name
-
-
-def _p(value: float) -> str:
-    return probability(value) if math.isfinite(value) else MISSING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mlflow_l3d.analysis.stability.agreement.base import Similarity, text, texts
 from mlflow_l3d.metrics.base import library
@@ -35,35 +35,35 @@ class _TextSimilarity(Similarity):
         raise NotImplementedError
 
 
-class Bleu(_TextSimilarity):
+class _OfSacrebleu(_TextSimilarity):
+    """A metric of sacrebleu, as a fraction; mean of both directions between two runs."""
+
+    symmetric = False
+    options: ClassVar[dict[str, bool]] = {}
+
+    @cached_property
+    def _metric(self) -> Any:
+        metrics = library("sacrebleu.metrics", "scoring", self.name, "sacrebleu")
+        return getattr(metrics, self.name.upper())(**self.options)
+
+    def _score(self, answer: str, references: Sequence[str]) -> float:
+        return min(1.0, float(self._metric.sentence_score(answer, references).score) / 100)
+
+
+class Bleu(_OfSacrebleu):
     """Sentence BLEU of the package sacrebleu, as a fraction; mean of both directions between two runs.
 
     n-grams longer than the text are left out (`effective_order`, which sacrebleu advises for sentences).
     """
 
     name = "bleu"
-    symmetric = False
-
-    @cached_property
-    def _metric(self) -> Any:
-        return library("sacrebleu.metrics", "scoring", self.name, "sacrebleu").BLEU(effective_order=True)
-
-    def _score(self, answer: str, references: Sequence[str]) -> float:
-        return min(1.0, float(self._metric.sentence_score(answer, references).score) / 100)
+    options: ClassVar[dict[str, bool]] = {"effective_order": True}
 
 
-class Chrf(_TextSimilarity):
+class Chrf(_OfSacrebleu):
     """Character n-gram F score of the package sacrebleu (beta 2), as a fraction; mean of both directions."""
 
     name = "chrf"
-    symmetric = False
-
-    @cached_property
-    def _metric(self) -> Any:
-        return library("sacrebleu.metrics", "scoring", self.name, "sacrebleu").CHRF()
-
-    def _score(self, answer: str, references: Sequence[str]) -> float:
-        return min(1.0, float(self._metric.sentence_score(answer, references).score) / 100)
 
 
 class Rouge(_TextSimilarity):
