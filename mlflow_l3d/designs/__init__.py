@@ -23,8 +23,7 @@ def design_named(name: str) -> type[Design]:
     ParameterError
         If there is no such design; the parameter is ``design``.
     """
-    found: type[Design] = registry.load("design", name)
-    return found
+    return registry.load("design", name)
 
 
 def all_designs() -> dict[str, type[Design]]:

@@ -47,9 +47,11 @@ def form_of(kind: str) -> Form:
     return next((form for form in FORMS if kind in form.kinds), CLASSES)
 
 
-def _held(label: Callable[[Any], str], prediction: Callable[[Any], str]) -> list[Callable[[Any], Array]]:
+def _held(
+    label: Callable[[Any], str], prediction: Callable[[Any], str]
+) -> tuple[Callable[[Any], Array], Callable[[Any], Array]]:
     """Return what holds labels, and predictions, from what holds one of them."""
-    return [partial(_each, what=what, held=held) for what, held in (("label", label), ("prediction", prediction))]
+    return partial(_each, what="label", held=label), partial(_each, what="prediction", held=prediction)
 
 
 def _each(values: Any, what: str, held: Callable[[Any], str]) -> Array:

@@ -243,5 +243,4 @@ def correlations(means: Means, spreads: Sequence[Spread]) -> FloatArray:
     covariance = matrix @ (means.of_runs + means.of_examples) @ matrix.T
     errors = np.array([each.error for each in spreads])
     np.fill_diagonal(covariance, errors**2)
-    scaled: FloatArray = covariance / np.outer(errors, errors)
-    return scaled
+    return covariance / np.outer(errors, errors)

@@ -67,8 +67,7 @@ def shares(
 
 
 def _centred(run: IntArray, values: FloatArray, sizes: IntArray) -> FloatArray:
-    centred: FloatArray = values - (np.bincount(run, values, minlength=len(sizes)) / sizes)[run]
-    return centred
+    return values - (np.bincount(run, values, minlength=len(sizes)) / sizes)[run]
 
 
 class _Confusion:
@@ -94,8 +93,7 @@ def _f1(table: _Confusion) -> tuple[FloatArray, FloatArray]:
     """Return F1 macro, a class that does not occur counted as 0, and what it is without each prediction."""
 
     def f1(right: npt.NDArray[Any], both: npt.NDArray[Any]) -> FloatArray:
-        found: FloatArray = 2 * right / np.maximum(both, 1)
-        return found
+        return 2 * right / np.maximum(both, 1)
 
     both = table.support + table.predicted
     of_class = f1(table.right, both)

@@ -102,8 +102,7 @@ def _beaten(scores: FloatArray, others: FloatArray) -> FloatArray:
     """Return for each score the share of the others that it beats, ties half."""
     ordered = np.sort(others)
     below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
-    share: FloatArray = below / (2 * len(others))
-    return share
+    return below / (2 * len(others))
 
 
 def _middles(count: int) -> FloatArray:
@@ -251,7 +250,4 @@ def _chances(counts: Sequence[IntArray]) -> FloatArray:
 
 def _all_of_ten(count: IntArray, total: IntArray) -> FloatArray:
     """Return C(count, 10) / C(total, 10): the chance that ten of the runs are all among `count`; at most 1."""
-    found: FloatArray = np.prod(
-        [np.clip(count - drawn, 0, None) / np.maximum(total - drawn, 1) for drawn in range(TEN)], axis=0
-    )
-    return found
+    return np.prod([np.clip(count - drawn, 0, None) / np.maximum(total - drawn, 1) for drawn in range(TEN)], axis=0)

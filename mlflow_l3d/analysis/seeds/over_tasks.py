@@ -10,7 +10,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.seeds.better_seed import BetterSeed, better_seed
-from mlflow_l3d.analysis.seeds.power import SeedPower, seed_power
+from mlflow_l3d.analysis.seeds.friedman import SeedPower, seed_power
 from mlflow_l3d.analysis.seeds.size_correlation import MEASURES, size_correlations
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.seeds.tables import study_rows

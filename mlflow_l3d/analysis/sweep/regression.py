@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.analysis.jackknife import t_quantile
-from mlflow_l3d.analysis.sweep.layout import Indices
 from mlflow_l3d.analysis.sweep.measured import Measured, degrees_of
+from mlflow_l3d.analysis.sweep.point import Indices
 from mlflow_l3d.analysis.typing import FloatArray
 
 FEWEST_TASKS: Final = 3

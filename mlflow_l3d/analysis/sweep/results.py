@@ -12,9 +12,17 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.sweep.interactions import Interaction, interaction
-from mlflow_l3d.analysis.sweep.layout import changes_nothing, clusters_of, following
 from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD, LeftOut, golden_stds, importances
-from mlflow_l3d.analysis.sweep.point import Choice, SweptPoint, choices_of, is_numeric, value_text
+from mlflow_l3d.analysis.sweep.point import (
+    Choice,
+    SweptPoint,
+    changes_nothing,
+    choices_of,
+    clusters_of,
+    following,
+    is_numeric,
+    value_text,
+)
 from mlflow_l3d.analysis.sweep.table import long_table
 from mlflow_l3d.analysis.sweep.trends import Trend, trend
 from mlflow_l3d.analysis.typing import known, with_interval

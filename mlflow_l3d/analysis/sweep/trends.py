@@ -9,9 +9,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.sweep.layout import Indices, blocks_of, groups
 from mlflow_l3d.analysis.sweep.measured import Measured
-from mlflow_l3d.analysis.sweep.point import Choice, SweptPoint, value_of
+from mlflow_l3d.analysis.sweep.point import Choice, Indices, SweptPoint, blocks_of, groups, value_of
 from mlflow_l3d.analysis.sweep.regression import FEWEST_TASKS, Slope, mean_slope, slope
 from mlflow_l3d.analysis.typing import FloatArray
 

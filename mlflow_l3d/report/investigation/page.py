@@ -11,9 +11,8 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.investigation import factor_tables, prediction_tables
 from mlflow_l3d.report.investigation import figures as draw
-from mlflow_l3d.report.investigation.checks import by_code
 from mlflow_l3d.report.investigation.heatmap import heatmap
-from mlflow_l3d.report.investigation.verdicts import Shown
+from mlflow_l3d.report.investigation.verdicts import Shown, by_code
 from mlflow_l3d.report.investigation.words import answers, early_stops
 from mlflow_l3d.report.numbers import MISSING, percent
 from mlflow_l3d.report.page import Picture, Section, chip, page

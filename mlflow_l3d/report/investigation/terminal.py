@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.investigation.checks import by_code
 from mlflow_l3d.report.investigation.factor_tables import factor_texts, further_numbers
 from mlflow_l3d.report.investigation.prediction_tables import RATIO
-from mlflow_l3d.report.investigation.verdicts import Shown
+from mlflow_l3d.report.investigation.verdicts import Shown, by_code
 from mlflow_l3d.report.investigation.words import answers, early_stops
 from mlflow_l3d.report.numbers import MISSING, percent, shorten
 from mlflow_l3d.report.table import Part, Table, document

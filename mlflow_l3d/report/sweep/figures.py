@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.sweep.layout import blocks_of, groups
 from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
-from mlflow_l3d.analysis.sweep.point import FACTOR, TASK, value_of, value_text
+from mlflow_l3d.analysis.sweep.point import FACTOR, TASK, blocks_of, groups, value_of, value_text
 from mlflow_l3d.analysis.sweep.trends import Trend, scaled
 from mlflow_l3d.analysis.typing import with_interval
 from mlflow_l3d.report import style

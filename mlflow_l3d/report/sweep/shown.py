@@ -65,10 +65,8 @@ class ShownSweep:
     @cached_property
     def rows(self) -> pd.DataFrame:
         """Its table with a column ``verdict``: the words of a report, ``failed`` without a score."""
-        rows, shown = self.sweep.rows, {}
-        for at, point in enumerate(self.sweep.points):
-            if point.analysis is not None:
-                shown[at] = Shown(point.analysis)
+        rows, points = self.sweep.rows, enumerate(self.sweep.points)
+        shown = {at: Shown(point.analysis) for at, point in points if point.analysis is not None}
         verdicts = [
             shown[at].verdict(shown[at].analysis.importances[factor]) if factor else FAILED
             for at, factor in zip(rows["point"], rows["factor"], strict=True)

@@ -52,7 +52,7 @@ class SweepResult:
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.report.sweep.text import summary
+        from mlflow_l3d.report.sweep.page import summary
 
         return summary(self.sweep, title=self.title)
 
