@@ -23,7 +23,8 @@ def design_named(name: str) -> type[Design]:
     ParameterError
         If there is no such design; the parameter is ``design``.
     """
-    return registry.load("design", name)
+    found: type[Design] = registry.load("design", name)
+    return found
 
 
 def all_designs() -> dict[str, type[Design]]:

@@ -140,7 +140,7 @@ def draw_matrix(axes: Axes, values: FloatArray, colours: str | tuple[str, str], 
         axes.patch.set(hatch="/////", edgecolor=GREY, linewidth=0.0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    shown = colours
+    shown: Any = colours
     if not isinstance(colours, str):
         shown = LinearSegmentedColormap.from_list("l3d", [colours[0], "#ffffff", colours[1]])
     return axes.imshow(

@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 from seeds_report_cases import SEEDS, all_studies, regression, study
 
-from mlflow_l3d.analysis.seeds.over_tasks import over_tasks
+from mlflow_l3d.analysis.seeds.over_tasks import over_tasks, study_rows
 from mlflow_l3d.analysis.seeds.study import seeds_study
-from mlflow_l3d.analysis.seeds.tables import study_rows
 from mlflow_l3d.report.seeds.figures import seed_figure, seed_heatmap, size_figure
 from mlflow_l3d.report.seeds.page import over_tasks_page, over_tasks_text, study_page, study_text
 from mlflow_l3d.report.seeds.tables import difference_table, interval_table, published_table_1, published_table_7

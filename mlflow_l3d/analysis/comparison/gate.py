@@ -102,7 +102,7 @@ def look_at(
     usable = measured if math.isfinite(float(measured.error)) else measured._replace(error=math.inf)
     ends = [end for level in levels for end in limits(usable, level)]
     found = str(decisions(usable, levels, plan.smallest_effect))
-    return Look(runs, pairs, fraction, *map(float, (*usable, *ends, *levels)), decision=found)  # type: ignore[arg-type]
+    return Look(runs, pairs, fraction, *map(float, (*usable, *ends, *levels)), found)  # type: ignore[arg-type]
 
 
 def measure(candidate: System, baseline: System, *, count_examples: bool) -> tuple[Measured, Spread]:

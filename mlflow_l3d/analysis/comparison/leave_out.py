@@ -93,7 +93,8 @@ def _f1(table: _Confusion) -> tuple[FloatArray, FloatArray]:
     """Return F1 macro, a class that does not occur counted as 0, and what it is without each prediction."""
 
     def f1(right: npt.NDArray[Any], both: npt.NDArray[Any]) -> FloatArray:
-        return 2 * right / np.maximum(both, 1)
+        found: FloatArray = 2 * right / np.maximum(both, 1)
+        return found
 
     both = table.support + table.predicted
     of_class = f1(table.right, both)

@@ -280,4 +280,5 @@ def _shares(agreed: npt.NDArray[Any], comparisons: npt.NDArray[np.int64]) -> Flo
     """Return agreed / comparisons in [0, 1], which rounding may leave otherwise; nan where there are none."""
     shares = np.full(len(comparisons), math.nan)
     np.divide(agreed, comparisons, out=shares, where=comparisons > 0)
-    return np.clip(shares, 0.0, 1.0)
+    clipped: FloatArray = np.clip(shares, 0.0, 1.0)
+    return clipped

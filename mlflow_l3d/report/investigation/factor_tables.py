@@ -144,7 +144,9 @@ def component_table(shown: Shown) -> Table | None:
         return None
     rows = []
     for record, parts in found:
-        variance = _golden_variance(shown, record)
+        known = record.golden[np.isfinite(record.golden)]
+        # A design whose own runs stand for golden runs took its total from these.
+        variance = float(known.var(ddof=1)) if len(known) >= 2 and not shown.design.own_golden else math.nan
         rows.append(
             {
                 "factor": record.factor,
@@ -228,12 +230,6 @@ def _share(share: float, low: float, high: float) -> str:
         return MISSING
     ends = tuple(points(min(max(end, 0.0), 1.0), 0) if math.isfinite(end) else MISSING for end in (low, high))
     return f"{points(min(max(share, 0.0), 1.0), 1)} %" + ("" if MISSING in ends else f"\n({ends[0]} to {ends[1]})")
-
-
-def _golden_variance(shown: Shown, record: Importance) -> float:
-    """Return the variance of the golden runs; a design whose own runs stand for them took its total from these."""
-    known = record.golden[np.isfinite(record.golden)]
-    return float(known.var(ddof=1)) if len(known) >= 2 and not shown.design.own_golden else math.nan
 
 
 def interim_table(analysis: Analysis) -> Table | None:

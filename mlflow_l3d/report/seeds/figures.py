@@ -70,7 +70,7 @@ def size_figure(rows: pd.DataFrame, correlations: pd.DataFrame, *, title: str = 
     Parameters
     ----------
     rows
-        As :func:`mlflow_l3d.analysis.seeds.tables.study_rows` gives; fractions.
+        As :func:`mlflow_l3d.analysis.seeds.over_tasks.study_rows` gives; fractions.
     correlations
         Rows of :func:`mlflow_l3d.analysis.seeds.size_correlation.size_correlations`; those on the log scale are shown.
     title

@@ -14,8 +14,7 @@ import pandas as pd
 from mlflow_l3d.analysis.sweep.interactions import Interaction
 from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
 from mlflow_l3d.analysis.sweep.point import FACTOR, TASK, is_numeric, value_text
-from mlflow_l3d.analysis.sweep.results import Sweep
-from mlflow_l3d.analysis.sweep.table import OF_CHOICE
+from mlflow_l3d.analysis.sweep.results import OF_CHOICE, Sweep
 from mlflow_l3d.analysis.sweep.trends import Trend
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.report.investigation.verdicts import Shown

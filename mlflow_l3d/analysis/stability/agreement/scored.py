@@ -149,7 +149,8 @@ def _pairs(scoring: Scoring, forms: Sequence[Hashable]) -> FloatArray:
         # A missing number is nan, and with it all that it is compared with.
         numbers = np.array([math.nan if form is None else form for form in forms], dtype=np.float64)
         distances = np.abs(np.subtract.outer(numbers, numbers)) / scoring.scale
-        return np.nan_to_num(1 - np.minimum(1.0, distances), nan=0.0)
+        close: FloatArray = np.nan_to_num(1 - np.minimum(1.0, distances), nan=0.0)
+        return close
     return matrix_of_pairs(scoring, forms)
 
 
