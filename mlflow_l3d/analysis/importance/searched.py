@@ -1,4 +1,4 @@
-"""Cells on the split that hyperparameters were searched on; the same cell again: what of the spread is the machine's."""
+"""Cells on the very split of a search of hyperparameters; the same cell again: what of the spread is the machine's."""
 
 from __future__ import annotations
 
