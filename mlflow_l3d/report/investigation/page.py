@@ -11,9 +11,7 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.investigation import factor_tables, prediction_tables
 from mlflow_l3d.report.investigation import figures as draw
-from mlflow_l3d.report.investigation.factor_tables import factor_texts, further_numbers
 from mlflow_l3d.report.investigation.heatmap import heatmap
-from mlflow_l3d.report.investigation.prediction_tables import RATIO
 from mlflow_l3d.report.investigation.verdicts import Shown, by_code
 from mlflow_l3d.report.investigation.words import answers, early_stops
 from mlflow_l3d.report.numbers import MISSING, percent, shorten
@@ -170,7 +168,7 @@ _MORE = {
     "iqr": ("IQR", "IQR: distance of the quartiles of the cells, {pp}."),
     "predictions": (
         "predictions (ratio)",
-        f"predictions: importance for single predictions, and the {RATIO}.",
+        f"predictions: importance for single predictions, and the {prediction_tables.RATIO}.",
     ),
     "kappa": ("kappa", "kappa: agreement beyond chance."),
     "pearson": ("Pearson", "Pearson: correlation of the numbers that two runs predict, blind to shift and scale."),
@@ -199,7 +197,7 @@ def summary(analysis: Analysis, *, title: str, lines: Sequence[str] = ()) -> str
         stability of predictions, and the checks.
     """
     shown = Shown(analysis)
-    parts: list[Part] = [*early_stops(analysis), _table(shown), further_numbers(shown, _MORE), [""]]
+    parts: list[Part] = [*early_stops(analysis), _table(shown), factor_tables.further_numbers(shown, _MORE), [""]]
     parts += [f"{shorten(record.factor, 60)}: {shown.sentence(record)}" for record in shown.records]
     luck, _, stable = answers(shown)
     for name, answer in (("luck", luck), ("predictions", stable)):
@@ -232,7 +230,7 @@ def _table(shown: Shown) -> Table:
         keys = {"factor": "factor", "important": "important", "std": "std", gold: "golden", "std/gold": "share"}
         keys |= {"mean": "mean", "CON": "consistency", "CCON": "correct", "miss": "missing"}
     rows = []
-    for texts in factor_texts(shown):
+    for texts in factor_tables.factor_texts(shown):
         score, important = texts["importance"], texts["important"]
         score = score if important == MISSING else f"{score} {important:>3}"
         name = shorten(texts["factor"], 30 if shown.design.baseline else 20)
