@@ -101,8 +101,8 @@ def look_at(
     levels = plan.levels_at([*(look.fraction for look in earlier), fraction])[-1]
     usable = measured if math.isfinite(float(measured.error)) else measured._replace(error=math.inf)
     ends = [end for level in levels for end in limits(usable, level)]
-    found = str(decisions(usable, levels, plan.smallest_effect))
-    return Look(runs, pairs, fraction, *map(float, (*usable, *ends, *levels)), found)  # type: ignore[arg-type]
+    found: list[Any] = [*map(float, (*usable, *ends, *levels)), str(decisions(usable, levels, plan.smallest_effect))]
+    return Look(runs, pairs, fraction, *found)
 
 
 def measure(candidate: System, baseline: System, *, count_examples: bool) -> tuple[Measured, Spread]:
