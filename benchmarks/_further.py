@@ -11,8 +11,7 @@ from _tables import SETTINGS, Array, Shape, Variances, crossed, exponential, gen
 
 from mlflow_l3d.analysis.importance.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.std_interval import std_interval
-from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.analysis.importance.tables import Tables, std_interval
 from mlflow_l3d.designs import design_named
 
 MIXED: Final[tuple[Variances, ...]] = ((0.5, 0.25, 0.25), (0.8, 0.1, 0.1), (0.9, 0.05, 0.05))

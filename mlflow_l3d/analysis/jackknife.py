@@ -36,6 +36,15 @@ def jackknife_variance(left_out: FloatArray) -> float:
     return (count - 1) / count * float(np.square(left_out - left_out.mean()).sum())
 
 
+def means_without(values: FloatArray) -> FloatArray:
+    """Return the mean of the values that are known without each in turn; nan below two that are."""
+    known = ~np.isnan(values)
+    count, total = int(known.sum()), float(np.nansum(values))
+    if count < 2:
+        return np.full(len(values), math.nan)
+    return np.where(known, (total - np.nan_to_num(values)) / (count - 1), total / count)
+
+
 def combined_error(left_out: Sequence[FloatArray], overlap: float = 0.0) -> tuple[float, float]:
     """Return the error of an estimate and its degrees of freedom.
 

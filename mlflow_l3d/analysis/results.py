@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.importance.tails import Tails, tails
 from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict, verdict_of
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.stability.results import Consistency
-from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.analysis.typing import known, with_interval
 
 if TYPE_CHECKING:
     from mlflow_l3d.analysis.importance.collapse import Collapse
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HEADLINE: Final = (*IMPORTANCE_METRICS, "consistency", "correct_consistency")
 """Metrics that a parent of one factor has by their plain names, too, so that such parents compare in one chart."""
-OF_ALL_FACTORS: Final = ("golden_std", "golden_std_ci_low", "golden_std_ci_high")
+OF_ALL_FACTORS: Final = with_interval("golden_std")
 """Numbers that do not depend on the factor: every parent has them by their plain names."""
 _IN_FILES: Final = frozenset(FURTHER_METRICS) | {"accuracy_std", "accuracy_std_population"}
 _OF_FILES: Final = ("variance_", "prediction_importance")

@@ -49,8 +49,8 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
         double = max(FEWEST_AT_BOUNDARY, 2 * rows)
         text = f"The other factors show no variance in these {rows} {word}: use {double} (mitigation_runs={double})."
         return Advice("more_rows", text, double)
-    ends = record.importance_corrected_ci_low, record.importance_corrected_ci_high
-    own = distance + (ends[1] if record.importance_corrected < 0 else -ends[0])
+    low, high = record.corrected_interval
+    own = distance + (high if record.importance_corrected < 0 else -low)
     # This interval may be wider than one expects of as many runs; so would be those of more.
     wanted = min(distance, distance / own * design.half_width(found, rows=rows, columns=columns))
     right = f"If the true value is near {record.importance_corrected:+.2f}, about"

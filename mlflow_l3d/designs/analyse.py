@@ -16,9 +16,8 @@ from mlflow_l3d.analysis.importance.failures import selection
 from mlflow_l3d.analysis.importance.frames import factors_in
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, rank_factors
 from mlflow_l3d.analysis.importance.reml import Missing
-from mlflow_l3d.analysis.importance.replicates import replicate_checks
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.searched import searched_split_checks
+from mlflow_l3d.analysis.importance.searched import replicate_checks, searched_split_checks
 from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
 from mlflow_l3d.analysis.importance.tails import row_tail_check, tail_checks
 from mlflow_l3d.analysis.importance.verdicts import joint_level, verdict_of
@@ -30,8 +29,8 @@ from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import Design, design_named, design_of
 from mlflow_l3d.designs.advice import advise
 from mlflow_l3d.designs.base import Sizes
+from mlflow_l3d.metrics.classification import unparsed_reasons
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.metrics.unparsed import unparsed_reasons
 from mlflow_l3d.plan.factors import REPLICATE, TEST_SAMPLE
 
 

@@ -166,8 +166,7 @@ class Design(PlannedRuns):
         """Return the scores that stand for independent draws of every factor."""
         if scores.pooled:
             # Row by row, so that the first rows come first.
-            cells: FloatArray = np.concatenate(list(scores.tables.values()), axis=1).reshape(-1)
-            return cells
+            return np.concatenate(list(scores.tables.values()), axis=1).reshape(-1)
         return scores.golden
 
     @classmethod

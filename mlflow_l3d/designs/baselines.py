@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import pandas as pd
 
@@ -79,15 +79,7 @@ class _Baseline(TableDesign):
         return replace(record, contributed_std=math.nan)
 
     @classmethod
-    def checks(
-        cls,
-        record: Importance,
-        *,
-        closes: bool = True,
-        reml: bool = False,
-        chance: float | None = None,
-        percent: bool = True,
-    ) -> Iterable[Check]:
+    def checks(cls, record: Importance, *, percent: bool = True, **how: Any) -> Iterable[Check]:
         """Return the checks of one factor."""
         return baseline_checks(record, percent=percent)
 

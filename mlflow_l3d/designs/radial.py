@@ -124,8 +124,7 @@ class RadialDesign(Design):
     @classmethod
     def golden_scores(cls, scores: Tables) -> FloatArray:
         """Return all base and swap runs, set by set: each set is independent draws of every factor."""
-        sets: FloatArray = np.concatenate([scores.base, *(table[:, 0] for table in scores.tables.values())])
-        return sets
+        return np.concatenate([scores.base, *(table[:, 0] for table in scores.tables.values())])
 
     @classmethod
     def importances(

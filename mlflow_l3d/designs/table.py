@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.crossed import with_first_order
 from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.first_order import with_first_order
 from mlflow_l3d.analysis.importance.frames import golden_scores, score_table
 from mlflow_l3d.analysis.importance.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.reml import Missing, with_reml

@@ -1,14 +1,17 @@
-"""Scores of predicted classes."""
+"""Scores of predicted classes, and why nothing could be read from answers."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.base import Metric, mean_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 UNPARSED: Final = -1
 """The prediction of an answer that names no class."""
@@ -94,10 +97,6 @@ def _is_right(labels: Numbers, predictions: Numbers) -> npt.NDArray[np.float64]:
     return right
 
 
-def _accuracy(labels: Numbers, predictions: Numbers) -> float:
-    return float((labels == predictions).mean())
-
-
 def _matthews_corrcoef(labels: Numbers, predictions: Numbers) -> float:
     """Matthews' correlation coefficient for any number of classes (Gorodkin 2004), 0 where undefined."""
     counts, total = _count(labels, predictions), len(labels)
@@ -113,6 +112,7 @@ def _even(classes: int) -> float:
     return 1 / classes
 
 
+_accuracy: Final = mean_of(_is_right)
 _FRACTION: Final = (0.0, 1.0)
 
 F1_MACRO: Final = Metric(
@@ -196,3 +196,26 @@ def class_numbers(values: npt.ArrayLike, what: str, lowest: int) -> Numbers:
         msg = f"{what} must be {lowest} or above, got {int(numbers.min())}"
         raise ValueError(msg)
     return numbers
+
+
+REASONS: Final = {
+    "thought": "end inside a thought (raise hyperparameter thought_tokens)",
+    "cut": "are cut off at the token limit (raise hyperparameter max_new_tokens)",
+    "empty": "are empty",
+    "other": "hold other text, or several answers",
+}
+"""What such answers do; ``unparsed_<reason>_share`` is their share of all answers, 0 where it is not recorded."""
+
+
+def unparsed_reasons(cells: pd.DataFrame) -> str:
+    """Return the shares of answers from which nothing could be read, by reason, the largest first.
+
+    Parameters
+    ----------
+    cells
+        One row a run, with the columns that it recorded.
+    """
+    names = {reason: f"unparsed_{reason}_share" for reason in REASONS}
+    shares = {reason: cells[name].fillna(0.0).mean() for reason, name in names.items() if name in cells}
+    ordered = sorted((reason for reason in shares if shares[reason] > 0), key=lambda reason: -shares[reason])
+    return ", ".join(f"{shares[reason]:.1%} {REASONS[reason]}" for reason in ordered)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +19,8 @@ from mlflow_l3d.metrics.regression import numbers
 Array = npt.NDArray[Any]
 
 
-class Form(ABC):
+@dataclass(frozen=True)
+class Form:
     """How labels and predictions of some kinds of tasks are held, and what they may be.
 
     Attributes
@@ -27,97 +29,29 @@ class Form(ABC):
         Kinds of tasks.
     words
         What a label is, in a few words, for messages.
+    labels, predictions
+        Return labels or predictions as they are held, shape (n,); raise a ValueError where one cannot be.
     has_classes
         Whether labels are classes: draws are then stratified by them, and a prediction may have class scores.
     """
 
     kinds: tuple[str, ...]
     words: str
+    labels: Callable[[Any], Array]
+    predictions: Callable[[Any], Array]
     has_classes: bool = False
-
-    @abstractmethod
-    def labels(self, values: Any) -> Array:
-        """Return labels as they are held, shape (n,); raise a ValueError where one cannot be."""
-
-    @abstractmethod
-    def predictions(self, values: Any) -> Array:
-        """Return predictions as they are held, shape (n,); raise a ValueError where one cannot be."""
-
-
-class _Classes(Form):
-    """Whole numbers, int64; a prediction of -1 names no class."""
-
-    kinds, words, has_classes = OF_CLASSES, "class numbers", True
-
-    def labels(self, values: Any) -> Array:
-        return class_numbers(values, "labels", 0)
-
-    def predictions(self, values: Any) -> Array:
-        return class_numbers(values, "predictions", UNPARSED)
-
-
-class _Numbers(Form):
-    """Finite numbers, float64."""
-
-    kinds, words = OF_NUMBERS, "finite numbers"
-
-    def labels(self, values: Any) -> Array:
-        return numbers(values, "labels", 1)
-
-    def predictions(self, values: Any) -> Array:
-        return numbers(values, "predictions", 1)
-
-
-class _Texts(Form):
-    """Texts (dtype object); a label is one reference, or the JSON list of several of which each is right."""
-
-    kinds, words = OF_TEXTS, "texts"
-
-    def labels(self, values: Any) -> Array:
-        return _each(values, "label", _reference)
-
-    def predictions(self, values: Any) -> Array:
-        return _each(values, "prediction", _text)
-
-
-class _Tags(Form):
-    """JSON lists of texts (dtype object): the tags of the tokens of a text."""
-
-    kinds, words = OF_TAGS, "lists of tags"
-
-    def labels(self, values: Any) -> Array:
-        return _each(values, "label", _tags)
-
-    def predictions(self, values: Any) -> Array:
-        return _each(values, "prediction", _tags)
-
-
-class _Rankings(Form):
-    """JSON (dtype object): a prediction is a list of ids, best first; a label maps ids to gains, or lists the relevant.
-
-    Ids are texts, whole numbers become such.
-    """
-
-    kinds, words = OF_RANKINGS, "rankings"
-
-    def labels(self, values: Any) -> Array:
-        return _each(values, "label", _relevant)
-
-    def predictions(self, values: Any) -> Array:
-        return _each(values, "prediction", _ranking)
-
-
-CLASSES: Final = _Classes()
-NUMBERS: Final = _Numbers()
-TEXTS: Final = _Texts()
-TAGS: Final = _Tags()
-RANKINGS: Final = _Rankings()
-FORMS: Final[tuple[Form, ...]] = (CLASSES, NUMBERS, TEXTS, TAGS, RANKINGS)
 
 
 def form_of(kind: str) -> Form:
     """Return the form of a kind of task; that of classes where the kind is unknown."""
     return next((form for form in FORMS if kind in form.kinds), CLASSES)
+
+
+def _held(
+    label: Callable[[Any], str], prediction: Callable[[Any], str]
+) -> tuple[Callable[[Any], Array], Callable[[Any], Array]]:
+    """Return what holds labels, and predictions, from what holds one of them."""
+    return partial(_each, what="label", held=label), partial(_each, what="prediction", held=prediction)
 
 
 def _each(values: Any, what: str, held: Callable[[Any], str]) -> Array:
@@ -219,3 +153,28 @@ def _members(value: Any, wanted: str) -> list[Any]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+CLASSES: Final = Form(
+    OF_CLASSES,
+    "class numbers",
+    partial(class_numbers, what="labels", lowest=0),
+    partial(class_numbers, what="predictions", lowest=UNPARSED),
+    has_classes=True,
+)
+"""Whole numbers, int64; a prediction of -1 names no class."""
+FORMS: Final = (
+    CLASSES,
+    Form(
+        OF_NUMBERS,
+        "finite numbers",
+        partial(numbers, what="labels", axes=1),
+        partial(numbers, what="predictions", axes=1),
+    ),
+    Form(OF_TEXTS, "texts", *_held(_reference, _text)),
+    Form(OF_TAGS, "lists of tags", *_held(_tags, _tags)),
+    Form(OF_RANKINGS, "rankings", *_held(_relevant, _ranking)),
+)
+"""Numbers are float64. All else is texts, dtype object: a label of a text is one reference, or the JSON list of several
+of which each is right; tags are the JSON list of those of the tokens of a text; a ranking is the JSON list of ids, best
+first, and its label maps ids to gains, or lists the relevant ones. Ids are texts, whole numbers become such."""

@@ -30,13 +30,11 @@ def _spearman(labels: Floats, predictions: Floats) -> float:
 
 
 def _squared(labels: Floats, predictions: Floats) -> Floats:
-    found: Floats = np.square(labels - predictions)
-    return found
+    return np.square(labels - predictions)
 
 
 def _absolute(labels: Floats, predictions: Floats) -> Floats:
-    found: Floats = np.abs(labels - predictions)
-    return found
+    return np.abs(labels - predictions)
 
 
 def _rmse(labels: Floats, predictions: Floats) -> float:

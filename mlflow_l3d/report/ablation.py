@@ -11,6 +11,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.planning.subsets import NUMBERS
+from mlflow_l3d.analysis.typing import with_interval
 from mlflow_l3d.report.numbers import Unit, bracketed, shorten, signed, unit_of
 from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, dress, panels
 from mlflow_l3d.report.table import Table, document
@@ -140,15 +141,10 @@ def ablation_figure(frame: pd.DataFrame) -> Figure:
             if not radial:
                 _line(axes, by_columns, GREY, "published score, fewer columns")
             wide = by_rows.pivot(index="runs", columns="number", values="mean")
-            axes.vlines(
-                wide.index,
-                wide["importance_corrected_ci_low"],
-                wide["importance_corrected_ci_high"],
-                color=ORANGE,
-                linewidth=1.6,
-            )
+            corrected, *ends = (wide[name] for name in with_interval("importance_corrected"))
+            axes.vlines(wide.index, *ends, color=ORANGE, linewidth=1.6)
             label = f"corrected, fewer {fewer}, 95 % interval"
-            axes.plot(wide.index, wide["importance_corrected"], "s", color=ORANGE, markersize=4, label=label)
+            axes.plot(wide.index, corrected, "s", color=ORANGE, markersize=4, label=label)
             axes.axhline(0, color=INK, linewidth=1)
             axes.set_xscale("log")
             axes.set_xticks(ticks := _ticks(own["runs"]), map(str, ticks))

@@ -18,7 +18,6 @@ from mlflow_l3d.report.numbers import shorten_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
@@ -131,16 +130,21 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def draw_matrix(axes: Axes, values: FloatArray, colours: str | Colormap, low: float, high: float) -> AxesImage:
-    """Draw a table of numbers as colours; what is missing is grey and hatched."""
+def draw_matrix(axes: Axes, values: FloatArray, colours: str | tuple[str, str], low: float, high: float) -> AxesImage:
+    """Draw a table of numbers as colours: a colour map, or two ends with white between; what is missing is hatched."""
+    from matplotlib.colors import LinearSegmentedColormap
+
     dress(axes)
     axes.patch.set_facecolor(ABSENT)
     if not np.isfinite(values).all():
         axes.patch.set(hatch="/////", edgecolor=GREY, linewidth=0.0)
     for spine in axes.spines.values():
         spine.set_visible(False)
+    shown: Any = colours
+    if not isinstance(colours, str):
+        shown = LinearSegmentedColormap.from_list("l3d", [colours[0], "#ffffff", colours[1]])
     return axes.imshow(
-        np.ma.masked_invalid(values), cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="none"
+        np.ma.masked_invalid(values), cmap=shown, vmin=low, vmax=high, aspect="auto", interpolation="none"
     )
 
 

@@ -10,7 +10,7 @@ from audit import signs
 from join import named
 from published import CLASSES, FACTORS, SYSTEMS
 
-from mlflow_l3d.analysis.sweep.table import OF_CHOICE
+from mlflow_l3d.analysis.sweep.results import OF_CHOICE
 from mlflow_l3d.errors import unknown_name
 
 OURS: Final = "ours"

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.std_interval import std_interval
+from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.analysis.importance.tails import row_tail_check, tail_checks, tails
 
 

@@ -18,8 +18,8 @@ from mlflow_l3d.analysis.importance.nested import nested_estimate
 from mlflow_l3d.analysis.importance.radial import radial_estimate
 from mlflow_l3d.analysis.planning.runs_needed import optimal_columns
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule
-from mlflow_l3d.analysis.stability.noise import population_variance
 from mlflow_l3d.analysis.stability.prediction_importance import prediction_importance
+from mlflow_l3d.analysis.stability.results import population_variance
 from mlflow_l3d.designs import design_named
 
 CLOSE = {"rel": 1e-8, "abs": 1e-10}

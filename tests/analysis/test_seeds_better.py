@@ -16,8 +16,7 @@ from seeds_cases import PAPER_SEEDS
 
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.seeds.better_seed import better_seed, normalised
-from mlflow_l3d.analysis.seeds.friedman import critical_w, friedman
-from mlflow_l3d.analysis.seeds.power import seed_power
+from mlflow_l3d.analysis.seeds.friedman import critical_w, friedman, seed_power
 
 
 def matrix_of(values, seeds=PAPER_SEEDS):

@@ -30,7 +30,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.sessions import session_of
-from mlflow_l3d.metrics.unparsed import REASONS
+from mlflow_l3d.metrics.classification import REASONS
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import configuration_seed
 

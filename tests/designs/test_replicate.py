@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.replicates import replicate_checks
+from mlflow_l3d.analysis.importance.searched import replicate_checks
 from mlflow_l3d.approaches.base import defect
 from mlflow_l3d.approaches.callable import Callable
 from mlflow_l3d.designs import design_named

@@ -3,8 +3,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from mlflow_l3d.report.labelled_points import name_points, size_ticks
 from mlflow_l3d.report.numbers import size_text
+from mlflow_l3d.report.seeds.figures import name_points, size_ticks
 from mlflow_l3d.report.style import new_figure, settings
 
 

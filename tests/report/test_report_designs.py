@@ -18,9 +18,8 @@ from mlflow_l3d.report.investigation.factor_tables import (
     ranking_tables,
 )
 from mlflow_l3d.report.investigation.heatmap import heatmap
-from mlflow_l3d.report.investigation.page import _FURTHER, drawn, render
+from mlflow_l3d.report.investigation.page import _FURTHER, drawn, render, summary
 from mlflow_l3d.report.investigation.prediction_tables import fragile_table
-from mlflow_l3d.report.investigation.terminal import summary
 from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.investigation.words import answers, early_stops
 from mlflow_l3d.report.text import WIDTH

@@ -11,13 +11,11 @@ import pandas as pd
 import pytest
 from seeds_report_cases import SEEDS, all_studies, regression, study
 
-from mlflow_l3d.analysis.seeds.over_tasks import over_tasks
+from mlflow_l3d.analysis.seeds.over_tasks import over_tasks, study_rows
 from mlflow_l3d.analysis.seeds.study import seeds_study
-from mlflow_l3d.analysis.seeds.tables import study_rows
 from mlflow_l3d.report.seeds.figures import seed_figure, seed_heatmap, size_figure
-from mlflow_l3d.report.seeds.page import over_tasks_page, study_page
+from mlflow_l3d.report.seeds.page import over_tasks_page, over_tasks_text, study_page, study_text
 from mlflow_l3d.report.seeds.tables import difference_table, interval_table, published_table_1, published_table_7
-from mlflow_l3d.report.seeds.text import over_tasks_text, study_text
 from mlflow_l3d.report.seeds.words import better_sentences, over_answers, study_answers
 from mlflow_l3d.report.style import save_png
 from mlflow_l3d.report.table import Table

@@ -10,11 +10,10 @@ from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.stability.examples import example_votes
 from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
 from mlflow_l3d.analysis.stability.results import Consistency
-from mlflow_l3d.report.investigation.checks import by_code
 from mlflow_l3d.report.investigation.factor_tables import factor_texts
+from mlflow_l3d.report.investigation.page import summary
 from mlflow_l3d.report.investigation.prediction_tables import prediction_text, shares
-from mlflow_l3d.report.investigation.terminal import summary
-from mlflow_l3d.report.investigation.verdicts import Shown
+from mlflow_l3d.report.investigation.verdicts import Shown, by_code
 from mlflow_l3d.report.investigation.words import answers
 from mlflow_l3d.report.numbers import points, shorten, signed
 from mlflow_l3d.report.text import WIDTH

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.replicates import replicate_checks
+from mlflow_l3d.analysis.importance.searched import replicate_checks
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse

@@ -24,7 +24,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.stability.agreement.choice import scoring_of
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.report.investigation.terminal import summary
+from mlflow_l3d.report.investigation.page import summary
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.scoring import score
 

@@ -16,7 +16,7 @@ from sweep_cases import drawn_sweep
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.sweep.point import SweptPoint
-from mlflow_l3d.analysis.sweep.table import long_table
+from mlflow_l3d.analysis.sweep.results import long_table
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -205,11 +206,7 @@ def runs_needed(effect: float, found: Spread, power: float, level: float = LEVEL
 
     if not size > 0 or not enough(MOST_NEEDED):
         return math.inf
-    low, high = 2, MOST_NEEDED
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return float(high)
+    return float(3 + bisect_left(range(3, MOST_NEEDED), True, key=enough))
 
 
 def runs_to_settle(difference: float, found: Spread, smallest_effect: float, level: float = LEVEL) -> float:
@@ -246,5 +243,4 @@ def correlations(means: Means, spreads: Sequence[Spread]) -> FloatArray:
     covariance = matrix @ (means.of_runs + means.of_examples) @ matrix.T
     errors = np.array([each.error for each in spreads])
     np.fill_diagonal(covariance, errors**2)
-    scaled: FloatArray = covariance / np.outer(errors, errors)
-    return scaled
+    return covariance / np.outer(errors, errors)

@@ -20,7 +20,7 @@ from mlflow_l3d.analysis.comparison.sequential import (
 )
 from mlflow_l3d.analysis.comparison.sequential_power import Outlook
 from mlflow_l3d.analysis.comparison.system import System
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.typing import FloatArray, with_interval
 
 
 @dataclass(frozen=True)
@@ -100,23 +100,9 @@ def look_at(
     fraction = 1.0 if runs >= plan.looks[-1] else min(end, 1.0)
     levels = plan.levels_at([*(look.fraction for look in earlier), fraction])[-1]
     usable = measured if math.isfinite(float(measured.error)) else measured._replace(error=math.inf)
-    low, high = limits(usable, levels.difference)
-    inner_low, inner_high = limits(usable, levels.equivalence)
-    numbers = {name: float(value) for name, value in usable._asdict().items()}
-    found = str(decisions(usable, levels, plan.smallest_effect))
-    return Look(
-        runs=runs,
-        pairs=pairs,
-        fraction=fraction,
-        **numbers,
-        low=float(low),
-        high=float(high),
-        equivalence_low=float(inner_low),
-        equivalence_high=float(inner_high),
-        level=levels.difference,
-        equivalence_level=levels.equivalence,
-        decision=found,  # type: ignore[arg-type]
-    )
+    ends = [end for level in levels for end in limits(usable, level)]
+    found: list[Any] = [*map(float, (*usable, *ends, *levels)), str(decisions(usable, levels, plan.smallest_effect))]
+    return Look(runs, pairs, fraction, *found)
 
 
 def measure(candidate: System, baseline: System, *, count_examples: bool) -> tuple[Measured, Spread]:
@@ -280,17 +266,13 @@ class GateAnswer:
         """Return what MLflow holds, by look."""
         found = {
             number: {
-                "difference": look.difference,
-                "difference_ci_low": look.low,
-                "difference_ci_high": look.high,
-                "runs_used": float(look.runs),
-                "looks": float(number),
+                name: value
+                for name, value in zip(with_interval("difference"), (look.difference, look.low, look.high), strict=True)
+                if math.isfinite(value)
             }
+            | {"runs_used": float(look.runs), "looks": float(number)}
             for number, look in enumerate(self.looks, 1)
         }
-        for numbers in found.values():
-            for name in [name for name, value in numbers.items() if not math.isfinite(value)]:
-                del numbers[name]
         power = {"power_equivalent": self.before.same.equivalent, "power_worse": self.before.worse.worse}
         last = {"exit_status": float(self.exit_status), **power}
         found[len(self.looks)] = {**found.get(len(self.looks), {}), **last}

@@ -67,8 +67,7 @@ def shares(
 
 
 def _centred(run: IntArray, values: FloatArray, sizes: IntArray) -> FloatArray:
-    centred: FloatArray = values - (np.bincount(run, values, minlength=len(sizes)) / sizes)[run]
-    return centred
+    return values - (np.bincount(run, values, minlength=len(sizes)) / sizes)[run]
 
 
 class _Confusion:

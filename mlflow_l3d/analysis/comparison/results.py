@@ -11,7 +11,7 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.over_tasks import OverTasks
 from mlflow_l3d.analysis.comparison.wins import ExampleWins, Share
 from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.analysis.typing import with_interval
 
 BETTER: Final = "better"
 WORSE: Final = "worse"
@@ -105,24 +105,14 @@ class Difference:
         """Return the numbers by the names of their metrics; what is not known, or without end, is left out."""
         wins = self.example_wins
         found = {
-            "difference": self.difference,
-            "difference_ci_low": self.low,
-            "difference_ci_high": self.high,
+            **_numbers("difference", self.difference, self.low, self.high),
             "difference_p": self.p,
             "difference_p_adjusted": self.p_adjusted,
             "probability_better": self.probability_better,
-            "probability_run_better": self.run_wins.value,
-            "probability_run_better_ci_low": self.run_wins.low,
-            "probability_run_better_ci_high": self.run_wins.high,
-            "probability_paired_run_better": self.pair_wins.value,
-            "probability_paired_run_better_ci_low": self.pair_wins.low,
-            "probability_paired_run_better_ci_high": self.pair_wins.high,
-            "wins_share": wins.first.value,
-            "wins_share_ci_low": wins.first.low,
-            "wins_share_ci_high": wins.first.high,
-            "losses_share": wins.second.value,
-            "losses_share_ci_low": wins.second.low,
-            "losses_share_ci_high": wins.second.high,
+            **_numbers("probability_run_better", *self.run_wins),
+            **_numbers("probability_paired_run_better", *self.pair_wins),
+            **_numbers("wins_share", *wins.first),
+            **_numbers("losses_share", *wins.second),
             "always_wins_share": wins.first_always,
             "always_losses_share": wins.second_always,
             "variance_runs": self.of_runs,
@@ -132,7 +122,7 @@ class Difference:
             **{f"runs_needed_{round(100 * power)}": runs for power, runs in self.runs_needed.items()},
             "examples_needed_80": self.examples_needed,
         }
-        return {name: value for name, value in known(found).items() if math.isfinite(value)}
+        return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +172,15 @@ class TaskMean:
     found: OverTasks
     p_adjusted: float
     verdict: str
+
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers by the names of their metrics."""
+        return {
+            **_numbers("difference", self.found.difference, self.found.low, self.found.high),
+            "difference_p": self.found.p,
+            "difference_p_adjusted": self.p_adjusted,
+            "difference_task_std": self.found.task_std,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,22 +254,11 @@ class Comparison:
 
     def over_tasks_frame(self) -> pd.DataFrame | None:
         """Return one row a pair: first, second, tasks, difference, its interval, p-values, task_std, verdict."""
-        rows = [
-            {
-                "first": each.first,
-                "second": each.second,
-                "tasks": each.found.tasks,
-                "difference": each.found.difference,
-                "difference_ci_low": each.found.low,
-                "difference_ci_high": each.found.high,
-                "difference_p": each.found.p,
-                "difference_p_adjusted": each.p_adjusted,
-                "task_std": each.found.task_std,
-                "verdict": each.verdict,
-            }
-            for each in self.over_tasks
-        ]
-        return pd.DataFrame(rows) if rows else None
+        rows = []
+        for each in self.over_tasks:
+            who = {"first": each.first, "second": each.second, "tasks": each.found.tasks}
+            rows.append({**who, **each.metrics(), "verdict": each.verdict})
+        return pd.DataFrame(rows).rename(columns={"difference_task_std": "task_std"}) if rows else None
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics: plain names for one pair on one task, else with ``/<first>-<second>`` and the task."""
@@ -281,13 +269,10 @@ class Comparison:
             found |= {name + ending: value for name, value in each.metrics().items()}
         for pair in self.over_tasks:
             ending = f"/{pair.first}-{pair.second}" if several else ""
-            own = {
-                "difference": pair.found.difference,
-                "difference_ci_low": pair.found.low,
-                "difference_ci_high": pair.found.high,
-                "difference_p": pair.found.p,
-                "difference_p_adjusted": pair.p_adjusted,
-                "difference_task_std": pair.found.task_std,
-            }
-            found |= {name + ending: value for name, value in own.items()}
+            found |= {name + ending: value for name, value in pair.metrics().items()}
         return found
+
+
+def _numbers(name: str, value: float, low: float, high: float) -> dict[str, float]:
+    """Return a number and the ends of its interval by the names of their metrics."""
+    return dict(zip(with_interval(name), (value, low, high), strict=True))

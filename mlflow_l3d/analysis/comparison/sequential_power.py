@@ -92,14 +92,12 @@ def outlook(
     """
     most = plan.looks[-1]
 
-    def normal(count: int) -> FloatArray:
-        return difference + noise.std * generator.standard_normal((count, most))
-
     counts, runs, left = dict.fromkeys(("better", "worse", "equivalent", "undecided"), 0), 0.0, draws
     while left:
         now = min(left, max(1, _AT_ONCE // most))
         shift = math.sqrt(noise.of_examples) * generator.standard_normal(now)
-        decided, when = simulate(plan, normal(now), noise, shift)
+        differences = difference + noise.std * generator.standard_normal((now, most))
+        decided, when = simulate(plan, differences, noise, shift)
         for name, count in zip(*np.unique(decided, return_counts=True), strict=True):
             counts[str(name)] += int(count)
         runs += float(when.sum())

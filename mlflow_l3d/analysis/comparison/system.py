@@ -95,8 +95,7 @@ class System:
         """What each unit adds to the mean over runs, shape (units,)."""
         if not len(self.unit):
             return np.zeros(self.units)
-        found: FloatArray = np.bincount(self.unit, self.influence, minlength=self.units).astype(np.float64)
-        return found
+        return np.bincount(self.unit, self.influence, minlength=self.units).astype(np.float64)
 
     def chosen(self, runs: IntArray) -> System:
         """Return the same with some of its runs only, in the order given."""

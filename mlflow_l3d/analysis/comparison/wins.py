@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.comparison.leave_out import IntArray
 from mlflow_l3d.analysis.comparison.system import Pairing, System
 from mlflow_l3d.analysis.importance.collapse import wilson_interval
 from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES, TEN
+from mlflow_l3d.analysis.stability.examples import FEWEST_EXAMPLES, TEN, all_of_ten
 from mlflow_l3d.analysis.typing import FloatArray
 
 _MOST: Final = 1000
@@ -102,8 +102,7 @@ def _beaten(scores: FloatArray, others: FloatArray) -> FloatArray:
     """Return for each score the share of the others that it beats, ties half."""
     ordered = np.sort(others)
     below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
-    share: FloatArray = below / (2 * len(others))
-    return share
+    return below / (2 * len(others))
 
 
 def _middles(count: int) -> FloatArray:
@@ -235,23 +234,15 @@ def _chances(counts: Sequence[IntArray]) -> FloatArray:
     if len(counts) == 1:
         wrong, only_second, only_first, both = counts[0]
         total = wrong + only_second + only_first + both
-        all_both = _all_of_ten(both, total)
+        all_both = all_of_ten(both, total)
         return np.array(
             [
-                _all_of_ten(only_first + both, total) - all_both,
-                _all_of_ten(only_second + both, total) - all_both,
-                _all_of_ten(only_first, total),
-                _all_of_ten(only_second, total),
+                all_of_ten(only_first + both, total) - all_both,
+                all_of_ten(only_second + both, total) - all_both,
+                all_of_ten(only_first, total),
+                all_of_ten(only_second, total),
             ]
         )
-    right = [_all_of_ten(each[1], each.sum(axis=0)) for each in counts]
-    wrong = [_all_of_ten(each[0], each.sum(axis=0)) for each in counts]
+    right = [all_of_ten(each[1], each.sum(axis=0)) for each in counts]
+    wrong = [all_of_ten(each[0], each.sum(axis=0)) for each in counts]
     return np.array([right[0] * (1 - right[1]), right[1] * (1 - right[0]), right[0] * wrong[1], right[1] * wrong[0]])
-
-
-def _all_of_ten(count: IntArray, total: IntArray) -> FloatArray:
-    """Return C(count, 10) / C(total, 10): the chance that ten of the runs are all among `count`; at most 1."""
-    found: FloatArray = np.prod(
-        [np.clip(count - drawn, 0, None) / np.maximum(total - drawn, 1) for drawn in range(TEN)], axis=0
-    )
-    return found

@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.importance.check_words import points
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.tails import FEWEST
 from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import FloatArray, known
+from mlflow_l3d.analysis.typing import FloatArray, known, with_interval
 
 APART: Final = 3.0
 """Standard deviations of the other runs between chance and their mean. A model that is hardly better than chance scores
@@ -59,7 +59,7 @@ class Collapse:
             values = {"collapsed_share": share, "collapsed_share_ci_low": low, "collapsed_share_ci_high": high}
             std = next((record.golden_std for record in self.rest.values()), math.nan)
             return known(values | {"golden_std_uncollapsed": std})
-        corrected = ("importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high")
+        corrected = with_interval("importance_corrected")
         cause, rest = self.causes[group], self.rest[group]
         values = {name.replace("importance", "collapse_importance"): getattr(cause, name) for name in corrected}
         return known(values | {f"{name}_uncollapsed": getattr(rest, name) for name in ("importance", *corrected)})
@@ -87,7 +87,7 @@ def in_two_parts(check: Check, found: Collapse, record: Importance | None) -> Ch
 
 
 def _score(record: Importance) -> str:
-    low, high = record.importance_corrected_ci_low, record.importance_corrected_ci_high
+    low, high = record.corrected_interval
     ends = f" ({low:+.2f} to {high:+.2f})" if math.isfinite(low) else ""
     return f"{record.importance_corrected:+.2f}{ends}"
 

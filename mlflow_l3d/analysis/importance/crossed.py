@@ -8,6 +8,7 @@ cannot be told apart; both belong to what the investigated factor contributes.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,7 +22,9 @@ from mlflow_l3d.analysis.importance.estimate import (
     Variances,
     importance_of_variances,
     leave_out,
+    total_index_of,
 )
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
 from mlflow_l3d.analysis.importance.unbalanced import unbalanced_components, variances_without_each
 from mlflow_l3d.analysis.importance.variances import MeanSquares
@@ -256,3 +259,22 @@ def _downdated(squares: FloatArray, shrink: float) -> FloatArray:
     total = squares.sum()
     left = total - shrink * squares
     return np.where(left <= DOWNDATE_ROUNDING * total, 0.0, left)
+
+
+def with_first_order(record: Importance) -> Importance:
+    """Return the record of a crossed table with its first-order index (Sobol' 1993).
+
+    Notes
+    -----
+    ``S_1 = s2_F / sigma2``, from the variances of the record and not below 0, is what the rows leave: 1 - S_T of the
+    table turned, whose columns are the configurations of all other factors. So its interval is that of the other one,
+    turned, and reaches to S_1 where a variance below 0 is cut in one of the two alone.
+    """
+    known, found = record.components, crossed_estimate(record.table.T)
+    if known is None or not known.total > 0:
+        return record
+    index, low, high = max(0.0, known.main) / known.total, math.nan, math.nan
+    if found is not None:
+        low, high = (1 - total_index_of(end) for end in reversed(found.interval(record.level)))
+        low, high = min(low, index), max(high, index)
+    return replace(record, first_order_index=index, first_order_ci_low=low, first_order_ci_high=high)

@@ -220,8 +220,7 @@ def importance_of_variances(contributed: float, mitigated: float) -> float:
 def importances_of_variances(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
     """Return the corrected importance that pairs of variances make; what is mitigated may be below zero."""
     left = np.maximum(0.0, mitigated)
-    scores: FloatArray = (np.sqrt(contributed) - np.sqrt(left)) / np.sqrt(contributed + left)
-    return scores
+    return (np.sqrt(contributed) - np.sqrt(left)) / np.sqrt(contributed + left)
 
 
 def importance_of_atanh(value: float) -> float:

@@ -71,7 +71,7 @@ def selection(record: Importance, cause: Importance, at_chance: Importance | Non
         The same with every failure counted as a score of guessing; None where that is not known.
     """
     message = OF_RUNS_THAT_END
-    low, high = cause.importance_corrected_ci_low, cause.importance_corrected_ci_high
+    low, high = cause.corrected_interval
     if math.isfinite(cause.importance_corrected):
         ends = f" ({low:+.2f} to {high:+.2f})" if math.isfinite(low) else ""
         message += f" For which runs fail its importance is {cause.importance_corrected:+.2f}{ends}."

@@ -17,10 +17,16 @@ from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.nested import nested_components
 from mlflow_l3d.analysis.importance.radial import radial_estimate, variance_without_each
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.std_interval import std_interval
-from mlflow_l3d.analysis.importance.tables import known_std, mean_row_std, quartile_distance, usable, with_scores
+from mlflow_l3d.analysis.importance.tables import (
+    known_std,
+    mean_row_std,
+    quartile_distance,
+    std_interval,
+    usable,
+    with_scores,
+)
 from mlflow_l3d.analysis.jackknife import LEVEL, ratio_interval
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.typing import FloatArray, with_interval
 
 
 class _Published(NamedTuple):
@@ -32,13 +38,7 @@ class _Published(NamedTuple):
     golden_std: float
 
 
-PATH_COLUMNS: Final = (
-    "rows",
-    *_Published._fields,
-    "importance_corrected",
-    "importance_corrected_ci_low",
-    "importance_corrected_ci_high",
-)
+PATH_COLUMNS: Final = ("rows", *_Published._fields, *with_interval("importance_corrected"))
 """Columns of the frame that :func:`importance_path` returns."""
 
 

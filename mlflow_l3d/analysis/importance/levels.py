@@ -126,5 +126,4 @@ def levels_without_each(table: FloatArray) -> Variances:
 
 
 def _complete(table: FloatArray) -> FloatArray:
-    rows: FloatArray = table[np.isfinite(table).all(axis=1)]
-    return rows
+    return table[np.isfinite(table).all(axis=1)]

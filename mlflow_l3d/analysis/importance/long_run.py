@@ -12,7 +12,7 @@ from mlflow_l3d.analysis.importance.estimate import BOUNDARY_TAIL
 from mlflow_l3d.analysis.importance.models import LEVELS, TableModel
 from mlflow_l3d.analysis.importance.tables import known_std, with_scores
 from mlflow_l3d.analysis.importance.variances import std_shrinkage
-from mlflow_l3d.analysis.jackknife import LEVEL, combined_error, jackknife_variance, t_quantile
+from mlflow_l3d.analysis.jackknife import LEVEL, combined_error, jackknife_variance, means_without, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray
 
 NOWHERE: Final = (math.nan, math.nan)
@@ -58,9 +58,10 @@ def published_interval(
     squares, golden_std = model.components(table), known_std(golden, ddof=1)
     if squares is None or not (squares.contributed > 0 and golden_std > 0):
         return NOWHERE
-    within, of_rows = float(np.nanmean(_spreads(table, model))), math.sqrt(max(0.0, squares.mitigated))
+    spreads = _spreads(table, model)
+    within, of_rows = float(np.nanmean(spreads)), math.sqrt(max(0.0, squares.mitigated))
     variances = model.without_each(table)
-    left_within = [_within_without_rows(table, model)]
+    left_within = [means_without(spreads)]
     if model.shared_columns:
         left_within.append(_within_without_columns(table))
     left = [
@@ -137,14 +138,6 @@ def _spreads(table: FloatArray, model: TableModel) -> FloatArray:
     return np.sqrt(squares / count) if model is LEVELS else _std(squares, count)
 
 
-def _within_without_rows(table: FloatArray, model: TableModel) -> FloatArray:
-    """Return the mean spread of rows without each row in turn, shape (M,)."""
-    spreads = _spreads(table, model)
-    known = np.isfinite(spreads)
-    left: FloatArray = (np.nansum(spreads) - np.where(known, spreads, 0.0)) / (known.sum() - known)
-    return left
-
-
 def _within_without_columns(table: FloatArray) -> FloatArray:
     """Return the mean spread of rows without each column in turn, shape (N,)."""
     known, squares = np.isfinite(table), _squares(table)
@@ -164,5 +157,4 @@ def _squares(table: FloatArray) -> FloatArray:
 
 def _std(squares: FloatArray, count: npt.NDArray[np.int64]) -> FloatArray:
     degrees = np.where(count > 1, count - 1, np.nan)
-    std: FloatArray = np.sqrt(squares / degrees) / std_shrinkage(degrees)
-    return std
+    return np.sqrt(squares / degrees) / std_shrinkage(degrees)

@@ -120,8 +120,7 @@ class _Rows(NamedTuple):
 
 def _row_size(scores: FloatArray, squares: FloatArray, rows: int) -> FloatArray:
     """Return how many scores a row counts for in the mean square of rows, from all scores and their squares by row."""
-    size: FloatArray = (scores - squares / scores) / (rows - 1)
-    return size
+    return (scores - squares / scores) / (rows - 1)
 
 
 def nested_variances_without_each(table: FloatArray) -> Variances:

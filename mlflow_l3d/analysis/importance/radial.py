@@ -83,8 +83,7 @@ def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:
 
 def _half_squares(sets: FloatArray, place: int) -> FloatArray:
     """Return half the squared difference of base and swap, 0 where one is missing, shape (n,)."""
-    halves: FloatArray = np.nan_to_num(np.square(sets[:, 0] - sets[:, place]) / 2, nan=0.0)
-    return halves
+    return np.nan_to_num(np.square(sets[:, 0] - sets[:, place]) / 2, nan=0.0)
 
 
 def _above(value: float, floor: float) -> float:

@@ -8,18 +8,14 @@ from typing import Literal
 
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.typing import FloatArray, known
+from mlflow_l3d.analysis.typing import FloatArray, known, with_interval
 
 IMPORTANCE_METRICS = (
-    "importance",
-    "importance_ci_low",
-    "importance_ci_high",
+    *with_interval("importance"),
     "contributed_std",
     "mitigated_std",
     "golden_std",
-    "importance_corrected",
-    "importance_corrected_ci_low",
-    "importance_corrected_ci_high",
+    *with_interval("importance_corrected"),
     "moves_by_std",
     "unevenness",
     "score_mean",
@@ -31,11 +27,9 @@ IMPORTANCE_METRICS = (
 
 FURTHER_METRICS = (
     "score_iqr",
-    "golden_std_ci_low",
-    "golden_std_ci_high",
+    *with_interval("golden_std")[1:],
     "first_order_index",
-    "first_order_ci_low",
-    "first_order_ci_high",
+    *with_interval("first_order")[1:],
 )
 
 
@@ -150,6 +144,11 @@ class Importance:
     first_order_index: float = math.nan
     first_order_ci_low: float = math.nan
     first_order_ci_high: float = math.nan
+
+    @property
+    def corrected_interval(self) -> tuple[float, float]:
+        """Interval of the corrected importance."""
+        return self.importance_corrected_ci_low, self.importance_corrected_ci_high
 
     def estimated(self, estimate: Estimate) -> Importance:
         """Return the record with the corrected importance of an estimate, its interval and variances."""

@@ -95,7 +95,7 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
     the factor stays undecided, if runs collapse, scores have long tails, columns share configurations, or rows are few.
     """
     about = {(check.code, check.severity) for check in checks if check.factor in (None, record.factor)}
-    low, high = record.importance_corrected_ci_low, record.importance_corrected_ci_high
+    low, high = record.corrected_interval
     if ("L3D014", "info") in about:
         return Verdict("minor", "repeats")
     doubts = {

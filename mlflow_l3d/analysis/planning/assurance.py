@@ -151,8 +151,7 @@ def half_width_of(
 def _off(draws: FloatArray, tails: float, pilot: float, planned: int) -> FloatArray:
     """Return how far errors of a table of some size are from what a pilot of another size lets expect, as factors."""
     of_pilot, of_table = tails / (pilot + FEW), tails / (planned + FEW)
-    factors: FloatArray = np.exp(draws * math.sqrt(of_pilot + of_table) + (of_pilot - of_table) / 2)
-    return factors
+    return np.exp(draws * math.sqrt(of_pilot + of_table) + (of_pilot - of_table) / 2)
 
 
 @cache

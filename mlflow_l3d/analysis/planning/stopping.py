@@ -224,8 +224,7 @@ class IntervalRule(_Rule):
             reason = f"after {rows} rows there is no interval: too few rows, or constant scores"
             return InterimAnalysis("interval", rows, "continue", reason, alpha=alpha)
         half = (high - low) / 2
-        claim: Literal["", "dominates", "minor"]
-        claim = "dominates" if low > 0 else "minor" if high < 0 else ""
+        claim: Literal["", "dominates", "minor"] = "dominates" if low > 0 else "minor" if high < 0 else ""
         narrow = half <= self.half_width
         found = f"after {rows} rows the {100 * (1 - alpha):.4g} % interval is {low:+.2f} to {high:+.2f}"
         if claim and long_tails:

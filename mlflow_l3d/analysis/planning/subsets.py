@@ -15,7 +15,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.importance.tables import Tables
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.typing import FloatArray, with_interval
 from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import named, registered, score
 
@@ -26,9 +26,7 @@ NUMBERS: Final = (
     "contributed_std",
     "mitigated_std",
     "importance",
-    "importance_corrected",
-    "importance_corrected_ci_low",
-    "importance_corrected_ci_high",
+    *with_interval("importance_corrected"),
 )
 """What is computed for every setting and factor; the golden model has the first two."""
 ABLATION_COLUMNS: Final = (

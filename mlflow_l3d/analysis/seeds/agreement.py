@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.jackknife import ratio_interval, share_interval
 from mlflow_l3d.analysis.stability.groups import fleiss_kappa
-from mlflow_l3d.analysis.stability.noise import population_std
+from mlflow_l3d.analysis.stability.results import population_std
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.regression import unit_length

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.importance.std_interval import std_interval
-from mlflow_l3d.analysis.importance.tables import known_std, usable
+from mlflow_l3d.analysis.importance.tables import known_std, std_interval, usable
 from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray
 

@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.stability.agreement.kinds import class_column
 from mlflow_l3d.analysis.stability.comparable import Group
 from mlflow_l3d.analysis.stability.examples import ExampleVotes, ranked_votes
 from mlflow_l3d.analysis.stability.groups import Comparison, Places, RunAgreement, RunGroup, Sums, fleiss_kappa
-from mlflow_l3d.analysis.stability.noise import population_variance
+from mlflow_l3d.analysis.stability.results import population_variance
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import UNPARSED
 

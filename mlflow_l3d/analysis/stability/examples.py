@@ -131,6 +131,13 @@ def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArr
     )
 
 
+def all_of_ten(count: IntArray, total: IntArray) -> FloatArray:
+    """Return C(count, 10) / C(total, 10): the chance that ten of the runs are all among `count`; at most 1."""
+    chances = [np.maximum(0, count - drawn) / np.maximum(total - drawn, 1) for drawn in range(TEN)]
+    found: FloatArray = np.prod(chances, axis=0)
+    return found
+
+
 def _of_ten(right: IntArray, runs: IntArray) -> tuple[float, float, float]:
     """Return the expected shares of examples right in all, some and none of ten runs drawn without replacement.
 
@@ -146,11 +153,7 @@ def _of_ten(right: IntArray, runs: IntArray) -> tuple[float, float, float]:
     enough = runs >= TEN
     if not enough.any():
         return math.nan, math.nan, math.nan
-    every = [
-        np.prod([np.maximum(0, count - drawn) / (runs[enough] - drawn) for drawn in range(TEN)], axis=0).mean()
-        for count in (right[enough], (runs - right)[enough])
-    ]
-    robust, never = map(float, every)
+    robust, never = (float(all_of_ten(count[enough], runs[enough]).mean()) for count in (right, runs - right))
     return robust, max(0.0, 1 - robust - never), never
 
 

@@ -122,8 +122,7 @@ def _centre(run: FloatArray) -> float:
 def _variance(mean_square: FloatArray, mean: FloatArray) -> FloatArray:
     """Return the variances; exactly 0 where rounding alone makes them differ from it."""
     variance = mean_square - np.square(mean)
-    values: FloatArray = np.where(variance > 1e-13 * mean_square, variance, 0.0)
-    return values
+    return np.where(variance > 1e-13 * mean_square, variance, 0.0)
 
 
 def _sum_of_ratios(above: FloatArray, below: FloatArray) -> float:

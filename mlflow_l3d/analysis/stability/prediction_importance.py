@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.jackknife import ratio_interval
+from mlflow_l3d.analysis.jackknife import means_without, ratio_interval
 from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import FloatArray, known
 
@@ -108,9 +108,9 @@ def prediction_importance(
     """
     every = np.asarray(row_values, dtype=np.float64)
     rows = every[~np.isnan(every)]
-    left_out: dict[str, tuple[npt.ArrayLike, npt.ArrayLike]] = {"rows": (_without_each(rows), golden.consistency)}
+    left_out: dict[str, tuple[npt.ArrayLike, npt.ArrayLike]] = {"rows": (means_without(rows), golden.consistency)}
     if golden_without_row is not None:
-        left_out = {"rows with golden runs": (_without_each(every), golden_without_row)}
+        left_out = {"rows with golden runs": (means_without(every), golden_without_row)}
     if without_column is not None:
         left_out["columns"] = (without_column, golden.consistency)
     if without_golden is not None:
@@ -142,12 +142,3 @@ def _ratios(within: npt.ArrayLike, golden: npt.ArrayLike) -> FloatArray:
     varies = golden_left > 0
     ratios: FloatArray = (1 - np.asarray(within, dtype=np.float64)) / np.where(varies, golden_left, 1.0)
     return np.where(varies, ratios, math.nan)
-
-
-def _without_each(rows: FloatArray) -> FloatArray:
-    """Return shape (M,): the mean without one row; nan below two that are known."""
-    known_rows = ~np.isnan(rows)
-    count, total = int(known_rows.sum()), float(np.nansum(rows))
-    if count < 2:
-        return np.full(len(rows), math.nan)
-    return np.where(known_rows, (total - np.nan_to_num(rows)) / (count - 1), total / count)

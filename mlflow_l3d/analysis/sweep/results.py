@@ -1,24 +1,101 @@
-"""What the points of a sweep say together."""
+"""What the points of a sweep say together, and all of them as one table in long form: one row a point and factor."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.jackknife import LEVEL, check_level
+from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.sweep.interactions import Interaction, interaction
-from mlflow_l3d.analysis.sweep.layout import changes_nothing, clusters_of, following
 from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD, LeftOut, golden_stds, importances
-from mlflow_l3d.analysis.sweep.point import Choice, SweptPoint, choices_of, is_numeric, value_text
-from mlflow_l3d.analysis.sweep.table import long_table
+from mlflow_l3d.analysis.sweep.point import (
+    TASK,
+    Choice,
+    SweptPoint,
+    changes_nothing,
+    choices_of,
+    clusters_of,
+    following,
+    is_numeric,
+    value_of,
+    value_text,
+)
 from mlflow_l3d.analysis.sweep.trends import Trend, trend
-from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.analysis.typing import known, with_interval
 from mlflow_l3d.errors import ParameterError
+
+IMPORTANCE: Final = (
+    *with_interval("importance"),
+    *with_interval("importance_corrected"),
+    "moves_by_std",
+    "unevenness",
+    "contributed_std",
+    "mitigated_std",
+    *with_interval("golden_std"),
+    "score_mean",
+    "score_std",
+    "collapsed_share",
+    "consistency",
+    "correct_consistency",
+    "prediction_importance",
+)
+"""Metrics of a factor that the table has, in its order; as in docs/statistics.md."""
+OF_CHOICE: Final = "choice."
+"""What stands before the name of a choice in the table, as in the parameters of a parent."""
+
+
+def long_table(points: Sequence[SweptPoint]) -> pd.DataFrame:
+    """Return one row a point and factor, in the order of points; a point without an analysis has one row.
+
+    Parameters
+    ----------
+    points
+        At least one.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``point`` (number from 0), ``run_id``, ``task``, one column ``choice.<name>`` for each choice in which points
+        differ, ``metric``, ``design``, ``factor`` (the empty text where the point has none), the numbers of
+        :data:`IMPORTANCE` (fractions; nan where there is none), ``level``, ``cells_missing``, ``cells_failed`` (of the
+        whole point), ``error``.
+    """
+    choices = {name: values for name, values in choices_of(points).items() if name != TASK}
+    rows: list[dict[str, Any]] = []
+    for at, point in enumerate(points):
+        place = {"point": at, "run_id": point.run_id, "task": point.task}
+        for name, values in choices.items():
+            value = value_of(point, name)
+            # A column has one type: numbers beside texts become texts.
+            place[OF_CHOICE + name] = value if value is None or is_numeric(values) else value_text(value)
+        rows += [{**place, **each, "error": point.error} for each in _of_factors(point.analysis)]
+    frame = pd.DataFrame(rows)
+    return frame.astype(dict.fromkeys((*IMPORTANCE, "level", "cells_missing", "cells_failed"), "float64"))
+
+
+def _of_factors(analysis: Analysis | None) -> list[dict[str, Any]]:
+    """Return one row a factor; one without numbers where there is none."""
+    nothing = {"metric": "", "design": "", "factor": "", **dict.fromkeys((*IMPORTANCE, "level"), math.nan)}
+    if analysis is None:
+        return [{**nothing, "cells_missing": math.nan, "cells_failed": math.nan}]
+    whole = {"metric": analysis.metric, "design": analysis.design}
+    failed = float(analysis.cells_failed)
+    if not analysis.importances:
+        return [{**nothing, **whole, "cells_missing": math.nan, "cells_failed": failed}]
+    rows = []
+    for factor, record in analysis.importances.items():
+        numbers = analysis.numbers(factor)
+        own = {"level": record.level, "cells_missing": float(record.cells_missing), "cells_failed": failed}
+        rows.append({**whole, "factor": factor, **{name: numbers.get(name, math.nan) for name in IMPORTANCE}, **own})
+    return rows
+
 
 _NAMES: Final = ("root_seed", "investigation_runs", "mitigation_runs", "golden_runs")
 """Choices whose numbers are names, or sizes of the table and not of the system: there is no trend over them."""
@@ -41,7 +118,7 @@ class Sweep:
     factors
         Investigated factors, in the order in which they first occur.
     rows
-        One row a point and factor; see :func:`mlflow_l3d.analysis.sweep.table.long_table`.
+        One row a point and factor; see :func:`mlflow_l3d.analysis.sweep.results.long_table`.
     without_effect
         Choices under all of whose values the scores are the same: nothing is tested over them.
     trends
@@ -76,12 +153,8 @@ class Sweep:
             "cells_failed": failed,
         }
         for one in self.trends:
-            numbers = {
-                "trend": one.slope,
-                "trend_ci_low": one.low,
-                "trend_ci_high": one.high,
-                "trend_p_holm": one.p_holm,
-            }
+            names = (*with_interval("trend"), "trend_p_holm")
+            numbers = dict(zip(names, (one.slope, one.low, one.high, one.p_holm), strict=True))
             found |= {f"{name}/{one.choice}/{one.of}": value for name, value in numbers.items()}
         for each in self.interactions:
             numbers = {"interaction_std": each.test.spread, "interaction_p_holm": each.p_holm}

@@ -9,11 +9,147 @@ from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.sweep.layout import Indices, blocks_of, groups
-from mlflow_l3d.analysis.sweep.measured import Measured
-from mlflow_l3d.analysis.sweep.point import Choice, SweptPoint, value_of
-from mlflow_l3d.analysis.sweep.regression import FEWEST_TASKS, Slope, mean_slope, slope
+from mlflow_l3d.analysis.jackknife import t_quantile
+from mlflow_l3d.analysis.sweep.measured import Measured, degrees_of
+from mlflow_l3d.analysis.sweep.point import Choice, Indices, SweptPoint, blocks_of, groups, value_of
 from mlflow_l3d.analysis.typing import FloatArray
+
+FEWEST_TASKS: Final = 3
+"""Tasks from which on a slope is one of tasks in general."""
+_SMALLEST: Final = 1e-12
+_SMALL: Final = 1e-3
+"""An error is not taken for smaller than this share of the median one, in squares: no point rules all others."""
+_MOST: Final = 1e6
+"""Degrees of freedom that stand for infinitely many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """A slope with its error.
+
+    Attributes
+    ----------
+    value, error, degrees
+        The slope, its standard error and degrees of freedom of Student's t; error and degrees nan where none is known.
+    between
+        Standard deviation of what lies between the line and the true numbers.
+    points
+        How many numbers it rests on.
+    sampling
+        The part of the error that comes from the errors of the numbers.
+    """
+
+    value: float
+    error: float
+    degrees: float
+    between: float
+    points: int
+    sampling: float
+
+    @property
+    def has_error(self) -> bool:
+        """Whether it has an interval: numbers on a line that have no error show no luck to set it against."""
+        return self.degrees > 0 and _SMALLEST < self.error < math.inf
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return the interval; both ends nan where there is none."""
+        if not self.has_error:
+            return math.nan, math.nan
+        half = t_quantile(self.degrees, level) * self.error
+        return self.value - half, self.value + half
+
+    def p_value(self) -> float:
+        """Return the two-sided p-value of no slope; nan where there is no interval."""
+        from scipy.special import stdtr
+
+        if not self.has_error:
+            return math.nan
+        return 2 * float(stdtr(self.degrees, -abs(self.value) / self.error))
+
+
+def slope(x: FloatArray, measured: Measured, blocks: Sequence[Indices], level: float) -> Slope | None:
+    """Return the slope within blocks, each of which has an intercept of its own.
+
+    Parameters
+    ----------
+    x
+        Shape (points,).
+    measured
+        The numbers.
+    blocks
+        Places of the points of each block; blocks in which x does not differ say nothing.
+    level
+        The level at which two intervals are compared, see the notes.
+
+    Returns
+    -------
+    Slope or None
+        None where x differs in no block.
+
+    Notes
+    -----
+    Weights are 1 / (s^2 + t^2), s the error of a number and t^2 the variance between the line and the true numbers by
+    the method of moments (DerSimonian and Laird 1986, with the covariances of numbers that share runs). Two intervals
+    are compared and the wider one counts. One takes its error from the distances to the line (Knapp and Hartung 2003;
+    t with as many degrees of freedom as there are points beyond the coefficients): it knows how far points lie from the
+    line for whatever reason. The other takes it from the errors of the numbers, which points share: errors that are
+    alike at all points of one x do not show as distances.
+    """
+    usable = [block for block in blocks if np.ptp(x[block]) > 0]
+    if not usable:
+        return None
+    places = np.concatenate(usable)
+    numbers = measured.at(places)
+    block = np.repeat(np.arange(len(usable)), [len(each) for each in usable])
+    columns = np.column_stack([x[places], block[:, None] == np.arange(len(usable))]).astype(np.float64)
+    columns[:, 0] -= columns[:, 1:] @ [x[each].mean() for each in usable]
+    squares = np.square(numbers.errors())
+    squares = np.maximum(squares, max(_SMALLEST, _SMALL * float(np.median(squares))))
+    free = len(places) - columns.shape[1]
+    between = _between(columns, numbers, squares) if free > 0 else 0.0
+    weights = 1 / (squares + between)
+    weighted = (weights[:, None] * columns).T
+    solved: FloatArray = np.linalg.solve(weighted @ columns, weighted).astype(np.float64)
+    value, parts = numbers.combined(solved[:1])
+    variances = [float(part[0, 0]) for part, _ in parts]
+    errors = [(math.sqrt(sum(variances)), degrees_of(variances, [degrees for _, degrees in parts]))]
+    if free > 0:
+        left = numbers.values - columns @ (solved @ numbers.values)
+        scale = float(weights @ np.square(left)) / free
+        unit = float(np.linalg.inv(weighted @ columns)[0, 0])
+        errors.append((math.sqrt(scale * unit), float(free)))
+    error, degrees = max(errors, key=lambda each: each[0] * t_quantile(min(each[1], _MOST), level))
+    return Slope(float(value[0]), error, min(degrees, _MOST), math.sqrt(between), len(places), errors[0][0])
+
+
+def mean_slope(slopes: Sequence[Slope]) -> Slope:
+    """Return the mean of the slopes of several tasks, which are independent of each other.
+
+    Three and more are draws of tasks: their own spread gives the error, with one degree of freedom less than tasks, so
+    that it counts that tasks differ. They have equal weights: those by errors that are themselves estimated made
+    intervals of few tasks too narrow. Two cannot show how far tasks differ: the error is then that of the mean of these
+    two.
+    """
+    values = np.array([each.value for each in slopes])
+    squares = np.square([each.error for each in slopes]) / len(slopes) ** 2
+    sampling = math.sqrt(sum(each.sampling**2 for each in slopes)) / len(slopes)
+    mean, points = float(values.mean()), sum(each.points for each in slopes)
+    if len(slopes) < FEWEST_TASKS:
+        degrees = degrees_of(squares.tolist(), [each.degrees for each in slopes])
+        return Slope(mean, math.sqrt(float(squares.sum())), degrees, math.nan, points, sampling)
+    spread = float(values.var(ddof=1))
+    between = math.sqrt(max(0.0, spread - len(slopes) * sampling**2))
+    return Slope(mean, math.sqrt(spread / len(slopes)), len(slopes) - 1.0, between, points, sampling)
+
+
+def _between(columns: FloatArray, numbers: Measured, squares: FloatArray) -> float:
+    """Return the variance beyond a fit, by the method of moments; weights are 1 / `squares`."""
+    inverse = 1 / squares
+    fit = inverse[:, None] * columns
+    maker = np.diag(inverse) - fit @ np.linalg.solve(columns.T @ fit, fit.T)
+    expected = sum(float(((each.deviations @ maker) * each.deviations).sum()) for each in numbers.sources)
+    return max(0.0, (float(numbers.values @ maker @ numbers.values) - expected) / float(np.trace(maker)))
+
 
 Scale = Literal["log2", "linear"]
 Scope = Literal["one task", "these tasks", "tasks", "between tasks"]
@@ -106,7 +242,7 @@ def trend(
     Notes
     -----
     Points are set against points that are alike in all other choices, in each task by itself
-    (:func:`mlflow_l3d.analysis.sweep.regression.slope`). The slopes of several tasks are averaged as draws of tasks
+    (:func:`mlflow_l3d.analysis.sweep.trends.slope`). The slopes of several tasks are averaged as draws of tasks
     (a mixed model with a random slope, in two stages). Where every task has one value of the choice (classes), the
     means of tasks are the points.
     """

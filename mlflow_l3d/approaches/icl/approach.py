@@ -22,7 +22,7 @@ from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import OF_TEXTS
-from mlflow_l3d.metrics.unparsed import unparsed_reasons
+from mlflow_l3d.metrics.classification import unparsed_reasons
 from mlflow_l3d.tasks.base import Task
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.over_tasks import OverTasks
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference, TaskMean
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
+from mlflow_l3d.analysis.typing import with_interval
 from mlflow_l3d.report.comparison.words import advice_on, direction_sentence, verdict_text
 from mlflow_l3d.report.numbers import MISSING, between, percent, points, probability, signed, unit_of
 from mlflow_l3d.report.table import Table
@@ -91,22 +92,20 @@ def rank_table(found: Comparison) -> Table | None:
 def luck_table(found: Comparison) -> Table:
     """Return what differences vary by, what pairing saves, and what would settle them."""
     unit = unit_of(found.metric)
-    rows = []
-    for each in found.differences:
-        total = each.of_runs + each.of_examples
-        rows.append(
-            {
-                "pair": f"{each.first} - {each.second}",
-                "task": each.task,
-                "runs": f"{each.runs[0]:,} / {each.runs[1]:,}",
-                "shared\nruns": f"{each.shared_runs:,}",
-                "shared\nexamples": f"{each.shared_examples:,}",
-                f"error\n({unit.short})": unit.text(each.error),
-                "from\nruns %": points(each.of_runs / total, 0),
-                "pairing\nsaves %": points(each.variance_saved, 0),
-                "what would\nsettle it": advice_on(each).short,
-            }
-        )
+    rows = [
+        {
+            "pair": f"{each.first} - {each.second}",
+            "task": each.task,
+            "runs": f"{each.runs[0]:,} / {each.runs[1]:,}",
+            "shared\nruns": f"{each.shared_runs:,}",
+            "shared\nexamples": f"{each.shared_examples:,}",
+            f"error\n({unit.short})": unit.text(each.error),
+            "from\nruns %": points(each.of_runs / (each.of_runs + each.of_examples), 0),
+            "pairing\nsaves %": points(each.variance_saved, 0),
+            "what would\nsettle it": advice_on(each).short,
+        }
+        for each in found.differences
+    ]
     note = (
         "error: standard error of the difference. Pairing saves: variance that two systems with other runs and other "
         "test examples would have more. What would settle it: runs of each, if the true difference is the one found."
@@ -157,7 +156,7 @@ def factor_table(found: Comparison, importances: pd.DataFrame) -> Table | None:
     """
     if importances.empty:
         return None
-    unit = unit_of(found.metric)
+    unit, (corrected, *ends) = unit_of(found.metric), with_interval("importance_corrected")
     rows = [
         {
             "factor": str(row["factor"]),
@@ -166,10 +165,8 @@ def factor_table(found: Comparison, importances: pd.DataFrame) -> Table | None:
             f"contributed\n({unit.short})": unit.text(row["contributed_std"]),
             f"mitigated\n({unit.short})": unit.text(row["mitigated_std"]),
             "importance": signed(row.get("importance", math.nan)),
-            "corrected": signed(row.get("importance_corrected", math.nan)),
-            percent(found.level): between(
-                row.get("importance_corrected_ci_low", math.nan), row.get("importance_corrected_ci_high", math.nan)
-            ),
+            "corrected": signed(row.get(corrected, math.nan)),
+            percent(found.level): between(*(row.get(name, math.nan) for name in ends)),
         }
         for row in importances.to_dict("records")
     ]

@@ -31,18 +31,14 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
     for record in shown.records:
         name = record.factor
         agreement, numbers = shown.agreement(name), analysis.regression.get(name, {})
-        corrected, bounds = (
-            signed(record.importance_corrected),
-            (record.importance_corrected_ci_low, record.importance_corrected_ci_high),
-        )
-        published = record.importance_ci_low, record.importance_ci_high
+        corrected, bounds = signed(record.importance_corrected), record.corrected_interval
         rows.append(
             {
                 "factor": name,
                 "verdict": shown.verdict(record),
                 "important": shown.important(record),
                 "importance": signed(record.importance),
-                "published": between(*published),
+                "published": between(record.importance_ci_low, record.importance_ci_high),
                 "moves": score(record.moves_by_std),
                 "interval": MISSING if corrected == MISSING else f"{corrected} {bracketed(*bounds)}",
                 "corrected": corrected,
@@ -148,7 +144,9 @@ def component_table(shown: Shown) -> Table | None:
         return None
     rows = []
     for record, parts in found:
-        variance = _golden_variance(shown, record)
+        known = record.golden[np.isfinite(record.golden)]
+        # A design whose own runs stand for golden runs took its total from these.
+        variance = float(known.var(ddof=1)) if len(known) >= 2 and not shown.design.own_golden else math.nan
         rows.append(
             {
                 "factor": record.factor,
@@ -162,10 +160,7 @@ def component_table(shown: Shown) -> Table | None:
                     record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
                 ),
                 f"total /\n{word}": plain(parts.total / variance if variance > 0 else math.nan),
-                "contributed,\nshare": _share(
-                    parts.total_index,
-                    *map(total_index_of, (record.importance_corrected_ci_low, record.importance_corrected_ci_high)),
-                ),
+                "contributed,\nshare": _share(parts.total_index, *map(total_index_of, record.corrected_interval)),
                 "method": parts.method,
             }
         )
@@ -226,7 +221,7 @@ def collapse_table(shown: Shown) -> Table | None:
 
 
 def _bounds(record: Importance) -> str:
-    return between(record.importance_corrected_ci_low, record.importance_corrected_ci_high)
+    return between(*record.corrected_interval)
 
 
 def _share(share: float, low: float, high: float) -> str:
@@ -235,12 +230,6 @@ def _share(share: float, low: float, high: float) -> str:
         return MISSING
     ends = tuple(points(min(max(end, 0.0), 1.0), 0) if math.isfinite(end) else MISSING for end in (low, high))
     return f"{points(min(max(share, 0.0), 1.0), 1)} %" + ("" if MISSING in ends else f"\n({ends[0]} to {ends[1]})")
-
-
-def _golden_variance(shown: Shown, record: Importance) -> float:
-    """Return the variance of the golden runs; a design whose own runs stand for them took its total from these."""
-    known = record.golden[np.isfinite(record.golden)]
-    return float(known.var(ddof=1)) if len(known) >= 2 and not shown.design.own_golden else math.nan
 
 
 def interim_table(analysis: Analysis) -> Table | None:

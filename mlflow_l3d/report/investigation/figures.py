@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.strategies import IMPORTANT_SHARE
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.typing import FloatArray, with_interval
 from mlflow_l3d.report import style
 from mlflow_l3d.report.investigation.verdicts import Shown, golden_share
 from mlflow_l3d.report.numbers import Unit, percent, shorten, signed
@@ -76,13 +76,7 @@ def convergence(path: pd.DataFrame, factor: str, *, level: float = 0.95) -> Figu
     """
     from matplotlib.ticker import MaxNLocator
 
-    names = [
-        "rows",
-        "importance",
-        "importance_corrected",
-        "importance_corrected_ci_low",
-        "importance_corrected_ci_high",
-    ]
+    names = ["rows", "importance", *with_interval("importance_corrected")]
     rows, published, corrected, low, high = _finite(path.sort_values("rows")[names]).T
     with style.panels(2.7) as (figure, (axes,)):
         title = f"{shorten(factor, 40)}: importance as rows were added"

@@ -1,4 +1,4 @@
-"""The M x N table of scores as a picture, with what the importance score is made of beside it."""
+"""The M x N table of scores as a picture, with what the score is made of; of a radial design base against swap runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.report import style
-from mlflow_l3d.report.investigation.pairs import pair_scatter
 from mlflow_l3d.report.numbers import Unit, shorten, unit_of
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
     The spread along a row is what the factor contributes, the spread down the column of means is what all other
     factors do (Pecher et al. 2024, section 3). Small tables show numbers, large ones colours, dots and bars. Colours
     span :func:`mlflow_l3d.report.style.typical_range`; numbers are always the true ones. Pairs of a radial design are
-    drawn as dots, base against swap, by :func:`mlflow_l3d.report.investigation.pairs.pair_scatter`.
+    drawn as dots, base against swap, by :func:`mlflow_l3d.report.investigation.heatmap.pair_scatter`.
     """
     if design_named(importance.design).pairs:
         return pair_scatter(importance, metric=metric)
@@ -112,3 +111,51 @@ def _profile(axes: Axes, rows: int) -> None:
     axes.spines["left"].set_color(style.GRID)
     axes.locator_params(axis="x", nbins=3)
     axes.tick_params(labelsize=8)
+
+
+def pair_scatter(importance: Importance, *, metric: str = "score") -> Figure:
+    """Return the pairs of one factor as dots: score of the base run, and with that factor alone drawn anew.
+
+    Parameters
+    ----------
+    importance
+        Of a radial design: its table has shape (n, 2). Pairs that lack a run are counted, not drawn.
+    metric
+        What the scores are, for their unit and the axes.
+
+    Notes
+    -----
+    The squared distance from the line of equal scores is the squared difference behind the contributed std (Jansen
+    1999). Both axes span :func:`mlflow_l3d.report.style.typical_range`; dots outside stand at the edge, hollow.
+    """
+    unit = unit_of(metric)
+    table = np.asarray(importance.table, dtype=np.float64) * unit.scale
+    pairs = table[np.isfinite(table).all(axis=1)]
+    title, score = (
+        f"{shorten(importance.factor, 40)}: {len(pairs)} pairs of runs",
+        f"{shorten(metric, 30)} ({unit.short})",
+    )
+    with style.panels(4.6, 1, 2, width_ratios=[2.0, 1.0]) as (figure, (axes, words)):
+        style.dress(axes, x=f"base run, {score}", y=f"swap run, {score}", grid="both", title=title)
+        low, high = style.typical_range(pairs)
+        margin = 0.04 * (high - low)
+        ends = (low - margin, high + margin)
+        axes.plot(ends, ends, color=style.INK, linewidth=1)
+        inside = ((pairs >= low) & (pairs <= high)).all(axis=1)
+        axes.plot(*pairs[inside].T, "o", color=style.BLUE, markersize=4.5, alpha=0.75, markeredgewidth=0)
+        edge = np.clip(pairs[~inside], low, high)
+        axes.plot(*edge.T, "o", color="none", markeredgecolor=style.BLUE, markersize=5)
+        axes.set(xlim=ends, ylim=ends, box_aspect=1)
+        words.set_axis_off()
+        lines = [
+            "distance from the line:",
+            f"contributed std {unit.text(importance.contributed_std)}",
+            "spread along the line:",
+            f"mitigated std {unit.text(importance.mitigated_std)}",
+        ]
+        if missing := len(table) - len(pairs):
+            lines.append(f"pairs that lack a run: {missing}")
+        if len(edge):
+            lines.append(f"far outside (hollow): {len(edge)}")
+        words.text(0, 0.98, "\n".join(lines), va="top", ha="left", fontsize=9, color=style.MUTED, linespacing=1.7)
+    return figure

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from mlflow_l3d.analysis.importance.estimate import total_index_of
-from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.strategies import baseline_important
 from mlflow_l3d.analysis.importance.verdicts import DOUBTS, Advice
 from mlflow_l3d.analysis.results import Analysis
@@ -135,9 +137,7 @@ class Shown:
     def part(self, record: Importance) -> str:
         """Return the factor's part in the variance with its interval, in per cent."""
         share = total_index_of(record.importance_corrected)
-        ends = [
-            total_index_of(end) for end in (record.importance_corrected_ci_low, record.importance_corrected_ci_high)
-        ]
+        ends = [total_index_of(end) for end in record.corrected_interval]
         known = f" ({' to '.join(points(end, 0) for end in ends)} %)" if all(map(math.isfinite, ends)) else ""
         return f"{points(share, 0)} % of the variance{known}"
 
@@ -162,7 +162,7 @@ class Shown:
         rest = self.analysis.collapse.rest[record.factor]
         if not math.isfinite(rest.importance_corrected):
             return ""
-        ends = between(rest.importance_corrected_ci_low, rest.importance_corrected_ci_high)
+        ends = between(*rest.corrected_interval)
         return f". Among the other runs the corrected importance is {signed(rest.importance_corrected)} ({ends})"
 
     def share(self, record: Importance) -> str:
@@ -194,3 +194,35 @@ def golden_share(record: Importance) -> float:
     """Return the std of a factor's runs as a share of the golden std, which is what a baseline strategy judges by."""
     known = record.golden_std > 0 and math.isfinite(record.golden_std)
     return record.score_std / record.golden_std if known else math.nan
+
+
+class Paragraph(NamedTuple):
+    """Checks of one code, severity and title; `message` says once what all have in common."""
+
+    code: str
+    severity: str
+    title: str
+    factors: tuple[str, ...]
+    message: str
+
+
+def by_code(checks: Iterable[Check]) -> list[Paragraph]:
+    """Return a paragraph for each code, severity and title, in the order in which they come."""
+    groups: dict[tuple[str, str, str], list[Check]] = {}
+    for check in checks:
+        groups.setdefault((check.code, check.severity, check.title), []).append(check)
+    found = []
+    for head, group in groups.items():
+        sentences = [check.message.split(". ") for check in group]
+        common = [each for each in sentences[0] if all(each in other for other in sentences)]
+        # A check of the whole investigation has no name to stand before what it says alone.
+        own = [
+            (f"{check.factor}: " if check.factor and len(group) > 1 else "")
+            + ". ".join(each for each in said if each not in common).rstrip(".")
+            for check, said in zip(group, sentences, strict=True)
+            if not set(said) <= set(common)
+        ]
+        factors = tuple(dict.fromkeys(check.factor for check in group if check.factor))
+        message = ". ".join([*own, *common])
+        found.append(Paragraph(*head, factors, message if message.endswith(".") else f"{message}."))
+    return found

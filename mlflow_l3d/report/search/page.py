@@ -1,8 +1,8 @@
-"""``search.html``: what a search found, on one page that needs no network."""
+"""What a search found: as text, and as ``search.html``, one page that needs no network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup
 
 from mlflow_l3d.analysis.search import SearchResult
-from mlflow_l3d.report.numbers import counted, duration, shorten, unit_of, value_text
+from mlflow_l3d.report.numbers import counted, duration, share_text, shorten, unit_of, value_text
 from mlflow_l3d.report.page import Picture, Section, page
 from mlflow_l3d.report.search import figures as draw
 from mlflow_l3d.report.search.tables import setting_table, stage_table, trial_table
-from mlflow_l3d.report.search.words import search_answers
-from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.search.words import bias_sentence, held_out_sentence, search_answers, validation_sentence
+from mlflow_l3d.report.table import Part, Table, document
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,3 +103,33 @@ def drawn(result: SearchResult, curves: draw.Curves = MappingProxyType({})) -> d
     if draw.reported(result, curves):
         made["intermediate_values"] = draw.learning_curves(result, curves)
     return made
+
+
+def summary(result: SearchResult, *, lines: Sequence[str] = ()) -> str:
+    """Return what a search found as text.
+
+    Parameters
+    ----------
+    result
+        What was found.
+    lines
+        Printed below the title: the task, where to find the runs.
+
+    Returns
+    -------
+    str
+        Lines of at most 100 characters (a word of `lines` that is longer stays whole, so that paths and addresses can
+        be copied): title, `lines`, one row a level, one row a searched hyperparameter, the gain, the importances, the
+        notes, and how to use what was found.
+    """
+    took = f"{counted(result.trials_run, 'trial')} in {duration(result.seconds)}, scored by {result.metric}"
+    parts: list[Part] = [stage_table(result), setting_table(result, "range at level {number}"), [""]]
+    if result.importances:
+        shares = ", ".join(f"{name} {share_text(share)}" for name, share in result.importances.items())
+        parts.append(f"Share of the variance of the score at level 1: {shares}.")
+    parts.append(f"validation: {validation_sentence(result)} {bias_sentence(result)}")
+    parts.append(f"held out: {held_out_sentence(result)}")
+    parts += [f"note: {note}" for note in result.notes]
+    if result.run_id:
+        parts.append(["", f"Use it: -P hyperparameters={result.run_id}"])
+    return document(result.title, [*lines, f"{took} ({unit_of(result.metric).noun})."], parts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,12 +14,10 @@ from mlflow_l3d.analysis.seeds.better_seed import NAMED_SEED, BetterSeed, normal
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.report import style
-from mlflow_l3d.report.labelled_points import name_points, size_ticks
 from mlflow_l3d.report.numbers import plain, probability, shorten, size_text, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 LARGEST_Z: Final = 2.5
@@ -50,7 +50,7 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     ratios = [tasks + 1.0, 1.5] if better is not None else [1.0]
     height = min(2.3 + seeds * (0.26 if numbers else 0.12), 12.0)
     with style.panels(height, 1, len(ratios), width_ratios=ratios) as (figure, every):
-        image = style.draw_matrix(every[0], scaled, _colours(), -LARGEST_Z, LARGEST_Z)
+        image = style.draw_matrix(every[0], scaled, (style.ORANGE, style.BLUE), -LARGEST_Z, LARGEST_Z)
         _axis(every[0], matrix, numbers)
         if numbers:
             style.write_cells(every[0], distance, _distance_text, scaled > 2, 8 if tasks <= 8 else 6.8)
@@ -70,7 +70,7 @@ def size_figure(rows: pd.DataFrame, correlations: pd.DataFrame, *, title: str = 
     Parameters
     ----------
     rows
-        As :func:`mlflow_l3d.analysis.seeds.tables.study_rows` gives; fractions.
+        As :func:`mlflow_l3d.analysis.seeds.over_tasks.study_rows` gives; fractions.
     correlations
         Rows of :func:`mlflow_l3d.analysis.seeds.size_correlation.size_correlations`; those on the log scale are shown.
     title
@@ -129,19 +129,10 @@ def seed_figure(study: SeedsStudy) -> Figure:
         if agreement is not None:
             graded = agreement == "consistency_pearson"
             _dots(every[1], (1 if graded else 100) * frame[agreement].to_numpy(dtype=np.float64), hollow, style.ORANGE)
-            label = (
-                f"mean correlation with other {study.unit}s"
-                if graded
-                else f"mean agreement with other {study.unit}s (%)"
-            )
+            what, percent = ("correlation", "") if graded else ("agreement", " (%)")
+            label = f"mean {what} with other {study.unit}s{percent}"
             style.dress(every[1], x=label, grid="x")
     return figure
-
-
-def _colours() -> Colormap:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("l3d_z", [style.ORANGE, "#ffffff", style.BLUE])
 
 
 def _axis(axes: Axes, matrix: pd.DataFrame, numbers: bool) -> None:
@@ -186,3 +177,53 @@ def _dots(axes: Axes, values: FloatArray, hollow: npt.NDArray[np.bool_], colour:
     rows = np.arange(len(values))
     axes.plot(values[~hollow], rows[~hollow], "o", color=colour, markersize=5.5, markeredgewidth=0)
     axes.plot(values[hollow], rows[hollow], "o", color="none", markeredgecolor=colour, markersize=5.5)
+
+
+_SIZE: Final = 6.8
+"""Points, of a name."""
+_LONGEST: Final = 14
+_PLACES: Final = ((5, 2), (5, -8), (-5, 2), (-5, -8), (0, 7), (0, -13), (5, 9), (-5, 9))
+"""Where a name may begin or, to the left, end, in points from its dot; the first that is clear is taken."""
+
+
+def size_ticks(smallest: float, largest: float, most: int = 4) -> list[float]:
+    """Return ticks for a logarithmic axis of counts: 1, 2, 5, 10, ..., or fewer where they are more than `most`."""
+    low, high = smallest / 1.25, largest * 1.25
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        found = [digit * 10.0**power for power in powers for digit in digits]
+        found = [tick for tick in found if low <= tick <= high]
+        if len(found) <= most:
+            break
+    return found[:: -(-len(found) // most)] if found else [smallest]
+
+
+def name_points(axes: Axes, names: Sequence[str], x: FloatArray, y: FloatArray) -> None:
+    """Write a name beside each point, clear of other names and points where there is room.
+
+    Parameters
+    ----------
+    axes
+        Drawn once, so that its place on the page is known.
+    names
+        One a point.
+    x, y
+        Shape (n,), in the unit of the axes.
+    """
+    figure = axes.get_figure()
+    scale = 72 / (figure.dpi if figure is not None else 72)
+    dots = axes.transData.transform(np.column_stack([x, y])) * scale
+    frame = axes.get_window_extent()
+    taken = np.column_stack([dots - 3, dots + 3])
+    for name, at, dot in zip(names, zip(x, y, strict=True), dots, strict=True):
+        text = shorten(name, _LONGEST)
+        width, shift = 0.6 * _SIZE * len(text), np.array(_PLACES)
+        start = dot + shift - np.column_stack([width * (1 - np.sign(shift[:, 0])) / 2, np.ones(len(shift))])
+        boxes = np.column_stack([start, start + np.array([width, _SIZE + 1])])  # left, bottom, right, top
+        common = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
+        outside = np.maximum(0, frame.x0 * scale - boxes[:, 0]) + np.maximum(0, boxes[:, 2] - frame.x1 * scale)
+        best = int(np.argmin(common.clip(0).prod(axis=2).sum(axis=1) + 20 * outside))
+        taken = np.vstack([taken, boxes[best]])
+        side = ("right", "center", "left")[int(np.sign(shift[best, 0])) + 1]
+        look: Any = {"textcoords": "offset points", "fontsize": _SIZE, "color": style.MUTED, "parse_math": False}
+        axes.annotate(text, at, xytext=_PLACES[best], ha=side, **look)

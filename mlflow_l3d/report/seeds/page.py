@@ -1,4 +1,4 @@
-"""Seeds studies as one HTML file."""
+"""Seeds studies in the terminal, and as one HTML file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from mlflow_l3d.report.page import Picture, Section, page
 from mlflow_l3d.report.seeds import tables
 from mlflow_l3d.report.seeds.figures import seed_heatmap, size_figure
 from mlflow_l3d.report.seeds.words import better_sentences, in_unit, over_answers, study_answers
-from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.table import Part, Table, document
+from mlflow_l3d.report.text import heading
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,3 +68,36 @@ def _better(one: ModelOverTasks, name: str, at: int) -> Section:
         differences = tables.difference_table(one.better_seed)
         parts += [tables.rank_table(one.better_seed), differences and replace(differences, title="Seeds that differ")]
     return Section(f"Is there a better seed{name}?", parts)
+
+
+def study_text(study: SeedsStudy, *, title: str, lines: Sequence[str] = ()) -> str:
+    """Return one study as text.
+
+    Parameters
+    ----------
+    study
+        The record.
+    title
+        First line.
+    lines
+        Printed below the title.
+    """
+    answers = [f"{answer.question} {answer.short}. {' '.join(answer.sentences)}" for answer in study_answers(study)]
+    return document(
+        title,
+        lines,
+        [tables.metric_table(study), tables.pair_table(study), tables.settings_table(study), [""], *answers],
+    )
+
+
+def over_tasks_text(found: Sequence[ModelOverTasks], *, title: str) -> str:
+    """Return several studies as text: the papers' tables, better seeds, and training size, model by model."""
+    rows = pd.concat([one.rows for one in found], ignore_index=True)
+    parts: list[Part] = [*tables.published_table_1(rows), *tables.published_table_7(rows), [""]]
+    for one in found:
+        parts += [["", *heading(one.model or "All tasks", "-"), *tables.interval_table(one.rows).lines(), ""]]
+        parts += better_sentences(one)
+        if one.better_seed is not None:
+            parts += [tables.rank_table(one.better_seed), tables.difference_table(one.better_seed)]
+        parts += [tables.correlation_table(one.correlations), *([[""]] if one.notes else []), *one.notes]
+    return document(title, (), parts)

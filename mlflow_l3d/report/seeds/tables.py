@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.seeds.better_seed import BetterSeed
+from mlflow_l3d.analysis.seeds.over_tasks import table_1, table_7
 from mlflow_l3d.analysis.seeds.study import SeedsStudy
-from mlflow_l3d.analysis.seeds.tables import table_1, table_7
 from mlflow_l3d.analysis.stability.examples import ExampleVotes
 from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.report.numbers import between, bracketed, plain, points, probability, shorten, signed, unit_of

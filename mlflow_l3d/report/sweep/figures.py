@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.sweep.layout import blocks_of, groups
 from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
-from mlflow_l3d.analysis.sweep.point import FACTOR, TASK, value_of, value_text
+from mlflow_l3d.analysis.sweep.point import FACTOR, TASK, blocks_of, groups, value_of, value_text
 from mlflow_l3d.analysis.sweep.trends import Trend, scaled
+from mlflow_l3d.analysis.typing import with_interval
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import between, probability, shorten, signed
 from mlflow_l3d.report.page import minus
@@ -20,7 +20,6 @@ from mlflow_l3d.report.sweep.shown import Panel, ShownSweep, per, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 MOST_ROWS: Final = 60
@@ -84,7 +83,7 @@ def heatmap(shown: ShownSweep, columns: str = FACTOR, panel: str = "") -> Figure
 def _draw(axes: Axes, panel: Panel, width: float, *, first: bool) -> Any:
     """Draw one panel, `width` inches wide; numbers are written as far as they fit into a cell."""
     values, unsure = panel.values[:MOST_ROWS], panel.uncertain[:MOST_ROWS]
-    image = style.draw_matrix(axes, values, _colours(), -1.0, 1.0)
+    image = style.draw_matrix(axes, values, (style.BLUE, style.ORANGE), -1.0, 1.0)
     room = width / max(1, values.shape[1])
     size = 8.0 if room > 0.55 else 6.5
     for (row, column), value in np.ndenumerate(values):
@@ -164,8 +163,8 @@ def _told(shown: ShownSweep, row: Mapping[Any, Any], names: Sequence[str], text:
     return style.told(shown.names[row["point"]], minus(f"{text(value)} ({between(low, high, text)})"))
 
 
-_CORRECTED: Final = ("importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high")
-_GOLDEN: Final = ("golden_std", "golden_std_ci_low", "golden_std_ci_high")
+_CORRECTED: Final = with_interval("importance_corrected")
+_GOLDEN: Final = with_interval("golden_std")
 _PALETTE: Final = (style.BLUE, style.ORANGE, "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", style.GREY)
 
 
@@ -220,9 +219,3 @@ def golden_stds(shown: ShownSweep) -> Figure:
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
     return figure
-
-
-def _colours() -> Colormap:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("l3d_importance", [style.BLUE, "#ffffff", style.ORANGE])

@@ -1,4 +1,4 @@
-"""The report of a sweep as one HTML file; its heat map and table are filtered by a script in the page."""
+"""The report of a sweep: text, and one HTML file whose heat map and table are filtered by a script in the page."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.analysis.sweep.point import FACTOR
+from mlflow_l3d.analysis.sweep.results import Sweep
 from mlflow_l3d.report.numbers import between, counted, percent
 from mlflow_l3d.report.page import Picture, Section, page
 from mlflow_l3d.report.sweep.shown import ShownSweep
-from mlflow_l3d.report.sweep.tables import interaction_table, trend_table
+from mlflow_l3d.report.sweep.tables import interaction_table, score_table, trend_table
 from mlflow_l3d.report.sweep.words import answers, interaction_sentence, trend_sentence, watch
+from mlflow_l3d.report.table import Part, document
+from mlflow_l3d.report.text import heading
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,27 +97,41 @@ def _short(sentences: list[str], claims: int) -> list[str]:
 
 def page_data(shown: ShownSweep, links: Mapping[str, str]) -> dict[str, Any]:
     """Return what the script of the page filters and draws; JSON types only."""
-    unit, rows = shown.unit, []
-    names = [name for name in shown.values if name != FACTOR]
-    for place, row in enumerate(shown.rows.to_dict("records")):
-        rows.append(
-            {
-                "point": row["point"],
-                "run": row["run_id"],
-                "link": links.get(row["run_id"], ""),
-                "of": {FACTOR: row["factor"], **{name: shown.labels[name].iloc[place] for name in names}},
-                "corrected": _number(row["importance_corrected"]),
-                "published": _number(row["importance"]),
-                "interval": between(row["importance_corrected_ci_low"], row["importance_corrected_ci_high"]),
-                "moves": unit.text(row["moves_by_std"]),
-                "golden": unit.text(row["golden_std"]),
-                "score": unit.text(row["score_mean"]),
-                "verdict": row["verdict"],
-                "error": row["error"],
-            }
-        )
+    unit, names = shown.unit, [name for name in shown.values if name != FACTOR]
+    rows = [
+        {
+            "point": row["point"],
+            "run": row["run_id"],
+            "link": links.get(row["run_id"], ""),
+            "of": {FACTOR: row["factor"], **{name: shown.labels[name].iloc[place] for name in names}},
+            "corrected": _number(row["importance_corrected"]),
+            "published": _number(row["importance"]),
+            "interval": between(row["importance_corrected_ci_low"], row["importance_corrected_ci_high"]),
+            "moves": unit.text(row["moves_by_std"]),
+            "golden": unit.text(row["golden_std"]),
+            "score": unit.text(row["score_mean"]),
+            "verdict": row["verdict"],
+            "error": row["error"],
+        }
+        for place, row in enumerate(shown.rows.to_dict("records"))
+    ]
     return {"names": list(shown.values), "dimensions": shown.values, "unit": unit.short, "rows": rows}
 
 
 def _number(value: float) -> float | None:
     return round(value, 4) if math.isfinite(value) else None
+
+
+def summary(sweep: Sweep, *, title: str) -> str:
+    """Return a sweep as text: answers, importance of every point, trends, what choices move, what to watch."""
+    shown = ShownSweep(sweep)
+    said = [answer.text for answer in answers(shown)]
+    parts: list[Part] = [*said, score_table(shown)]
+    for name, sentences in (
+        ("Trends", [trend_sentence(shown, one) for one in sweep.trends]),
+        ("What choices move", [interaction_sentence(shown, one) for one in sweep.interactions]),
+        ("What to watch", watch(shown)),
+    ):
+        if sentences:
+            parts += [["", *heading(name, "-")], *sentences]
+    return document(title, (), parts)

@@ -14,8 +14,7 @@ import pandas as pd
 from mlflow_l3d.analysis.sweep.interactions import Interaction
 from mlflow_l3d.analysis.sweep.measured import GOLDEN_STD
 from mlflow_l3d.analysis.sweep.point import FACTOR, TASK, is_numeric, value_text
-from mlflow_l3d.analysis.sweep.results import Sweep
-from mlflow_l3d.analysis.sweep.table import OF_CHOICE
+from mlflow_l3d.analysis.sweep.results import OF_CHOICE, Sweep
 from mlflow_l3d.analysis.sweep.trends import Trend
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.report.investigation.verdicts import Shown
@@ -65,10 +64,8 @@ class ShownSweep:
     @cached_property
     def rows(self) -> pd.DataFrame:
         """Its table with a column ``verdict``: the words of a report, ``failed`` without a score."""
-        rows, shown = self.sweep.rows, {}
-        for at, point in enumerate(self.sweep.points):
-            if point.analysis is not None:
-                shown[at] = Shown(point.analysis)
+        rows, points = self.sweep.rows, enumerate(self.sweep.points)
+        shown = {at: Shown(point.analysis) for at, point in points if point.analysis is not None}
         verdicts = [
             shown[at].verdict(shown[at].analysis.importances[factor]) if factor else FAILED
             for at, factor in zip(rows["point"], rows["factor"], strict=True)

@@ -36,7 +36,7 @@ class Evaluation(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.report.investigation.terminal import summary
+        from mlflow_l3d.report.investigation.page import summary
 
         return summary(self.analysis, title=f"evaluation of run {self.run_id}")
 

@@ -64,7 +64,7 @@ class ImportedRuns(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.report.seeds.text import study_text
+        from mlflow_l3d.report.seeds.page import study_text
 
         left = len(self.problems)
         mend = f"{left} left out, see above: the same command after the fix writes only what is missing"

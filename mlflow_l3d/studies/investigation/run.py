@@ -53,7 +53,7 @@ class Investigation(CellStudyResult[Specification]):
 
     def summary(self) -> str:
         """Return the table and the sentences that the command line prints at the end."""
-        from mlflow_l3d.report.investigation.terminal import summary
+        from mlflow_l3d.report.investigation.page import summary
 
         lines = [
             f"{self.computed} cells computed, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",

@@ -81,7 +81,7 @@ class HyperparameterSearch(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        from mlflow_l3d.report.search.text import summary
+        from mlflow_l3d.report.search.page import summary
 
         return summary(self.result, lines=[f"MLflow run {self.run_id}; search.html is among its artifacts"])
 

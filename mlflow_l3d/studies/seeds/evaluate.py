@@ -53,7 +53,7 @@ class SeedsEvaluation(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.report.seeds.text import over_tasks_text, study_text
+        from mlflow_l3d.report.seeds.page import over_tasks_text, study_text
 
         if not self.over_tasks:
             return study_text(self.studies[0], title=f"evaluation of run {self.run_ids[0]}")

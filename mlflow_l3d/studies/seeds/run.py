@@ -44,7 +44,7 @@ class SeedsRun(CellStudyResult[SeedsSpecification]):
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        from mlflow_l3d.report.seeds.text import study_text
+        from mlflow_l3d.report.seeds.page import study_text
 
         new = f"{self.computed} seed{'' if self.computed == 1 else 's'}"
         lines = [

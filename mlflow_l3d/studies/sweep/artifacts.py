@@ -52,7 +52,7 @@ class SweepResult:
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.report.sweep.text import summary
+        from mlflow_l3d.report.sweep.page import summary
 
         return summary(self.sweep, title=self.title)
 
@@ -84,9 +84,9 @@ def write_sweep(
     """
     from mlflow_l3d.report.style import save_png
     from mlflow_l3d.report.sweep.figures import drawn
-    from mlflow_l3d.report.sweep.latex import latex_table
     from mlflow_l3d.report.sweep.page import render
     from mlflow_l3d.report.sweep.shown import ShownSweep
+    from mlflow_l3d.report.sweep.tables import latex_table
 
     result = SweepResult(analyse_sweep(points, left_out(points)), title)
     shown = ShownSweep(result.sweep)

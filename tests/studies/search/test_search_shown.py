@@ -11,8 +11,7 @@ from search_stages import Search, space_of
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.execution.inline import InlineExecutor
-from mlflow_l3d.report.search.page import drawn, render
-from mlflow_l3d.report.search.text import summary
+from mlflow_l3d.report.search.page import drawn, render, summary
 from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.importances import importances
 from mlflow_l3d.studies.search.results import best_of, stage_summary, trials_table

@@ -8,7 +8,7 @@ from search_examples import DEFAULT, coarse, fine, result
 
 from mlflow_l3d.analysis.search import held_out
 from mlflow_l3d.report.numbers import duration
-from mlflow_l3d.report.search.text import summary
+from mlflow_l3d.report.search.page import summary
 from mlflow_l3d.report.search.words import (
     bias_sentence,
     held_out_sentence,

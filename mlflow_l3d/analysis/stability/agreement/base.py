@@ -98,8 +98,7 @@ class Similarity(Scoring):
     def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
         """Return the mean of both similarities to the truth."""
         values = np.array([self.similarity_to_truth(form, truth) for form in forms], dtype=np.float64)
-        mean: FloatArray = (values[:, None] + values[None, :]) / 2
-        return mean
+        return (values[:, None] + values[None, :]) / 2
 
 
 def matrix_of_pairs(scoring: Scoring, forms: Sequence[Any]) -> FloatArray:
@@ -138,8 +137,7 @@ def _within(values: FloatArray, scoring: Scoring) -> FloatArray:
     if not (np.isfinite(values).all() and values.min(initial=0) > -1e-9 and values.max(initial=0) < 1 + 1e-9):
         msg = f"scoring={scoring.name}: gave a value outside [0, 1]. A scoring function must not."
         raise L3DError(msg)
-    clipped: FloatArray = np.clip(values, 0.0, 1.0)
-    return clipped
+    return np.clip(values, 0.0, 1.0)
 
 
 def hashable(value: Any) -> Hashable:

@@ -64,8 +64,7 @@ class TokenMatch(Scoring):
             right[place, : len(hits)] = hits
         lengths = np.maximum.outer(longest, longest) if forms else np.ones((0, 0))
         shared = right @ right.T
-        values: FloatArray = np.where(lengths > 0, shared / np.maximum(lengths, 1), 1.0)
-        return values
+        return np.where(lengths > 0, shared / np.maximum(lengths, 1), 1.0)
 
 
 class EntityF1(_Similarity):

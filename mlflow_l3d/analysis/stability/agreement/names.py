@@ -7,12 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from mlflow_l3d.analysis.stability.agreement.answers import SquadExact, SquadF1
 from mlflow_l3d.analysis.stability.agreement.base import Scoring
 from mlflow_l3d.analysis.stability.agreement.matching import EntityF1, ExactMatch, TokenMatch
 from mlflow_l3d.analysis.stability.agreement.rankings import Ndcg, Overlap, RankBiasedOverlap
 from mlflow_l3d.analysis.stability.agreement.structures import Attachment, Closeness, SetF1
-from mlflow_l3d.analysis.stability.agreement.texts import ROUGE_KINDS, Bleu, Chrf, Rouge
+from mlflow_l3d.analysis.stability.agreement.texts import ROUGE_KINDS, Bleu, Chrf, Rouge, SquadExact, SquadF1
 from mlflow_l3d.errors import ParameterError, unknown_name
 
 SCORINGS: Final[dict[str, Callable[..., Scoring]]] = {

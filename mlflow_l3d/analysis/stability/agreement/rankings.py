@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,7 +29,18 @@ class _Ranking(Similarity):
         return ids
 
 
-class Overlap(_Ranking):
+class _FirstIds(_Ranking):
+    """Of two rankings their first k ids."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, k: int = 10) -> None:
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise ParameterError("k", k, "must be a whole number, 1 or above")
+        self._k, self.name = k, f"{self.kind}@{k}"
+
+
+class Overlap(_FirstIds):
     """Retrieval: ids that two rankings share among their first k, divided by k.
 
     Where both rankings are shorter than k, the longer one's length takes its place. The truth is the relevant ids, in
@@ -41,9 +52,7 @@ class Overlap(_Ranking):
         How many ids count.
     """
 
-    def __init__(self, k: int = 10) -> None:
-        self._k = _positive(k)
-        self.name = f"overlap@{k}"
+    kind = "overlap"
 
     def similarity(self, answer: Any, reference: Any) -> float:
         """Return the overlap; 1 where both are empty."""
@@ -97,7 +106,7 @@ class RankBiasedOverlap(_Ranking):
         return float((1 - self._p) / self._p * total + rest * self._p ** len(long))
 
 
-class Ndcg(_Ranking):
+class Ndcg(_FirstIds):
     """Retrieval: normalised discounted cumulative gain at k; mean of both directions.
 
     Between two runs the other ranking gives the gains: k for its first id, 1 for its k-th, 0 for all others. The truth
@@ -109,11 +118,8 @@ class Ndcg(_Ranking):
         How many ids count.
     """
 
+    kind = "ndcg"
     symmetric = False
-
-    def __init__(self, k: int = 10) -> None:
-        self._k = _positive(k)
-        self.name = f"ndcg@{k}"
 
     def prepare_truth(self, truth: Any) -> Hashable:
         """Return the gains as pairs of id and gain.
@@ -137,9 +143,3 @@ class Ndcg(_Ranking):
     def similarity_to_truth(self, answer: Any, truth: Any) -> float:
         """Return NDCG with the true gains."""
         return ndcg(answer, dict(truth), self._k)
-
-
-def _positive(k: int) -> int:
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ParameterError("k", k, "must be a whole number, 1 or above")
-    return k

@@ -67,7 +67,7 @@ class Written:
         return rest, inside or (self.thought and not rest.strip())
 
     def reason(self, *, thinks: bool) -> str:
-        """Return why nothing can be read: one of :data:`mlflow_l3d.metrics.unparsed.REASONS`."""
+        """Return why nothing can be read: one of :data:`mlflow_l3d.metrics.classification.REASONS`."""
         rest, inside = self.answer(thinks=thinks)
         return "thought" if inside else "empty" if not rest.strip() else "cut" if self.cut else "other"
 
