@@ -6,7 +6,7 @@ from typing import Final
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import with_scores
-from mlflow_l3d.analysis.importance.verdicts import FEWEST_AT_BOUNDARY, FEWEST_ROWS, Advice, Verdict
+from mlflow_l3d.analysis.importance.verdicts import FEWEST_AT_BOUNDARY, FEWEST_ROWS, Advice, Verdict, fewest_rows
 from mlflow_l3d.designs import Design, design_named
 
 SMALLEST_DISTANCE: Final = 0.05
@@ -22,7 +22,7 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
         return Advice()
     word = design.rows_word
     if verdict.doubt in ("few_rows", "boundary"):
-        rows = FEWEST_ROWS if verdict.doubt == "few_rows" else FEWEST_AT_BOUNDARY
+        rows = fewest_rows(record) if verdict.doubt == "few_rows" else FEWEST_AT_BOUNDARY
         return Advice("more_rows", f"Use at least {rows} {word} (mitigation_runs={rows}).", rows)
     if verdict.doubt == "L3D009":
         return Advice("other_design", "Use joint=paired.")
@@ -33,7 +33,8 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
         columns = max(design.model.least_columns, 3) if design.has_columns else 2
         if record.rows_used < 3 or with_scores(record.table).shape[1] < columns:
             of = f" of {columns} columns" * design.has_columns
-            return Advice("more_rows", f"Use at least {FEWEST_ROWS} {word}{of} with a score.", FEWEST_ROWS)
+            rows = fewest_rows(record)
+            return Advice("more_rows", f"Use at least {rows} {word}{of} with a score.", rows)
         return Advice("look_at_runs", "Compare the predictions of runs that differ in this factor only.")
     return _more_runs(design, record)
 
@@ -55,17 +56,19 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     wanted = min(distance, distance / own * design.half_width(found, rows=rows, columns=columns))
     right = f"If the true value is near {record.importance_corrected:+.2f}, about"
     if (same := design.needed(wanted, found, columns).rows) is not None and same <= MOST_TIMES * rows:
-        same = max(same, FEWEST_ROWS)
+        same = max(same, fewest_rows(record))
         of = f" of {columns} columns" * design.has_columns
         return Advice("more_rows", f"{right} {same} {word}{of} settle it (mitigation_runs={same}).", same)
     needed = design.needed(wanted, found)
     if needed.rows is not None and design.has_columns:
-        size = f"{needed.rows} {word} of {needed.columns} columns"
-        settings = f"mitigation_runs={needed.rows}, investigation_runs={needed.columns}"
+        most = max(needed.rows, fewest_rows(record))
+        size = f"{most} {word} of {needed.columns} columns"
+        settings = f"mitigation_runs={most}, investigation_runs={needed.columns}"
         text = f"{right} {size} settle it ({settings}); more {word} alone do not."
-        return Advice("larger_table", text, needed.rows, needed.columns)
+        return Advice("larger_table", text, most, needed.columns)
     pairs = design_named(_RADIAL).needed(wanted, found).rows if design.name != _RADIAL else None
     if pairs is not None and pairs <= MOST_TIMES * rows * columns:
+        pairs = max(pairs, FEWEST_ROWS)
         text = f"{right} {pairs} base runs of design=radial settle it (mitigation_runs={pairs}); this design does not."
         return Advice("other_design", text, pairs)
     return Advice("unaffordable", f"By what these {rows} {word} show, no affordable number of runs settles it.")

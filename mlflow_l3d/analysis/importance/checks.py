@@ -21,7 +21,7 @@ from mlflow_l3d.analysis.typing import FloatArray
 
 FEW_ROWS: Final = 10
 """Below this many rows with a score L3D007 speaks."""
-FEW_ROWS_OF_LEVELS: Final = 20
+FEW_ROWS_OF_LEVELS: Final = 40
 """The same of a complete list of levels, whose interval rests on the spread of the row means alone."""
 CLOSURE_LEVEL: Final = 0.0015
 """Two-sided level of the closure check; with exponential effects it speaks up to ten times as often."""

@@ -110,6 +110,7 @@ def uneven_rows(table: FloatArray, model: TableModel) -> tuple[float, float]:
     Spearman's rank correlation. If the columns are all levels, rows show their true spread.
     """
     from scipy.special import stdtr
+    from scipy.stats import rankdata
 
     table = with_scores(table)
     levels = model is LEVELS
@@ -118,14 +119,17 @@ def uneven_rows(table: FloatArray, model: TableModel) -> tuple[float, float]:
     one, other = (_spreads(table[:, at::2] if not levels else table, model) for at in (0, 1))
     both = np.isfinite(one) & np.isfinite(other)
     one, other, rows = one[both], other[both], int(both.sum())
-    if rows < 5 or not (np.ptp(one) > 0 and np.ptp(other) > 0):
+    rounding = 1e-9 * float(np.nanmax(np.abs(table), initial=0.0))
+    if rows < 5 or not (np.ptp(one) > rounding and np.ptp(other) > rounding):
         return NOWHERE
     covariance = float(np.cov(one, other)[0, 1])
-    found = max(0.0, covariance / (one.mean() * other.mean() - covariance / rows))
+    product = one.mean() * other.mean() - covariance / rows
+    if not product > 0:
+        return NOWHERE
+    found = max(0.0, covariance / product)
     if levels:
         return found, 0.0
-    ranks = [np.argsort(np.argsort(each)).astype(np.float64) for each in (one, other)]
-    correlation = min(float(np.corrcoef(ranks[0], ranks[1])[0, 1]), 1 - 1e-12)
+    correlation = min(float(np.corrcoef(rankdata(one), rankdata(other))[0, 1]), 1 - 1e-12)
     return found, float(stdtr(rows - 2, -correlation * math.sqrt((rows - 2) / (1 - correlation**2))))
 
 

@@ -16,6 +16,8 @@ Action = Literal["none", "more_rows", "larger_table", "other_design", "unafforda
 
 FEWEST_ROWS: Final = 5
 """With fewer rows there is no verdict."""
+FEWEST_OF_LEVELS: Final = 20
+"""The same of a complete list of levels: its interval rests on the row means alone, whose tails few rows hide."""
 FEWEST_AT_BOUNDARY: Final = 10
 """With fewer rows there is none either if the estimated variance of all other factors is 0."""
 DOUBTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -26,7 +28,8 @@ DOUBTS: Final[Mapping[str, str]] = MappingProxyType(
         "collapse": "runs collapse (L3D005), so the interval does not hold",
         "L3D013": "the scores have long tails (L3D013), so the interval covers less than it claims",
         "L3D009": "columns share configurations (L3D009), so the interval is too narrow",
-        "few_rows": f"a verdict takes at least {FEWEST_ROWS} rows",
+        "L3D010": "rows or columns have equal scores (L3D010), so the interval is too narrow",
+        "few_rows": "rows are too few for a verdict",
         "boundary": f"rows differ no more than by chance, and are fewer than {FEWEST_AT_BOUNDARY}",
         "repeats": "every cell that was computed again has the same result",
     }
@@ -76,6 +79,11 @@ def joint_level(level: float, factors: int) -> float:
     return 1 - (1 - level) / max(1, factors)
 
 
+def fewest_rows(record: Importance) -> int:
+    """Return how many rows a verdict takes."""
+    return FEWEST_OF_LEVELS if record.design == "levels" else FEWEST_ROWS
+
+
 def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Collapse | None = None) -> Verdict:
     """Return the verdict on one factor.
 
@@ -92,7 +100,8 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
     -----
     The corrected importance is above 0 exactly if S_T, the factor's share of the variance, is above one half. So the
     interval decides: ``dominates`` above 0, ``minor`` below, ``undecided`` if it contains 0. It is not believed, and
-    the factor stays undecided, if runs collapse, scores have long tails, columns share configurations, or rows are few.
+    the factor stays undecided, if runs collapse (golden runs, too), scores have long tails, columns share
+    configurations, rows or columns are equal, or rows are few.
     """
     about = {(check.code, check.severity) for check in checks if check.factor in (None, record.factor)}
     low, high = record.corrected_interval
@@ -100,11 +109,12 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
         return Verdict("minor", "repeats")
     doubts = {
         "no_interval": not (math.isfinite(low) and math.isfinite(high)),
-        "collapse": collapse is not None and record.collapsed_share > 0,
+        "collapse": collapse is not None,
         "contains_0": low <= 0 <= high,
         "L3D013": ("L3D013", "warning") in about,
         "L3D009": ("L3D009", "warning") in about,
-        "few_rows": record.rows_used < FEWEST_ROWS,
+        "L3D010": ("L3D010", "warning") in about,
+        "few_rows": record.rows_used < fewest_rows(record),
         "boundary": record.rows_used < FEWEST_AT_BOUNDARY
         and record.components is not None
         and not record.components.mitigated > 0,
